@@ -1,0 +1,1 @@
+"""The wire, client side: signatures, transport, one module a resource."""

@@ -1,0 +1,1 @@
+"""What takes a request and runs it."""

@@ -1,0 +1,1 @@
+"""Running jobs on machines we control: the same contract in every place."""

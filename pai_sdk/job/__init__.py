@@ -1,0 +1,1 @@
+"""A job, from its description to its result."""

@@ -1,0 +1,165 @@
+"""A job as a backend describes it: GetTrainingJob's answer, and what belongs to it. All of it is tolerant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field, PrivateAttr, field_validator
+
+from pai_sdk.job.status import JobStatus
+from pai_sdk.job.wire import Received
+
+__all__ = [
+    "ChannelUri",
+    "ErrorInfo",
+    "InstanceRecord",
+    "JobRecord",
+    "KeyValue",
+    "LogPage",
+    "MetricPoint",
+    "NameValue",
+    "StatusTransition",
+]
+
+
+class StatusTransition(Received):
+    """One status a job went through."""
+
+    status: str | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+    reason_code: str | None = None
+    reason_message: str | None = None
+
+
+class InstanceRecord(Received):
+    """One worker of a job."""
+
+    name: str | None = None
+    role: str | None = None
+    status: str | None = None
+
+
+class MetricPoint(Received):
+    """One value of one metric; `timestamp` is UTC, ISO 8601."""
+
+    name: str | None = None
+    timestamp: str | None = None
+    value: float | None = None
+
+
+class ErrorInfo(Received):
+    """Why a job failed, as the service sees it. `additional_info` is JSON text or None."""
+
+    code: str | None = None
+    message: str | None = None
+    additional_info: str | None = None
+
+
+class ChannelUri(Received):
+    """An input or output channel of a job that exists."""
+
+    name: str | None = None
+    input_uri: str | None = None
+    output_uri: str | None = None
+    dataset_id: str | None = None
+
+    @property
+    def uri(self) -> str | None:
+        """Where the channel comes from or goes to."""
+        return self.input_uri or self.output_uri
+
+
+class NameValue(Received):
+    """A hyperparameter of a job that exists."""
+
+    name: str | None = None
+    value: str | None = None
+
+
+class KeyValue(Received):
+    """A label of a job that exists."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+class JobRecord(Received):
+    """A snapshot of one job. Fields the service left out are None or empty; unknown ones are kept."""
+
+    training_job_id: str
+    training_job_name: str | None = None
+    training_job_url: str | None = None
+    training_job_description: str | None = None
+    workspace_id: str | None = None
+    status: JobStatus = Field(default=JobStatus(""))
+    reason_code: str | None = None
+    reason_message: str | None = None
+    gmt_create_time: str | None = None
+    gmt_modified_time: str | None = None
+    duration: int | None = None
+    user_id: str | None = None
+    status_transitions: list[StatusTransition] = Field(default_factory=list)
+    instances: list[InstanceRecord] = Field(default_factory=list)
+    latest_metrics: list[MetricPoint] = Field(default_factory=list)
+    latest_progress: dict[str, Any] | None = None
+    input_channels: list[ChannelUri] = Field(default_factory=list)
+    output_channels: list[ChannelUri] = Field(default_factory=list)
+    hyperparameters: list[NameValue] = Field(default_factory=list, alias="HyperParameters")
+    labels: list[KeyValue] = Field(default_factory=list)
+    algorithm_spec: dict[str, Any] | None = None
+    algorithm_name: str | None = None
+    compute_resource: dict[str, Any] | None = None
+    environments: dict[str, Any] | None = None
+    python_requirements: list[str] | None = None
+    experiment_config: dict[str, Any] | None = None
+    scheduler: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+
+    # The service's version tag of this snapshot, by which a caller can wait for the next one.
+    _etag: str | None = PrivateAttr(default=None)
+
+    @field_validator("status", mode="before")
+    @classmethod
+    def _status_is_text(cls, value: object) -> JobStatus:
+        return JobStatus("" if value is None else str(value))
+
+    @field_validator(
+        "status_transitions",
+        "instances",
+        "latest_metrics",
+        "input_channels",
+        "output_channels",
+        "hyperparameters",
+        "labels",
+        mode="before",
+    )
+    @classmethod
+    def _null_is_empty(cls, value: object) -> object:
+        return [] if value is None else value
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Output channel to URI."""
+        return {c.name: c.uri for c in self.output_channels if c.name and c.uri}
+
+    @property
+    def instance_names(self) -> list[str]:
+        """The instances that have begun to exist, in the service's order."""
+        return [instance.name for instance in self.instances if instance.name]
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """Consecutive lines of one instance's log.
+
+    Attributes:
+        lines: the lines, without their line ends; the first is the one that was asked for.
+        complete: the service says that no line will follow these.
+        waited: the service held its answer back until there was news, so the next question needs no pause.
+    """
+
+    lines: tuple[str, ...]
+    complete: bool = False
+    waited: bool = False

@@ -1,0 +1,406 @@
+"""The parts a job is described with: code, channels, algorithm, hardware. Plain data, named as on the wire.
+
+Source of every field: CreateTrainingJob of paistudio 2022-01-12. Python names are snake_case, wire names
+PascalCase; where the service deviates from that rule the alias stands at the field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from pai_sdk.job.wire import Sent
+
+__all__ = [
+    "AlgorithmSpec",
+    "AssignNodeSpec",
+    "Channel",
+    "CodeDir",
+    "ComputePolicy",
+    "ComputeResource",
+    "ConditionExpression",
+    "CredentialConfig",
+    "CredentialConfigItem",
+    "CredentialRole",
+    "Customization",
+    "DatasetConfig",
+    "ExperimentConfig",
+    "HyperParameter",
+    "HyperParameterDefinition",
+    "HyperParameterRange",
+    "InputChannel",
+    "InstanceSpec",
+    "Label",
+    "MetricDefinition",
+    "OssLocation",
+    "OutputChannel",
+    "ProgressDefinition",
+    "ProgressDefinitions",
+    "SchedulerConfig",
+    "Settings",
+    "SpecComputeResource",
+    "SpotSpec",
+    "UriInput",
+    "UriOutput",
+    "UserVpcConfig",
+    "hyperparameter_text",
+]
+
+
+# ---- code -------------------------------------------------------------------------------------------------
+
+
+class OssLocation(Sent):
+    """Where code lies in OSS. `key` is a folder and ends with `/`, or the key of one file."""
+
+    bucket: str
+    key: str
+    endpoint: str | None = None
+
+
+class CodeDir(Sent):
+    """The code folder of a job.
+
+    Example:
+        >>> CodeDir.oss("models", "pai/code/3f2a/", endpoint="oss-cn-hangzhou.aliyuncs.com").location_type
+        'oss'
+    """
+
+    location_value: OssLocation | dict[str, Any]
+    location_type: str = "oss"
+
+    @classmethod
+    def oss(cls, bucket: str, key: str, *, endpoint: str | None = None) -> CodeDir:
+        """A folder (`key` ends with `/`) or a file in OSS."""
+        return cls(location_value=OssLocation(bucket=bucket, key=key, endpoint=endpoint))
+
+
+# ---- channels ---------------------------------------------------------------------------------------------
+
+
+class Channel(Sent):
+    """A channel as the algorithm defines it."""
+
+    name: str
+    description: str | None = None
+    required: bool | None = None
+    supported_channel_types: list[str] | None = None
+    properties: dict[str, Any] | None = None
+
+
+class InputChannel(Sent):
+    """What an input channel of one job is filled with: a URI or a dataset, never both."""
+
+    name: str
+    input_uri: str | None = None
+    dataset_id: str | None = None
+    options: str | None = None
+    role_arn: str | None = None
+    version_name: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> InputChannel:
+        if (self.input_uri is None) == (self.dataset_id is None):
+            raise ValueError(f"input channel {self.name!r} needs an InputUri or a DatasetId, and just one of them")
+        return self
+
+
+class OutputChannel(Sent):
+    """Where an output channel of one job goes: a URI or a dataset, never both."""
+
+    name: str
+    output_uri: str | None = None
+    dataset_id: str | None = None
+    role_arn: str | None = None
+    version_name: str | None = None
+
+    @model_validator(mode="after")
+    def _one_target(self) -> OutputChannel:
+        if (self.output_uri is None) == (self.dataset_id is None):
+            raise ValueError(
+                f"output channel {self.name!r} needs an OutputUri or a DatasetId, and just one of them"
+            )
+        return self
+
+
+class UriInput(InputChannel):
+    """An input channel filled from a URI."""
+
+
+class UriOutput(OutputChannel):
+    """An output channel that goes to a URI."""
+
+
+class DatasetConfig(Sent):
+    """A dataset registered in the workspace, as an input or output of a job.
+
+    Example:
+        >>> DatasetConfig(dataset_id="d-123", version_name="v2").version_name
+        'v2'
+    """
+
+    dataset_id: str
+    version_name: str | None = None
+    options: str | None = None
+    role_arn: str | None = None
+
+
+# ---- the algorithm ----------------------------------------------------------------------------------------
+
+
+class HyperParameterRange(Sent):
+    """What values a hyperparameter may take."""
+
+    enum: list[str] | None = None
+    minimum: str | None = None
+    maximum: str | None = None
+    exclusive_minimum: bool | None = None
+    exclusive_maximum: bool | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+
+
+class HyperParameterDefinition(Sent):
+    """A hyperparameter as the algorithm defines it."""
+
+    name: str
+    type: str | None = None
+    default_value: str | None = None
+    description: str | None = None
+    display_name: str | None = None
+    required: bool | None = None
+    range: HyperParameterRange | None = None
+
+
+class MetricDefinition(Sent):
+    """A metric read from the log: the first group of `regex` is its value.
+
+    Example:
+        >>> MetricDefinition(name="loss", regex="loss=([0-9.]+)").name
+        'loss'
+    """
+
+    name: str
+    regex: str
+    description: str | None = None
+
+
+class ProgressDefinition(Sent):
+    """A progress figure read from the log: the first group of `regex` is its value."""
+
+    regex: str
+    description: str | None = None
+
+
+class ProgressDefinitions(Sent):
+    """How the log tells how far a job is."""
+
+    overall_progress: ProgressDefinition | None = None
+    remaining_time: ProgressDefinition | None = None
+
+
+class ConditionExpression(Sent):
+    """A condition on the hardware an algorithm needs."""
+
+    key: str
+    operator: str
+    values: list[str]
+
+
+class ComputePolicy(Sent):
+    """The compute policy of an algorithm."""
+
+    value: str | None = None
+    version: str | None = None
+
+
+class SpecComputeResource(Sent):
+    """What an algorithm says of its hardware."""
+
+    policy: ComputePolicy | None = None
+
+
+class Customization(Sent):
+    """What of an algorithm a job may replace."""
+
+    code_dir: bool | None = None
+
+
+class AlgorithmSpec(Sent):
+    """What a job runs: image, command, code, and the definitions of its channels and parameters."""
+
+    command: list[str]
+    image: str
+    job_type: str = "PyTorchJob"
+    code_dir: CodeDir | None = None
+    input_channels: list[Channel] = Field(default_factory=list)
+    output_channels: list[Channel] = Field(default_factory=list)
+    hyperparameter_definitions: list[HyperParameterDefinition] = Field(
+        default_factory=list, alias="HyperParameters"
+    )
+    metric_definitions: list[MetricDefinition] = Field(default_factory=list)
+    progress_definitions: ProgressDefinitions | None = None
+    resource_requirements: list[ConditionExpression] | None = None
+    supported_instance_types: list[str] | None = None
+    supports_distributed_training: bool | None = True
+    compute_resource: SpecComputeResource | None = None
+    customization: Customization | None = None
+
+
+# ---- the job's own values ---------------------------------------------------------------------------------
+
+Scalar: TypeAlias = str | int | float | bool
+
+
+def hyperparameter_text(value: Scalar | list[Any] | dict[str, Any]) -> str:
+    """Write a hyperparameter's value as a user would type it: `true`, `0.1`, text as it is, the rest as JSON.
+
+    Raises:
+        ValueError: a value that has no faithful text (NaN, infinity, an object JSON does not know).
+
+    Example:
+        >>> [hyperparameter_text(value) for value in (True, 0.1, "a b", [1, "x"])]
+        ['true', '0.1', 'a b', '[1, "x"]']
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not a number a job can be given")
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except TypeError as error:
+        raise ValueError(f"{type(value).__name__} cannot be written as text or JSON: {error}") from error
+
+
+class HyperParameter(Sent):
+    """The value of a hyperparameter, as text."""
+
+    name: str
+    value: str
+
+
+class Label(Sent):
+    """A label of a job: free text, searchable."""
+
+    key: str
+    value: str
+
+
+# ---- where it runs ----------------------------------------------------------------------------------------
+
+
+class InstanceSpec(Sent):
+    """The size of an instance in a resource group of one's own. Amounts are text, as the service wants them."""
+
+    cpu: str | None = Field(default=None, alias="CPU")
+    gpu: str | None = Field(default=None, alias="GPU")
+    gpu_type: str | None = Field(default=None, alias="GPUType")
+    memory: str | None = None
+    shared_memory: str | None = None
+
+
+class SpotSpec(Sent):
+    """The terms of preemptible instances.
+
+    Example:
+        >>> SpotSpec(spot_strategy="SpotWithPriceLimit", spot_discount_limit=0.5).spot_discount_limit
+        0.5
+    """
+
+    spot_strategy: Literal["SpotWithPriceLimit", "SpotAsPriceGo"]
+    spot_discount_limit: float | None = None
+
+
+class ComputeResource(Sent):
+    """Either public instances (`ecs_spec`, `ecs_count`) or instances of a quota (`resource_id`, `instance_*`)."""
+
+    ecs_spec: str | None = None
+    ecs_count: int | None = None
+    resource_id: str | None = None
+    instance_spec: InstanceSpec | None = None
+    instance_count: int | None = None
+    spot_spec: SpotSpec | None = None
+    use_spot_instance: bool | None = None
+
+
+class UserVpcConfig(Sent):
+    """The VPC that a job's instances are attached to."""
+
+    vpc_id: str
+    security_group_id: str
+    switch_id: str | None = None
+    extended_cidrs: list[str] | None = Field(default=None, alias="ExtendedCIDRs")
+    default_route: Literal["eth0", "eth1"] | None = None
+
+
+class ExperimentConfig(Sent):
+    """The experiment a job belongs to."""
+
+    experiment_id: str
+
+
+class SchedulerConfig(Sent):
+    """How long a job may run. 0 means without limit."""
+
+    max_running_time_in_seconds: int | None = None
+    max_running_time_in_minutes: int | None = None
+
+
+class AssignNodeSpec(Sent):
+    """The nodes a job must or must not run on."""
+
+    enable_assign_node: bool | None = None
+    node_names: str | None = None
+    anti_affinity_node_names: str | None = None
+
+
+class CredentialRole(Sent):
+    """A role whose temporary key is put into a job."""
+
+    assume_role_for: str | None = None
+    role_arn: str | None = None
+    role_type: str | None = None
+    policy: str | None = None
+
+
+class CredentialConfigItem(Sent):
+    """One key that is put into a job."""
+
+    key: str | None = None
+    type: str | None = None
+    roles: list[CredentialRole] | None = None
+
+
+class CredentialConfig(Sent):
+    """Which temporary keys the service puts into a job."""
+
+    enable_credential_inject: bool | None = None
+    aliyun_env_role_key: str | None = None
+    credential_config_items: list[CredentialConfigItem] | None = None
+
+
+class Settings(Sent):
+    """The finer settings of a job. Fields as the public client 2.6.2 and the build in alipai have them."""
+
+    advanced_settings: dict[str, Any] | None = None
+    aimaster_type: str | None = Field(default=None, alias="AIMasterType")
+    business_user_id: str | None = None
+    caller: str | None = None
+    driver: str | None = None
+    enable_error_monitoring_in_aimaster: bool | None = Field(default=None, alias="EnableErrorMonitoringInAIMaster")
+    error_monitoring_args: str | None = None
+    enable_oss_append: bool | None = None
+    enable_rdma: bool | None = Field(default=None, alias="EnableRDMA")
+    enable_sanity_check: bool | None = None
+    sanity_check_args: str | None = None
+    enable_tide_resource: bool | None = None
+    job_reserved_minutes: int | None = None
+    job_reserved_policy: str | None = None
+    oversold_type: str | None = None
+    pipeline_id: str | None = None
+    priority: int | None = None
+    tags: dict[str, str] | None = None

@@ -1,0 +1,53 @@
+"""What the status of a job means."""
+
+from __future__ import annotations
+
+__all__ = ["JobStatus"]
+
+
+class JobStatus(str):
+    """A status as the service names it. One that we do not know is kept as it is, never a crash.
+
+    Example:
+        >>> JobStatus("Succeed").is_success, JobStatus("Dreaming").is_terminal
+        (True, False)
+    """
+
+    __slots__ = ()
+
+    CREATING: JobStatus
+    CREATED: JobStatus
+    SUBMITTED: JobStatus
+    INITIALIZING: JobStatus
+    RUNNING: JobStatus
+    SUCCEED: JobStatus
+    FAILED: JobStatus
+    CREATE_FAILED: JobStatus
+    INITIALIZE_FAILED: JobStatus
+    TERMINATED: JobStatus
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the job has ended and will not change again."""
+        return self.is_success or self.is_failure or self.is_stopped
+
+    @property
+    def is_success(self) -> bool:
+        """Whether it ended as it should."""
+        return self == "Succeed"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it ended by a fault, of its own or of the service."""
+        return self in ("Failed", "CreateFailed", "InitializeFailed")
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody stopped it."""
+        return self == "Terminated"
+
+
+for _name in ("Creating", "Created", "Submitted", "Initializing", "Running", "Succeed", "Failed", "Terminated"):
+    setattr(JobStatus, _name.upper(), JobStatus(_name))
+JobStatus.CREATE_FAILED = JobStatus("CreateFailed")
+JobStatus.INITIALIZE_FAILED = JobStatus("InitializeFailed")

@@ -1,0 +1,1 @@
+"""What a job looks like in Jupyter."""

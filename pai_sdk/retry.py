@@ -1,0 +1,97 @@
+"""The one retry policy: a value that is passed in, never a decorator somebody forgot."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import tenacity
+
+T = TypeVar("T")
+
+__all__ = ["RetryPolicy"]
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often, how long and how patiently a failing call is tried again.
+
+    The pause doubles from `first_pause_s` to `longest_pause_s` with full jitter, unless the failed answer itself
+    said when to come back (`Retry-After`, `x-acs-retry-after`), which wins. The deadline counts from the first
+    attempt; no pause is begun that would end after it.
+
+    Attributes:
+        deadline_s: seconds after which no further attempt is made.
+        max_attempts: attempts in all, the first included.
+        first_pause_s: upper bound of the first pause, in seconds.
+        longest_pause_s: upper bound of any pause, in seconds; also the most a server's wish is obeyed.
+        sleep: replaced by tests with a fake clock.
+        clock: likewise; must be monotonic.
+
+    Example:
+        >>> RetryPolicy(max_attempts=3).call(lambda: 7, is_transient=lambda error: True)
+        7
+    """
+
+    deadline_s: float = 60.0
+    max_attempts: int = 10
+    first_pause_s: float = 0.2
+    longest_pause_s: float = 10.0
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def pause_s(self, attempt: int, retry_after_s: float | None = None) -> float:
+        """Seconds to wait after the attempt of that number (the first is 1)."""
+        if retry_after_s is not None:
+            return min(max(retry_after_s, 0.0), self.longest_pause_s)
+        bound = min(self.longest_pause_s, self.first_pause_s * 2.0 ** min(attempt - 1, 30))
+        # Full jitter, but never nothing: a pause of zero is an attack, not a retry.
+        return bound * (0.25 + 0.75 * random.random())  # noqa: S311 - jitter is no secret
+
+    def call(
+        self,
+        function: Callable[[], T],
+        *,
+        is_transient: Callable[[BaseException], bool],
+        on_retry: Callable[[int, BaseException, float], None] | None = None,
+    ) -> T:
+        """Call `function` until it returns, fails for good, or the policy is used up.
+
+        Args:
+            function: the call; it must be safe to repeat.
+            is_transient: whether an error is worth another attempt. An attribute `retry_after_s` of the error is
+                the server's wish for the pause.
+            on_retry: told (attempt, error, pause in seconds) before each pause.
+
+        Raises:
+            Exception: the last error of `function`, unchanged.
+        """
+        start = self.clock()
+
+        def pause(state: tenacity.RetryCallState) -> float:
+            return self.pause_s(state.attempt_number, getattr(_error_of(state), "retry_after_s", None))
+
+        def used_up(state: tenacity.RetryCallState) -> bool:
+            late = self.clock() - start + state.upcoming_sleep > self.deadline_s
+            return late or state.attempt_number >= self.max_attempts
+
+        def tell(state: tenacity.RetryCallState) -> None:
+            error = _error_of(state)
+            if on_retry is not None and error is not None:
+                on_retry(state.attempt_number, error, state.upcoming_sleep)
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_transient),
+            wait=pause,
+            stop=used_up,
+            before_sleep=tell,
+            sleep=self.sleep,
+            reraise=True,
+        )(function)
+
+
+def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome is not None else None

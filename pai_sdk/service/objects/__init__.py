@@ -1,0 +1,1 @@
+"""The object store of the service: the OSS wire on plain files."""

@@ -1,0 +1,1 @@
+"""Files in OSS and on this machine: names, clients, transfers."""

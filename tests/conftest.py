@@ -1,0 +1,23 @@
+"""What every test starts from: a HOME of its own and an environment without anybody's settings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_FOREIGN_PREFIXES = ("PAI_", "ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "DSW_", "DLC_", "DOCKER_")
+_FOREIGN_NAMES = ("REGION", "dsw_region", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy")
+
+
+@pytest.fixture(autouse=True)
+def clean_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty HOME, no settings in the environment, and no search for keys on the network."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(_FOREIGN_PREFIXES) or name in _FOREIGN_NAMES:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true")
+    return home
