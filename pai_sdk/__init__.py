@@ -1,3 +1,55 @@
-"""pai_sdk: describe a training job once, run it on Alibaba Cloud PAI, in Docker, or on a service of your own."""
+"""pai_sdk: describe a training job once, run it on Alibaba Cloud PAI, in Docker, or on a service of your own.
+
+from pai_sdk import Estimator
+
+estimator = Estimator("python:3.11", "python train.py $PAI_USER_ARGS", source_dir="src",
+                      hyperparameters={"lr": 0.1}, instance_type="ecs.c6.large")
+estimator.fit({"train": "data/train.csv"}).download("model", "model/")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pai_sdk.estimator import Estimator
+    from pai_sdk.job.status import JobStatus
+    from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.processor import Processor
+    from pai_sdk.session import Session, get_default_session, setup_default_session
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Estimator",
+    "JobStatus",
+    "Processor",
+    "Session",
+    "TrainingJob",
+    "__version__",
+    "get_default_session",
+    "setup_default_session",
+]
+
+_HOMES = {
+    "Estimator": "pai_sdk.estimator",
+    "JobStatus": "pai_sdk.job.status",
+    "Processor": "pai_sdk.processor",
+    "Session": "pai_sdk.session",
+    "TrainingJob": "pai_sdk.job.training_job",
+    "get_default_session": "pai_sdk.session",
+    "setup_default_session": "pai_sdk.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

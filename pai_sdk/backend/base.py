@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.spec import CodeDir
 from pai_sdk.storage.tree import FileTree
 
 __all__ = ["Backend", "Plan", "Purpose", "Upload"]
@@ -42,6 +43,8 @@ class Plan:
 
     request: TrainingJobRequest
     uploads: tuple[Upload, ...] = ()
+    keep: object = field(default=None, repr=False, compare=False)
+    """What must live until the files are uploaded: a temporary clone, for one."""
 
     def to_json(self) -> str:
         """The request as it will be sent, indented for reading."""
@@ -63,6 +66,10 @@ class Backend(Protocol):
 
     def place(self, tree: FileTree, purpose: Purpose) -> str:
         """The URI (a folder, ends with `/`) where these files will lie. No network, no disk."""
+        ...
+
+    def code_dir(self, uri: str) -> CodeDir:
+        """The code folder of a job whose code lies at that URI. No network."""
         ...
 
     def default_output(self, job_name: str, channel: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, field_validator
 
 from pai_sdk.job.status import JobStatus
 from pai_sdk.job.wire import Received
@@ -16,10 +16,18 @@ __all__ = [
     "InstanceRecord",
     "JobRecord",
     "KeyValue",
+    "LogLine",
     "LogPage",
     "MetricPoint",
     "NameValue",
     "StatusTransition",
+]
+
+
+_Status = Annotated[
+    JobStatus,
+    PlainValidator(lambda value: JobStatus("" if value is None else str(value))),
+    PlainSerializer(str, return_type=str),
 ]
 
 
@@ -93,7 +101,7 @@ class JobRecord(Received):
     training_job_url: str | None = None
     training_job_description: str | None = None
     workspace_id: str | None = None
-    status: JobStatus = Field(default=JobStatus(""))
+    status: _Status = JobStatus("")
     reason_code: str | None = None
     reason_message: str | None = None
     gmt_create_time: str | None = None
@@ -119,11 +127,6 @@ class JobRecord(Received):
 
     # The service's version tag of this snapshot, by which a caller can wait for the next one.
     _etag: str | None = PrivateAttr(default=None)
-
-    @field_validator("status", mode="before")
-    @classmethod
-    def _status_is_text(cls, value: object) -> JobStatus:
-        return JobStatus("" if value is None else str(value))
 
     @field_validator(
         "status_transitions",
@@ -151,6 +154,21 @@ class JobRecord(Received):
 
 
 @dataclass(frozen=True)
+class LogLine:
+    """One line of one instance's log.
+
+    Attributes:
+        instance: which instance wrote it.
+        number: its place in that instance's log, counted from 0; a reader goes on from `number + 1`.
+        text: the line, without its line end.
+    """
+
+    instance: str
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
 class LogPage:
     """Consecutive lines of one instance's log.
 
@@ -158,8 +176,14 @@ class LogPage:
         lines: the lines, without their line ends; the first is the one that was asked for.
         complete: the service says that no line will follow these.
         waited: the service held its answer back until there was news, so the next question needs no pause.
+        total: how many lines the service has in all, where it says so.
     """
 
     lines: tuple[str, ...]
     complete: bool = False
     waited: bool = False
+    total: int | None = None
+
+    def numbered(self, instance: str, start: int) -> list[LogLine]:
+        """The lines as records, the first of them with number `start`."""
+        return [LogLine(instance, number, text) for number, text in enumerate(self.lines, start)]

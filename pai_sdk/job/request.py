@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from pai_sdk.job.spec import (
-    AlgorithmSpec,
+from pai_sdk.job.compute import (
     AssignNodeSpec,
-    CodeDir,
     ComputeResource,
     CredentialConfig,
     ExperimentConfig,
-    HyperParameter,
-    InputChannel,
-    Label,
-    OutputChannel,
     SchedulerConfig,
     Settings,
     UserVpcConfig,
 )
+from pai_sdk.job.spec import AlgorithmSpec, CodeDir, HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk.job.wire import Sent
 
 __all__ = ["SUBMISSION_LABEL", "TrainingJobRequest"]

@@ -1,0 +1,63 @@
+"""The demo: prepare data with a Processor, train on it with an Estimator, take the model home.
+
+Both are real jobs: signed requests to the PAI API of the embedded service, code and data through its object store,
+processes with the real /ml. On Alibaba Cloud the same code runs with `Session()` and settings of yours.
+"""
+
+import pickle
+import sys
+from pathlib import Path
+
+from pai_sdk import Estimator, Processor, Session
+from pai_sdk.job import Channel
+
+HERE = Path(__file__).parent
+
+
+def say(text: str) -> None:
+    """A headline between what the jobs print."""
+    print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}")
+
+
+def main() -> None:
+    """Run both jobs, then use the model."""
+    session = Session.embedded()
+    print(f"the embedded service is up: {session.settings.endpoint}")
+
+    say("1. Processor: prepare the data (the first job also installs scikit-learn, once)")
+    processor = Processor(
+        image_uri="python:3.11",
+        command="python prepare.py",
+        source_dir=HERE / "src",
+        parameters={"keep": 1500},
+        instance_type="ecs.c6.large",
+        session=session,
+    )
+    processor.set_output_channels([Channel(name="data")])
+    processor.run()
+    data = processor.get_outputs_data()["data"]
+
+    say("2. Estimator: train on it")
+    estimator = Estimator(
+        image_uri="python:3.11",
+        command="python train.py $PAI_USER_ARGS",
+        source_dir=HERE / "src",
+        hyperparameters={"epochs": 8, "alpha": 0.0005},
+        metric_definitions=[{"name": "accuracy", "regex": r"accuracy=([0-9.]+)"}],
+        instance_type="ecs.c6.large",
+        session=session,
+    )
+    job = estimator.fit({"train": data})
+
+    say("3. What it left")
+    print("accuracy:", " ".join(f"{point.value:.3f}" for point in job.metrics("accuracy")))
+    print("model:   ", estimator.model_data())
+    folder = job.download("model", HERE / "output" / "model")
+    print("here:    ", folder.resolve())
+    # Only ever unpickle what you have written yourself.
+    model = pickle.loads((folder / "model.pkl").read_bytes())
+    print(f"          {type(model).__name__} for the digits {model.classes_[0]} to {model.classes_[-1]}")
+
+
+if __name__ == "__main__":
+    main()

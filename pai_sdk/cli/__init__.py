@@ -1,0 +1,12 @@
+"""The `pai-sdk` command."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command; the entry point of the package."""
+    from pai_sdk.cli.app import run
+
+    run()

@@ -1,0 +1,68 @@
+"""The command's frame: its sub-commands, and how an error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from pai_sdk import __version__
+from pai_sdk.cli import exit_codes, jobs, serve
+from pai_sdk.errors import NotFoundError, PaiError
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="pai-sdk",
+    help="Training jobs: serve, submit, watch. Exit codes: 0 succeeded, 100 failed, 101 not finished, "
+    "102 not found, 103 stopped, 1 other errors, 2 wrong usage.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(serve.serve)
+app.command("ps")(jobs.ps)
+app.command("logs")(jobs.logs)
+app.command("status")(jobs.status)
+app.command("wait")(jobs.wait)
+app.command("stop")(jobs.stop)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"pai-sdk {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _frame(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what goes over the wire.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    del version  # handled before we come here
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+
+
+def run() -> None:
+    """Run the command and leave with its exit code."""
+    try:
+        app()
+    except NotFoundError as error:
+        _tell(error)
+        sys.exit(exit_codes.NOT_FOUND)
+    except PaiError as error:
+        _tell(error)
+        sys.exit(exit_codes.ERROR)
+    except BrokenPipeError:
+        # `pai-sdk logs … | head`: the reader has seen enough, and that is no error of ours.
+        sys.stderr.close()
+        sys.exit(exit_codes.SUCCEEDED)
+
+
+def _tell(error: Exception) -> None:
+    typer.secho(f"error: {error}", fg="red", err=True)

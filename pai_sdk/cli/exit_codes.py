@@ -1,0 +1,30 @@
+"""Exit codes a script can branch on."""
+
+from __future__ import annotations
+
+from pai_sdk.job.status import JobStatus
+
+__all__ = ["ERROR", "FAILED", "NOT_FINISHED", "NOT_FOUND", "STOPPED", "SUCCEEDED", "of_status"]
+
+SUCCEEDED = 0
+ERROR = 1
+FAILED = 100
+NOT_FINISHED = 101
+NOT_FOUND = 102
+STOPPED = 103
+
+
+def of_status(status: JobStatus) -> int:
+    """The exit code that tells a job's status.
+
+    Example:
+        >>> [of_status(JobStatus(name)) for name in ("Succeed", "Failed", "Running", "Terminated")]
+        [0, 100, 101, 103]
+    """
+    if status.is_success:
+        return SUCCEEDED
+    if status.is_failure:
+        return FAILED
+    if status.is_stopped:
+        return STOPPED
+    return NOT_FINISHED

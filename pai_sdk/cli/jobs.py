@@ -1,0 +1,179 @@
+"""The commands about jobs: ps, logs, status, wait, stop."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from pai_sdk.cli import exit_codes
+from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk.display.commands import next_commands
+from pai_sdk.errors import JobFailed, JobStopped, WaitTimeoutError
+from pai_sdk.job.record import JobRecord
+from pai_sdk.job.training_job import TrainingJob
+
+__all__ = ["logs", "ps", "status", "stop", "wait"]
+
+JobId = Annotated[str, typer.Argument(help="The job's id, as `pai-sdk ps` shows it.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+
+_COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
+
+
+def ps(
+    status: Annotated[str | None, typer.Option(help="Only jobs in this status.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only jobs with this text in their name.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List jobs, the newest first."""
+    records = [job.record for job in islice(TrainingJob.list(status=status, name=name), limit)]
+    if as_json:
+        for record in records:
+            typer.echo(_json(record))
+        return
+    if not records:
+        typer.echo("no jobs")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("JOB", "NAME", "STATUS", "TIME", "CREATED"):
+        # An id that is cut cannot be copied: it stays whole however narrow the window is.
+        table.add_column(title, no_wrap=title != "NAME", overflow="fold")
+    for record in records:
+        colour = _COLOURS.get(exit_codes.of_status(record.status), "cyan")
+        seconds = elapsed_s(record)
+        table.add_row(
+            record.training_job_id,
+            record.training_job_name or "",
+            f"[{colour}]{record.status}[/]",
+            duration_text(seconds) if seconds is not None else "",
+            (record.gmt_create_time or "").replace("T", " ").rstrip("Z"),
+        )
+    Console().print(table)
+
+
+def logs(
+    job_id: JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    instance: Annotated[str | None, typer.Option(help="One instance: `master-0`, `worker-1`, …")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a job's log."""
+    job = TrainingJob.get(job_id)
+    try:
+        for line in job.logs(follow=follow, instance=instance):
+            if as_json:
+                typer.echo(json.dumps(asdict(line), ensure_ascii=False))
+            else:
+                many = len(job.record.instances) > 1 and instance is None
+                tag = f"{short_instance(job_id, line.instance)} | " if many else ""
+                typer.echo(tag + visible_text(line.text))
+    except KeyboardInterrupt:
+        _tell_next(job)
+        raise typer.Exit(exit_codes.NOT_FINISHED) from None
+
+
+def status(job_id: JobId, as_json: Json = False) -> None:
+    """Show a job; the exit code tells its status."""
+    job = TrainingJob.get(job_id)
+    record = job.record
+    if as_json:
+        typer.echo(_json(record))
+    else:
+        _show(record)
+        if record.status.is_failure:
+            try:
+                job.raise_for_status()
+            except JobFailed as failure:
+                typer.secho(str(failure), fg="red")
+    raise typer.Exit(exit_codes.of_status(record.status))
+
+
+def wait(
+    job_id: JobId,
+    timeout: Annotated[float | None, typer.Option(help="The longest wait, in seconds.", min=0)] = None,
+    show_logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Show the log meanwhile.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Wait for a job's end; the exit code tells how it ended (101: it has not)."""
+    job = TrainingJob.get(job_id)
+    try:
+        job.wait(timeout, show_logs=show_logs and not as_json)
+    except (JobFailed, JobStopped, WaitTimeoutError) as end:
+        if not as_json:
+            typer.secho(str(end), fg="red", err=True)
+    except KeyboardInterrupt:
+        raise typer.Exit(exit_codes.NOT_FINISHED) from None
+    if as_json:
+        typer.echo(_json(job.record))
+    raise typer.Exit(exit_codes.of_status(job.record.status))
+
+
+def stop(
+    job_id: JobId,
+    and_wait: Annotated[bool, typer.Option("--wait", help="Return when it has ended.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop a job. Stopping one that has ended changes nothing."""
+    job = TrainingJob.get(job_id)
+    if not job.record.status.is_terminal:
+        job.stop()
+        if and_wait:
+            _wait_quietly(job)
+    record = job.refresh()
+    if as_json:
+        typer.echo(_json(record))
+    elif record.status.is_terminal:
+        typer.echo(f"{job_id} {record.status}")
+    else:
+        typer.echo(f"{job_id} is being stopped")
+
+
+def _wait_quietly(job: TrainingJob) -> None:
+    try:
+        job.wait(show_logs=False)
+    except (JobFailed, JobStopped):
+        return  # its status says the same, and is shown next
+
+
+def _show(record: JobRecord) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    colour = _COLOURS.get(exit_codes.of_status(record.status), "cyan")
+    seconds = elapsed_s(record)
+    rows = [
+        ("job", record.training_job_id),
+        ("name", record.training_job_name or ""),
+        (
+            "status",
+            f"[{colour}]{record.status}[/]" + (f" {duration_text(seconds)}" if seconds is not None else ""),
+        ),
+        ("created", (record.gmt_create_time or "").replace("T", " ").rstrip("Z")),
+    ]
+    rows += [("instance", f"{i.name} {i.status or ''}") for i in record.instances]
+    rows += [("metric", f"{m.name} {m.value:g}") for m in record.latest_metrics if m.value is not None]
+    rows += [(f"output {name}", uri) for name, uri in record.outputs.items()]
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in rows:
+        table.add_row(name, text)
+    Console().print(table)
+
+
+def _tell_next(job: TrainingJob) -> None:
+    typer.echo(f"\n{job.id} goes on; come back, or stop it, with", err=True)
+    for command in next_commands(job.record):
+        typer.echo(f"  {command}", err=True)
+
+
+def _json(record: JobRecord) -> str:
+    return record.model_dump_json(by_alias=True, exclude_none=True)

@@ -1,0 +1,108 @@
+"""The one shape of everything that shows a job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Protocol
+
+from pai_sdk.job.record import JobRecord, LogLine
+
+__all__ = ["Display", "Silent", "duration_text", "elapsed_s", "short_instance", "visible_text"]
+
+
+class Display(Protocol):
+    """Is told what happens while somebody waits for a job, in this order: submitted, then news, then the end."""
+
+    def submitted(self, record: JobRecord) -> None:
+        """The job exists."""
+        ...
+
+    def changed(self, record: JobRecord) -> None:
+        """A new snapshot of it."""
+        ...
+
+    def line(self, line: LogLine) -> None:
+        """A line of its log."""
+        ...
+
+    def notice(self, text: str) -> None:
+        """Something to know that ends nothing: the log is out of reach, say."""
+        ...
+
+    def detached(self, record: JobRecord) -> None:
+        """Nobody waits any more; the job goes on."""
+        ...
+
+    def ended(self, record: JobRecord) -> None:
+        """The job has ended, one way or another."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def submitted(self, record: JobRecord) -> None:
+        """Show nothing."""
+
+    def changed(self, record: JobRecord) -> None:
+        """Show nothing."""
+
+    def line(self, line: LogLine) -> None:
+        """Show nothing."""
+
+    def notice(self, text: str) -> None:
+        """Show nothing."""
+
+    def detached(self, record: JobRecord) -> None:
+        """Show nothing."""
+
+    def ended(self, record: JobRecord) -> None:
+        """Show nothing."""
+
+
+def short_instance(job_id: str, instance: str) -> str:
+    """`master-0` of `train129f212o89d-master-0`."""
+    return instance.removeprefix(f"{job_id}-")
+
+
+def visible_text(text: str) -> str:
+    r"""What a terminal would show of a line in the end: a progress bar's last state, not all of them.
+
+    Example:
+        >>> visible_text("10%\r20%\r30%")
+        '30%'
+    """
+    states: Sequence[str] = [part for part in text.split("\r") if part]
+    return states[-1] if states else ""
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds for people.
+
+    Example:
+        >>> [duration_text(s) for s in (4.2, 192, 7322)]
+        ['4s', '3m12s', '2h02m']
+    """
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def elapsed_s(record: JobRecord) -> float | None:
+    """Seconds since the job was created, or that it took; None when the service does not say."""
+    if record.status.is_terminal and record.duration is not None:
+        return float(record.duration)
+    if not record.gmt_create_time:
+        return None
+    try:
+        created = datetime.fromisoformat(record.gmt_create_time.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    if created.tzinfo is None:
+        created = created.replace(tzinfo=timezone.utc)
+    return max(0.0, time.time() - created.timestamp())

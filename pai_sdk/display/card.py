@@ -1,0 +1,111 @@
+"""A job as a card of HTML: what it is, how far it is, where its outputs are. Nothing but the record is needed."""
+
+from __future__ import annotations
+
+from html import escape
+
+from pai_sdk.display.base import duration_text, elapsed_s
+from pai_sdk.display.commands import next_commands
+from pai_sdk.job.record import JobRecord, MetricPoint
+
+__all__ = ["card_html", "sparkline_svg"]
+
+_COLOURS = {"success": "#1a7f37", "failure": "#cf222e", "stopped": "#9a6700", "running": "#0969da"}
+# The page's own colours are inherited, so that the card fits a light and a dark notebook alike.
+_BOX = (
+    "border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:10px 14px;margin:4px 0;max-width:760px;"
+    "font-family:system-ui,sans-serif;font-size:13px;line-height:1.5"
+)
+_MONO = "font-family:ui-monospace,monospace;font-size:12px"
+_DIM = "opacity:.65"
+
+
+def card_html(
+    record: JobRecord, *, tail: list[str] | None = None, history: dict[str, list[float]] | None = None
+) -> str:
+    """Draw the card.
+
+    Args:
+        record: the job.
+        tail: the last lines of its log, shown in a box.
+        history: metric to its values so far, oldest first, drawn as a small line.
+
+    Example:
+        >>> "train1" in card_html(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"}))
+        True
+    """
+    parts = [_head(record)]
+    if record.status.is_failure and record.reason_message:
+        parts.append(f'<div style="color:{_COLOURS["failure"]}">{escape(record.reason_message)}</div>')
+    parts += [_metrics(record.latest_metrics, history or {}), _rows(record)]
+    if tail:
+        shown = escape("\n".join(tail))
+        parts.append(
+            f'<pre style="{_MONO};background:rgba(128,128,128,.1);border-radius:4px;padding:6px 8px;margin:6px 0;'
+            f'white-space:pre-wrap;max-height:22em;overflow:auto">{shown}</pre>'
+        )
+    commands = " &nbsp; ".join(f"<code>{escape(command)}</code>" for command in next_commands(record))
+    parts.append(f'<div style="{_DIM};font-size:12px">{commands}</div>')
+    return f'<div style="{_BOX}">{"".join(parts)}</div>'
+
+
+def sparkline_svg(values: list[float], *, width: int = 120, height: int = 18) -> str:
+    """A line through the values, scaled to their range, as inline SVG; empty for fewer than two."""
+    if len(values) < 2:
+        return ""
+    low, high = min(values), max(values)
+    spread = (high - low) or 1.0
+    step = width / (len(values) - 1)
+    points = " ".join(
+        f"{number * step:.1f},{height - 2 - (value - low) / spread * (height - 4):.1f}"
+        for number, value in enumerate(values)
+    )
+    return (
+        f'<svg width="{width}" height="{height}" style="vertical-align:middle">'
+        f'<polyline points="{points}" fill="none" stroke="{_COLOURS["running"]}" stroke-width="1.5"/></svg>'
+    )
+
+
+def _head(record: JobRecord) -> str:
+    kind = "running"
+    if record.status.is_terminal:
+        kind = "success" if record.status.is_success else "failure" if record.status.is_failure else "stopped"
+    seconds = elapsed_s(record)
+    took = f' <span style="{_DIM}">{duration_text(seconds)}</span>' if seconds is not None else ""
+    name = record.training_job_name or record.training_job_id
+    if record.training_job_url:
+        name_html = f'<a href="{escape(record.training_job_url)}" target="_blank">{escape(name)}</a>'
+    else:
+        name_html = escape(name)
+    return (
+        f'<div><span style="background:{_COLOURS[kind]};color:white;border-radius:10px;padding:1px 9px;'
+        f'font-size:12px">{escape(record.status or "…")}</span> <b>{name_html}</b>{took}'
+        f' <span style="{_DIM};{_MONO}">{escape(record.training_job_id)}</span></div>'
+    )
+
+
+def _metrics(latest: list[MetricPoint], history: dict[str, list[float]]) -> str:
+    shown = [
+        f"{escape(point.name)} <b>{point.value:.5g}</b> {sparkline_svg(history.get(point.name, []))}"
+        for point in latest
+        if point.name and point.value is not None
+    ]
+    return f'<div style="margin-top:4px">{" &nbsp; ".join(shown)}</div>' if shown else ""
+
+
+def _rows(record: JobRecord) -> str:
+    rows = [(instance.name or "", instance.status or "") for instance in record.instances]
+    rows = rows if len(rows) > 1 else []
+    if record.status.is_success:
+        rows += record.outputs.items()
+    if not rows:
+        return ""
+    cells = "".join(
+        f'<div style="{_DIM}">{escape(name.removeprefix(record.training_job_id + "-"))}</div>'
+        f'<div style="{_MONO}">{escape(text)}</div>'
+        for name, text in rows
+    )
+    return (
+        '<div style="display:grid;grid-template-columns:max-content 1fr;column-gap:12px;margin-top:4px">'
+        f"{cells}</div>"
+    )

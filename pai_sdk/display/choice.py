@@ -1,0 +1,27 @@
+"""Where we are, and so how a job is shown."""
+
+from __future__ import annotations
+
+import sys
+
+from pai_sdk.display.base import Display
+
+__all__ = ["choose_display", "in_notebook"]
+
+
+def in_notebook() -> bool:
+    """Whether this code runs in a Jupyter kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def choose_display() -> Display:
+    """A card in a notebook, lines in a terminal, a script or a pipe."""
+    if in_notebook():
+        from pai_sdk.display.jupyter import JupyterDisplay
+
+        return JupyterDisplay()
+    from pai_sdk.display.terminal import TerminalDisplay
+
+    return TerminalDisplay()

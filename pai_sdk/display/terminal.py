@@ -1,0 +1,94 @@
+"""A job in a terminal: a few marked lines of ours, the job's own lines as they are."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk.display.commands import next_commands
+from pai_sdk.job.record import JobRecord, LogLine
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["TerminalDisplay"]
+
+_COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_red")
+
+
+class TerminalDisplay:
+    """Writes to a text stream; colours only where the stream is a terminal (and NO_COLOR is not set)."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._made: Console | None = None
+        self._status = ""
+        self._tags: dict[str, tuple[str, str]] = {}
+
+    @property
+    def _console(self) -> Console:
+        if self._made is None:
+            from rich.console import Console
+
+            self._made = Console(file=self._stream or sys.stdout, highlight=False, soft_wrap=True)
+        return self._made
+
+    def submitted(self, record: JobRecord) -> None:
+        """Name the job, and say how to come back to it."""
+        name = f" ({record.training_job_name})" if record.training_job_name else ""
+        self._say("●", f"{record.training_job_id}{name} submitted", "bold")
+        for command in next_commands(record):
+            self._say(" ", command, "dim")
+        if record.training_job_url:
+            self._say(" ", record.training_job_url, "dim")
+
+    def changed(self, record: JobRecord) -> None:
+        """Tell a new status, once."""
+        for number, instance in enumerate(record.instance_names):
+            tag = short_instance(record.training_job_id, instance)
+            self._tags[instance] = (tag, _COLOURS[number % len(_COLOURS)])
+        if record.status == self._status or record.status.is_terminal:
+            return
+        self._status = record.status
+        count = f", {len(self._tags)} instances" if len(self._tags) > 1 else ""
+        self._say("●", f"{record.status}{count}", "dim")
+
+    def line(self, line: LogLine) -> None:
+        """Show a line as the job wrote it, with its instance where there are several."""
+        from rich.text import Text
+
+        shown = (
+            Text.from_ansi(visible_text(line.text)) if self._console.is_terminal else Text(visible_text(line.text))
+        )
+        if len(self._tags) > 1:
+            tag, colour = self._tags[line.instance]
+            shown = Text(tag, style=colour).append(" | ", style="dim").append(shown)
+        self._console.print(shown)
+
+    def notice(self, text: str) -> None:
+        """Show a notice."""
+        self._say("!", text, "yellow")
+
+    def detached(self, record: JobRecord) -> None:
+        """Say that the job goes on, and how to come back."""
+        self._say("●", f"{record.training_job_id} goes on without us; come back, or stop it, with", "yellow")
+        for command in next_commands(record):
+            self._say(" ", command, "yellow")
+
+    def ended(self, record: JobRecord) -> None:
+        """Say how it ended, how long it took, and where its outputs are."""
+        seconds = elapsed_s(record)
+        took = f" after {duration_text(seconds)}" if seconds is not None else ""
+        mark, style = ("✔", "green") if record.status.is_success else ("✘", "red")
+        if record.status.is_stopped:
+            mark, style = "■", "yellow"
+        self._say(mark, f"{record.training_job_id} {record.status}{took}", f"bold {style}")
+        if record.status.is_success:
+            for channel, uri in record.outputs.items():
+                self._say(" ", f"{channel}: {uri}", "dim")
+
+    def _say(self, mark: str, text: str, style: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(f"{mark} {text}", style=style))

@@ -1,0 +1,128 @@
+"""Estimator: a job that trains a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.job.channels import InputSource, OutputTarget
+from pai_sdk.job.problems import Problems
+from pai_sdk.job.spec import Channel, MetricDefinition
+from pai_sdk.job.submitter import JobSubmitter
+from pai_sdk.job.training_job import TrainingJob
+
+__all__ = ["Estimator"]
+
+MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
+
+
+@dataclass(repr=False, eq=False)
+class Estimator(JobSubmitter):
+    """Trains a model with your own code.
+
+    Every job has the outputs `model`, `checkpoints` and `tensorboard`. All parameters of `JobSubmitter` are taken
+    too, by name.
+
+    Attributes:
+        image_uri: the image the command runs in.
+        command: what runs, in the code folder; text goes through `sh -c`, a list is taken as it is.
+        hyperparameters: values by name; the code finds them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
+            `/ml/input/config/hyperparameters.json`.
+        metric_definitions: metrics to be read from the log.
+        checkpoints_path: URI of the checkpoints; a job given the one of an earlier job can go on from there.
+        git_config: take the code from a repository: `repo`, and if needed `branch`, `commit`, `username`,
+            `password`, `token`. `source_dir` is then a folder inside it.
+
+    Example:
+        >>> estimator = Estimator(
+        ...     image_uri="python:3.11",
+        ...     command="python train.py $PAI_USER_ARGS",
+        ...     hyperparameters={"lr": 0.1},
+        ...     instance_type="ecs.c6.large",
+        ... )
+        >>> estimator.set_hyperparameters(epochs=3)
+        >>> estimator.hyperparameters
+        {'lr': 0.1, 'epochs': 3}
+    """
+
+    image_uri: str
+    command: str | Sequence[str]
+    hyperparameters: Mapping[str, Any] | None = None
+    metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] | None = field(default=None, kw_only=True)
+    checkpoints_path: str | None = field(default=None, kw_only=True)
+    git_config: Mapping[str, str] | None = field(default=None, kw_only=True)
+
+    def set_hyperparameters(self, **hyperparameters: Any) -> None:
+        """Add or replace hyperparameters of the jobs to come."""
+        self.hyperparameters = {**(self.hyperparameters or {}), **hyperparameters}
+
+    def fit(
+        self,
+        inputs: Mapping[str, InputSource] | None = None,
+        *,
+        outputs: Mapping[str, OutputTarget] | None = None,
+        wait: bool = True,
+        show_logs: bool = True,
+    ) -> TrainingJob:
+        """Submit a training job.
+
+        Args:
+            inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
+            outputs: output channel to where it goes, for those that shall not go to the default place.
+            wait: return when the job has ended, not when it is submitted.
+            show_logs: show status and log while waiting.
+
+        Raises:
+            InvalidInputError: the description is wrong; nothing was sent.
+            JobFailed: while waiting, the job failed.
+        """
+        return self._submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
+
+    def model_data(self) -> str:
+        """URI of the model of the job submitted last."""
+        return self.get_outputs_data()[MODEL]
+
+    def checkpoints_data(self) -> str:
+        """URI of the checkpoints of the job submitted last."""
+        return self.get_outputs_data()[CHECKPOINTS]
+
+    def tensorboard_data(self) -> str:
+        """URI of the TensorBoard logs of the job submitted last."""
+        return self.get_outputs_data()[TENSORBOARD]
+
+    def _image(self) -> str:
+        return self.image_uri
+
+    def _command(self) -> str | Sequence[str]:
+        return self.command
+
+    def _hyperparameters(self) -> tuple[Mapping[str, Any] | None, str]:
+        return self.hyperparameters, "hyperparameters"
+
+    def _metric_definitions(self) -> Sequence[MetricDefinition | Mapping[str, Any]]:
+        return self.metric_definitions or ()
+
+    def _output_definitions(self) -> Sequence[Channel]:
+        return [
+            Channel(name=MODEL, required=True),
+            Channel(name=CHECKPOINTS, required=False),
+            # TensorBoard files grow while the job runs: the service mounts this channel so that they can.
+            Channel(name=TENSORBOARD, required=False, properties={"ossAppendable": "true"}),
+        ]
+
+    def _outputs(self, outputs: Mapping[str, OutputTarget] | None, problems: Problems) -> dict[str, OutputTarget]:
+        given = dict(outputs or {})
+        if self.checkpoints_path is not None:
+            if CHECKPOINTS in given:
+                problems.add("checkpoints_path", f"contradicts outputs[{CHECKPOINTS!r}]", "give one of them")
+            given[CHECKPOINTS] = self.checkpoints_path
+        return given
+
+    def _code_root(self) -> tuple[Path | str | None, object]:
+        if self.git_config is None:
+            return super()._code_root()
+        from pai_sdk.code.git import checkout
+
+        return checkout(self.git_config, self.source_dir)

@@ -1,0 +1,148 @@
+"""From what a user gives as inputs and outputs to the channels of a request, and the files to upload for them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from pai_sdk.backend.base import Backend, Upload
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.problems import Problems
+from pai_sdk.job.spec import Channel, DatasetConfig, InputChannel, OutputChannel
+from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.uri import is_remote_uri, uri_scheme
+
+__all__ = ["InputSource", "OutputTarget", "check_names", "input_channels", "output_channels"]
+
+InputSource: TypeAlias = str | os.PathLike[str] | DatasetConfig | InputChannel
+"""What an input channel can be filled with: a URI, a local file or folder, a dataset, or the channel itself."""
+
+OutputTarget: TypeAlias = str | DatasetConfig | OutputChannel
+"""Where an output channel can go: a URI, a dataset, or the channel itself."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_FOLDER_SCHEMES = ("oss", "nas", "cpfs", "bmcpfs")
+
+
+def variable_name(name: str) -> str:
+    """The part of an environment variable made from a name: `train-data` becomes `TRAIN_DATA`."""
+    return re.sub(r"[^A-Z0-9_]", "_", name.upper())
+
+
+def check_names(names: Sequence[str], where: str, problems: Problems, *, pattern: re.Pattern[str] = _NAME) -> None:
+    """Names must be usable as folders and variables, and stay apart once they are variables."""
+    taken: dict[str, str] = {}
+    for name in names:
+        if not isinstance(name, str) or not pattern.fullmatch(name):
+            problems.add(
+                f"{where}[{name!r}]", "not a usable name", "letters, digits, '_', '-' and '.', no digit first"
+            )
+            continue
+        other = taken.setdefault(variable_name(name), name)
+        if other != name:
+            problems.add(
+                f"{where}[{name!r}]",
+                f"becomes the same variable as {other!r} ({variable_name(name)})",
+                "rename one",
+            )
+
+
+def input_channels(
+    inputs: Mapping[str, InputSource], definitions: Sequence[Channel], backend: Backend, problems: Problems
+) -> tuple[list[InputChannel], list[Upload]]:
+    """Resolve the inputs of one job. Local files are hashed, and get the URI they will be uploaded to."""
+    check_names([*inputs], "inputs", problems)
+    _check_defined(inputs, definitions, "inputs", problems)
+    for definition in definitions:
+        if definition.required and definition.name not in inputs:
+            problems.add(f"inputs[{definition.name!r}]", "is required and missing")
+    channels: list[InputChannel] = []
+    uploads: list[Upload] = []
+    for name, source in inputs.items():
+        with problems.under(f"inputs[{name!r}]"):
+            channel, upload = _input(name, source, backend)
+            channels.append(channel)
+            uploads += [upload] if upload else []
+    return channels, uploads
+
+
+def _input(name: str, source: InputSource, backend: Backend) -> tuple[InputChannel, Upload | None]:
+    if isinstance(source, InputChannel):
+        return source.model_copy(update={"name": name}), None
+    if isinstance(source, DatasetConfig):
+        return InputChannel(name=name, **source.model_dump()), None
+    if not isinstance(source, (str, os.PathLike)):
+        raise _wrong_type(source, "a URI, a local path or a DatasetConfig")
+    if isinstance(source, str) and is_remote_uri(source):
+        return InputChannel(name=name, input_uri=source), None
+    path = Path(source).expanduser()
+    if not path.exists():
+        raise InvalidInputError([Problem("", f"no such file or folder: {source}", _near(path))])
+    tree = FileTree.scan(path)
+    if not tree.entries:
+        raise InvalidInputError([Problem("", f"the folder {source} is empty")])
+    folder = backend.place(tree, "input")
+    uri = folder if path.is_dir() else folder + tree.entries[0].path
+    return InputChannel(name=name, input_uri=uri), Upload(tree, folder)
+
+
+def output_channels(
+    outputs: Mapping[str, OutputTarget],
+    definitions: Sequence[Channel],
+    default: Callable[[str], str],
+    problems: Problems,
+) -> list[OutputChannel]:
+    """Resolve the outputs of one job; every defined channel that was given no place gets the default one."""
+    check_names([*outputs], "outputs", problems)
+    _check_defined(outputs, definitions, "outputs", problems)
+    channels: list[OutputChannel] = []
+    for name in dict.fromkeys([*(definition.name for definition in definitions), *outputs]):
+        with problems.under(f"outputs[{name!r}]"):
+            channels.append(_output(name, outputs.get(name), default))
+    return channels
+
+
+def _output(name: str, target: OutputTarget | None, default: Callable[[str], str]) -> OutputChannel:
+    if target is None:
+        return OutputChannel(name=name, output_uri=default(name))
+    if isinstance(target, OutputChannel):
+        return target.model_copy(update={"name": name})
+    if isinstance(target, DatasetConfig):
+        known = {"dataset_id": target.dataset_id, "version_name": target.version_name, "role_arn": target.role_arn}
+        if target.options is not None:
+            raise InvalidInputError([Problem("", "an output dataset takes no options", "leave `options` out")])
+        return OutputChannel(name=name, **known)
+    if not isinstance(target, str):
+        raise _wrong_type(target, "a URI or a DatasetConfig")
+    if not is_remote_uri(target):
+        raise InvalidInputError([Problem("", f"{target!r} is not a URI", "outputs go to oss://bucket/folder/")])
+    if uri_scheme(target) in _FOLDER_SCHEMES and not target.endswith("/"):
+        target += "/"
+    return OutputChannel(name=name, output_uri=target)
+
+
+def _check_defined(
+    given: Mapping[str, object], definitions: Sequence[Channel], where: str, problems: Problems
+) -> None:
+    known = [definition.name for definition in definitions]
+    if not known:
+        return
+    for name in given:
+        if name not in known:
+            problems.add(f"{where}[{name!r}]", "no such channel", f"there is: {', '.join(known)}")
+
+
+def _near(path: Path) -> str:
+    from difflib import get_close_matches
+
+    if not path.parent.is_dir():
+        return ""
+    near = get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], n=1)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def _wrong_type(value: object, wanted: str) -> InvalidInputError:
+    return InvalidInputError([Problem("", f"is a {type(value).__name__}", f"give {wanted}")])

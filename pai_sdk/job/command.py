@@ -1,0 +1,70 @@
+"""The command of a job: how it is sent, and whether the script it starts is there at all."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.storage.tree import FileTree
+
+__all__ = ["check_entry", "command_list"]
+
+_INTERPRETERS = ("python", "python3", "sh", "bash")
+
+
+def command_list(command: str | Sequence[str]) -> list[str]:
+    """The command as it is sent: text is given to `sh -c`, a list is taken as it is.
+
+    Raises:
+        InvalidInputError: it is empty, or not text.
+
+    Example:
+        >>> command_list("python train.py $PAI_USER_ARGS")
+        ['sh', '-c', 'python train.py $PAI_USER_ARGS']
+    """
+    if isinstance(command, str):
+        if not command.strip():
+            raise InvalidInputError([Problem("", "is empty", "give the program to run")])
+        return ["sh", "-c", command]
+    parts = [*command]
+    if not parts or not all(isinstance(part, str) for part in parts):
+        raise InvalidInputError([Problem("", "must be text or a list of texts", "such as 'python train.py'")])
+    return parts
+
+
+def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> None:
+    """See that the script started first is in the code folder.
+
+    Only what is certain is checked: the first words of the command, when they are an interpreter and a plain
+    relative path. Anything else may come from the image or from an earlier step.
+
+    Raises:
+        InvalidInputError: the script is missing; the nearest name is offered.
+    """
+    script = _first_script(command)
+    names = [entry.path for entry in tree.entries]
+    if script is None or script in names:
+        return
+    near = get_close_matches(script, names, n=1)
+    hint = (
+        f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
+    )
+    raise InvalidInputError([Problem("", f"entry {script!r} not found in source_dir {str(source_dir)!r}", hint)])
+
+
+def _first_script(command: Sequence[str]) -> str | None:
+    words = list(command)
+    if words[:2] in (["sh", "-c"], ["bash", "-c"]):
+        first_line = words[2].strip().splitlines()[0] if len(words) > 2 and words[2].strip() else ""
+        try:
+            words = shlex.split(first_line, comments=True)
+        except ValueError:
+            return None
+    if len(words) < 2 or words[0] not in _INTERPRETERS:
+        return None
+    script = words[1].rstrip(";").removeprefix("./")
+    if not script.endswith((".py", ".sh")) or script.startswith("/") or "$" in script or ".." in script:
+        return None
+    return script

@@ -1,0 +1,95 @@
+"""The log of a job as records: every line once, in order per instance, whatever happens on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pai_sdk.backend.base import Backend
+from pai_sdk.job.follow import PAGE_LINES, Follower, FollowPolicy
+from pai_sdk.job.record import JobRecord, LogLine
+
+__all__ = ["FollowPolicy", "LogLine", "LogStream"]
+
+
+class LogStream:
+    """The lines of a job, as an iterator; with `follow`, until the job has ended and its last line is there.
+
+    The stream remembers its place per instance (`cursor`): a new stream that starts there goes on without a gap
+    or a repeat, in this process or another.
+
+    Example:
+        >>> from pai_sdk.job.training_job import TrainingJob
+        >>> def errors(job: TrainingJob) -> list[str]:
+        ...     return [line.text for line in job.logs() if "ERROR" in line.text]
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        job_id: str,
+        *,
+        follow: bool = False,
+        instance: str | None = None,
+        start: Mapping[str, int] | None = None,
+        policy: FollowPolicy | None = None,
+    ) -> None:
+        """Prepare a stream; nothing is read before the first line is asked for.
+
+        Args:
+            backend: who keeps the log.
+            job_id: whose log.
+            follow: go on until the job has ended, instead of stopping at the last line written so far.
+            instance: only this instance's lines; all of them otherwise.
+            start: the number of the first line wanted, per instance; 0 where nothing is said.
+            policy: how patiently to follow.
+        """
+        self.cursor: dict[str, int] = dict(start or {})
+        self._backend = backend
+        self._job_id = job_id
+        self._follow = follow
+        self._only = instance
+        self._policy = policy or FollowPolicy()
+
+    def __iter__(self) -> Iterator[LogLine]:
+        for update in self.updates():
+            if isinstance(update, LogLine):
+                yield update
+
+    def updates(self, *, deadline: float | None = None) -> Iterator[LogLine | JobRecord]:
+        """The lines, and between them a snapshot of the job whenever it has changed.
+
+        Args:
+            deadline: when to stop following, on the clock of `time.monotonic()`.
+        """
+        source = self._followed(deadline) if self._follow else self._written_so_far()
+        for update in source:
+            if isinstance(update, JobRecord):
+                yield update
+                continue
+            for line in update:
+                self.cursor[line.instance] = line.number + 1
+                yield line
+
+    def _written_so_far(self) -> Iterator[list[LogLine] | JobRecord]:
+        record = self._backend.get(self._job_id)
+        yield record
+        for instance in self._wanted(record):
+            start = self.cursor.get(instance, 0)
+            while True:
+                page = self._backend.read_log(self._job_id, instance, start=start, limit=PAGE_LINES)
+                if not page.lines:
+                    break
+                yield page.numbered(instance, start)
+                start += len(page.lines)
+
+    def _followed(self, deadline: float | None) -> Iterator[list[LogLine] | JobRecord]:
+        follower = Follower(self._backend, self._job_id, self._wanted, self.cursor, self._policy)
+        try:
+            yield from follower.updates(deadline=deadline)
+        finally:
+            follower.close()
+
+    def _wanted(self, record: JobRecord) -> list[str]:
+        if self._only is None:
+            return record.instance_names
+        return [name for name in record.instance_names if name == self._only or name.endswith(f"-{self._only}")]

@@ -1,0 +1,162 @@
+"""From the parameters of a submitter to the parts of a request; what is wrong with each is collected."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pai_sdk.job.channels import check_names
+from pai_sdk.job.command import command_list
+from pai_sdk.job.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
+from pai_sdk.job.problems import Problems
+from pai_sdk.job.spec import HyperParameter, Label, MetricDefinition, hyperparameter_text
+
+__all__ = [
+    "command_parts",
+    "compute_resource",
+    "environment",
+    "hyperparameters",
+    "job_name",
+    "labels",
+    "metrics",
+    "requirement_list",
+    "scheduler",
+]
+
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def job_name(base: str, problems: Problems) -> str:
+    """A name that no other job has: base, time, and a few random digits for those of the same second."""
+    if not isinstance(base, str) or not _JOB_NAME.fullmatch(base):
+        problems.add("base_job_name", f"{base!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
+    return f"{base}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+def compute_resource(
+    *,
+    instance_type: str | None,
+    instance_count: int,
+    instance_spec: InstanceSpec | Mapping[str, Any] | None,
+    resource_id: str | None,
+    resource_type: str | None,
+    spot_spec: SpotSpec | Mapping[str, Any] | None,
+    problems: Problems,
+) -> ComputeResource | None:
+    """Public instances, or instances of a quota; a mixture of both is refused, not thinned out silently."""
+    if isinstance(instance_count, bool) or not isinstance(instance_count, int) or instance_count < 1:
+        problems.add("instance_count", f"{instance_count!r} is not a number of instances", "1 or more")
+        instance_count = 1
+    if resource_type not in (None, "General", "Lingjun"):
+        problems.add("resource_type", f"{resource_type!r} is not known", "General or Lingjun")
+    if resource_type == "Lingjun" and resource_id is None:
+        problems.add("resource_type", "Lingjun needs a quota", "give its `resource_id`")
+    spot = None
+    with problems.under("spot_spec"):
+        spot = None if spot_spec is None else SpotSpec.model_validate(spot_spec)
+    if instance_type is not None:
+        for name, other in (("instance_spec", instance_spec), ("resource_id", resource_id)):
+            if other is not None:
+                problems.add(
+                    name, "contradicts instance_type", "public instances or a quota of your own, not both"
+                )
+        with problems.under("instance_type"):
+            use_spot = True if spot else None
+            return ComputeResource(
+                ecs_spec=instance_type, ecs_count=instance_count, spot_spec=spot, use_spot_instance=use_spot
+            )
+        return None
+    if instance_spec is None:
+        hint = "such as instance_type='ecs.c6.large', or instance_spec with resource_id"
+        problems.add("instance_type", "is missing", hint)
+        return None
+    if resource_id is None:
+        problems.add("resource_id", "is missing", "instance_spec needs the id of a quota")
+    if spot_spec is not None:
+        problems.add("spot_spec", "goes with instance_type only", "a quota has no spot instances")
+    with problems.under("instance_spec"):
+        spec = InstanceSpec.model_validate(instance_spec)
+        return ComputeResource(resource_id=resource_id, instance_spec=spec, instance_count=instance_count)
+    return None
+
+
+def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
+    """Values as text; those that are None are left out, for the code to take its own default."""
+    present = {name: value for name, value in (given or {}).items() if value is not None}
+    check_names([*present], where, problems)
+    values: list[HyperParameter] = []
+    for name, value in present.items():
+        with problems.under(f"{where}[{name!r}]"):
+            values.append(HyperParameter(name=name, value=hyperparameter_text(value)))
+    return values
+
+
+def environment(given: Mapping[str, str] | None, problems: Problems) -> dict[str, str] | None:
+    """Environment variables, names and values as the operating system takes them."""
+    for name, value in (given or {}).items():
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            problems.add(f"environments[{name!r}]", "not a name of a variable")
+        elif not isinstance(value, str):
+            problems.add(
+                f"environments[{name!r}]", f"is a {type(value).__name__}", "environment variables are text"
+            )
+    return dict(given) if given else None
+
+
+def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[str] | None:
+    """Requirements, one text each."""
+    if isinstance(given, str):
+        problems.add("requirements", "is one text", "give a list: ['numpy==2.1', 'tqdm']")
+        return None
+    return list(given) if given else None
+
+
+def labels(given: Mapping[str, str] | None, problems: Problems) -> list[Label]:
+    """Labels as key and value."""
+    found: list[Label] = []
+    for key, value in (given or {}).items():
+        with problems.under(f"labels[{key!r}]"):
+            found.append(Label(key=key, value=value))
+    return found
+
+
+def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig | None:
+    """The time limit."""
+    if max_run_time is None:
+        return None
+    if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or max_run_time < 1:
+        hint = "1 or more, or None for no limit"
+        problems.add("max_run_time", f"{max_run_time!r} is not a number of seconds", hint)
+        return None
+    return SchedulerConfig(max_running_time_in_seconds=max_run_time)
+
+
+def metrics(
+    given: Sequence[MetricDefinition | Mapping[str, Any]] | None, problems: Problems
+) -> list[MetricDefinition]:
+    """Metric definitions whose regular expressions compile and have a group for the value."""
+    found: list[MetricDefinition] = []
+    for number, definition in enumerate(given or ()):
+        with problems.under(f"metric_definitions[{number}]"):
+            metric = MetricDefinition.model_validate(definition)
+            found.append(metric)
+            try:
+                groups = re.compile(metric.regex).groups
+            except re.error as error:
+                problems.add(f"metric_definitions[{number}].regex", f"{metric.regex!r} does not compile: {error}")
+                continue
+            if groups < 1:
+                hint = "put the number into parentheses: 'loss=([0-9.]+)'"
+                problems.add(f"metric_definitions[{number}].regex", f"{metric.regex!r} has no group", hint)
+    return found
+
+
+def command_parts(given: str | Sequence[str], problems: Problems) -> list[str]:
+    """The command as a list."""
+    with problems.under("command"):
+        return command_list(given)
+    return []

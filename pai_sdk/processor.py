@@ -1,0 +1,89 @@
+"""Processor: a job that is given a command and data, without training in mind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pai_sdk.job.channels import InputSource, OutputTarget
+from pai_sdk.job.spec import Channel
+from pai_sdk.job.submitter import JobSubmitter
+from pai_sdk.job.training_job import TrainingJob
+
+__all__ = ["Processor"]
+
+
+@dataclass(repr=False, eq=False)
+class Processor(JobSubmitter):
+    """Runs a command on data: preparing, evaluating, converting.
+
+    All parameters of `JobSubmitter` are taken too, by name.
+
+    Attributes:
+        image_uri: the image the command runs in.
+        command: what runs, in the code folder; text goes through `sh -c`, a list is taken as it is.
+        parameters: values for the command, by name; it finds them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
+            `/ml/input/config/hyperparameters.json`.
+
+    Example:
+        >>> processor = Processor(
+        ...     image_uri="python:3.11",
+        ...     command="python prepare.py $PAI_USER_ARGS",
+        ...     parameters={"rows": 100},
+        ...     instance_type="ecs.c6.large",
+        ... )
+        >>> processor
+        Processor(image_uri='python:3.11', ...)
+    """
+
+    image_uri: str
+    command: str | Sequence[str]
+    parameters: Mapping[str, Any] | None = None
+    _inputs_defined: list[Channel] = field(default_factory=list, init=False)
+    _outputs_defined: list[Channel] = field(default_factory=list, init=False)
+
+    def set_input_channels(self, channels: Sequence[Channel]) -> None:
+        """Say which inputs there are; an input of another name is then an error, as is a required one missing."""
+        self._inputs_defined = list(channels)
+
+    def set_output_channels(self, channels: Sequence[Channel]) -> None:
+        """Say which outputs there are; each of them gets a place, given or by default."""
+        self._outputs_defined = list(channels)
+
+    def run(
+        self,
+        inputs: Mapping[str, InputSource] | None = None,
+        outputs: Mapping[str, OutputTarget] | None = None,
+        *,
+        wait: bool = True,
+        show_logs: bool = True,
+    ) -> TrainingJob:
+        """Submit a job.
+
+        Args:
+            inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
+            outputs: output channel to where it goes: a URI or a dataset.
+            wait: return when the job has ended, not when it is submitted.
+            show_logs: show status and log while waiting.
+
+        Raises:
+            InvalidInputError: the description is wrong; nothing was sent.
+            JobFailed: while waiting, the job failed.
+        """
+        return self._submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
+
+    def _image(self) -> str:
+        return self.image_uri
+
+    def _command(self) -> str | Sequence[str]:
+        return self.command
+
+    def _hyperparameters(self) -> tuple[Mapping[str, Any] | None, str]:
+        return self.parameters, "parameters"
+
+    def _input_definitions(self) -> Sequence[Channel]:
+        return self._inputs_defined
+
+    def _output_definitions(self) -> Sequence[Channel]:
+        return self._outputs_defined

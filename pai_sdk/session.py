@@ -1,0 +1,244 @@
+"""A session: settings, keys and the backends made of them. Every job is submitted through one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.backend.base import Backend, Plan
+from pai_sdk.config import Settings, load_settings
+from pai_sdk.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.retry import RetryPolicy
+
+__all__ = ["Session", "get_default_session", "setup_default_session"]
+
+logger = logging.getLogger(__name__)
+
+_LOCAL_TYPES = ("local", "local_gpu")
+
+
+class Session:
+    """Where jobs go, and with whose key.
+
+    Nothing is sent when a session is made. What is not given comes from the environment (`PAI_REGION_ID`, …), then
+    from `~/.pai/config.json`; keys come from the Alibaba Cloud credentials chain.
+
+    Attributes:
+        settings: the settings in force, each with its source.
+
+    Example:
+        >>> session = Session("cn-hangzhou", "12345", oss_bucket_name="models",
+        ...                   access_key_id="LTAI-example", access_key_secret="…")
+        >>> session.settings.region_id
+        'cn-hangzhou'
+        >>> session
+        <Session cn-hangzhou workspace=12345 bucket=models>
+    """
+
+    def __init__(
+        self,
+        region_id: str | None = None,
+        workspace_id: str | None = None,
+        *,
+        oss_bucket_name: str | None = None,
+        oss_endpoint: str | None = None,
+        endpoint: str | None = None,
+        aiworkspace_endpoint: str | None = None,
+        network: str | None = None,
+        access_key_id: str | None = None,
+        access_key_secret: str | None = None,
+        security_token: str | None = None,
+        credentials: CredentialsProvider | Credentials | None = None,
+        retry: RetryPolicy | None = None,
+        config_path: str | Path | None = None,
+    ) -> None:
+        """Collect the settings.
+
+        Args:
+            region_id: region of PAI and OSS, such as `cn-hangzhou`.
+            workspace_id: the workspace jobs belong to.
+            oss_bucket_name: bucket for code, local inputs and outputs.
+            oss_endpoint: host of OSS, when not the region's; `http://…` turns TLS off.
+            endpoint: host of the PAI API, when not the region's; `http://…` turns TLS off.
+            aiworkspace_endpoint: host of the workspace API, likewise.
+            network: `PUBLIC` or `VPC`: which of the region's hosts.
+            access_key_id: a key; goes with `access_key_secret`.
+            access_key_secret: its secret.
+            security_token: the token of a temporary key.
+            credentials: a key, or a function that gives one, instead of the three above.
+            retry: the policy for everything that goes over the network.
+            config_path: another file than `~/.pai/config.json`.
+
+        Raises:
+            SettingsError: a setting is malformed, or contradicts another.
+        """
+        self.settings: Settings = load_settings(
+            {
+                "region_id": region_id,
+                "workspace_id": workspace_id,
+                "oss_bucket_name": oss_bucket_name,
+                "oss_endpoint": oss_endpoint,
+                "endpoint": endpoint,
+                "aiworkspace_endpoint": aiworkspace_endpoint,
+                "network": network,
+            },
+            config_path=config_path,
+        )
+        self._credentials = _provider(access_key_id, access_key_secret, security_token, credentials)
+        self._retry = retry or RetryPolicy()
+        self._lock = threading.Lock()
+        self._service: Backend | None = None
+        self._embedded_in: Path | None = None
+
+    @classmethod
+    def embedded(cls, data_dir: str | Path | None = None) -> Session:
+        """A session on the embedded service: no account, no bucket, no Docker. It is started when it does not run.
+
+        Args:
+            data_dir: the folder with its jobs and objects; `~/.pai/service` otherwise.
+
+        Raises:
+            ServiceStartError: it does not come up, or the extra `[service]` is not installed.
+        """
+        from pai_sdk.service.embedded import ensure_running
+
+        folder = Path(data_dir).expanduser() if data_dir is not None else None
+        info = ensure_running(folder)
+        session = cls(
+            info.region_id,
+            info.workspace_id,
+            oss_bucket_name=info.bucket,
+            oss_endpoint=info.oss_endpoint,
+            endpoint=info.endpoint,
+            aiworkspace_endpoint=info.endpoint,
+            credentials=static_credentials(info.access_key_id, info.access_key_secret),
+        )
+        session._embedded_in = info.data_dir
+        return session
+
+    def backend_for(self, instance_type: str | None) -> Backend:
+        """What runs a job on instances of that type.
+
+        Raises:
+            InvalidInputError: nothing here runs that type.
+            SettingsError: a setting that the backend needs is missing; all missing ones are named.
+        """
+        if instance_type in _LOCAL_TYPES:
+            hint = "Session.embedded() runs jobs on this machine"
+            raise InvalidInputError(
+                [Problem("instance_type", f"{instance_type!r} is not there in this version", hint)]
+            )
+        with self._lock:
+            if self._service is None:
+                self._service = self._service_backend()
+            return self._service
+
+    def _service_backend(self) -> Backend:
+        from pai_sdk.backend.service import ServiceBackend
+
+        return ServiceBackend(
+            self.settings, self._credentials, retry=self._retry, on_unreachable=self._restart_embedded
+        )
+
+    def _restart_embedded(self) -> None:
+        """The embedded service ends when idle, and may be killed: whoever needs it next starts it again."""
+        if self._embedded_in is not None:
+            from pai_sdk.service.embedded import ensure_running
+
+            ensure_running(self._embedded_in)
+
+    def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
+        """Submit what was planned, as it was planned.
+
+        Args:
+            plan: from `Processor.plan()` or `Estimator.plan()`.
+            instance_type: where it was planned for, when not a service.
+
+        Returns:
+            The job, just created.
+        """
+        backend = self.backend_for(instance_type)
+        return TrainingJob(backend.submit(plan), backend)
+
+    def get_job(self, job_id: str) -> TrainingJob:
+        """Attach to a job.
+
+        Raises:
+            NotFoundError: there is no such job.
+        """
+        backend = self.backend_for(None)
+        return TrainingJob(job_id, backend, record=backend.get(job_id))
+
+    def list_jobs(
+        self, *, status: str | None = None, name: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> Iterator[TrainingJob]:
+        """All jobs that fit, the newest first."""
+        backend = self.backend_for(None)
+        for record in backend.list(status=status, name=name, labels=labels):
+            yield TrainingJob(record.training_job_id, backend, record=record)
+
+    def __repr__(self) -> str:
+        s = self.settings
+        return (
+            f"<Session {s.region_id or '?'} workspace={s.workspace_id or '?'} bucket={s.oss_bucket_name or '?'}>"
+        )
+
+
+def _provider(
+    access_key_id: str | None,
+    access_key_secret: str | None,
+    security_token: str | None,
+    credentials: CredentialsProvider | Credentials | None,
+) -> CredentialsProvider:
+    if credentials is not None:
+        if access_key_id or access_key_secret or security_token:
+            raise InvalidInputError([Problem("credentials", "contradicts access_key_id", "give one of them")])
+        return (lambda: credentials) if isinstance(credentials, Credentials) else credentials
+    if access_key_id or access_key_secret:
+        if not (access_key_id and access_key_secret):
+            missing = "access_key_secret" if access_key_id else "access_key_id"
+            raise InvalidInputError([Problem(missing, "is missing", "a key is an id and its secret")])
+        return static_credentials(access_key_id, access_key_secret, security_token)
+    return default_credentials()
+
+
+_default: Session | None = None
+_default_lock = threading.Lock()
+
+
+def setup_default_session(
+    region_id: str | None = None, workspace_id: str | None = None, **settings: Any
+) -> Session:
+    """Make a session and have everything use it that was not given one of its own.
+
+    Args:
+        region_id: as for `Session`.
+        workspace_id: as for `Session`.
+        settings: the other parameters of `Session`, by name.
+    """
+    global _default
+    session = Session(region_id, workspace_id, **settings)
+    with _default_lock:
+        _default = session
+    return session
+
+
+def get_default_session() -> Session:
+    """The default session; made of environment and config file when first asked for.
+
+    Where nothing at all is configured, it is the embedded service: that needs no account.
+    """
+    global _default
+    with _default_lock:
+        if _default is None:
+            session = Session()
+            if session.settings.region_id is None and session.settings.endpoint is None:
+                logger.info("no region and no endpoint is set: jobs go to the embedded service")
+                session = Session.embedded()
+            _default = session
+        return _default

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.job.fake_backend import FakeBackend
+
+
+@pytest.fixture
+def fake_backend() -> FakeBackend:
+    return FakeBackend()

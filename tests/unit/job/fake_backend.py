@@ -1,0 +1,120 @@
+"""A backend in memory, whose jobs and faults a test scripts."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pai_sdk.backend.base import Plan, Purpose
+from pai_sdk.errors import ConnectionFailedError, NotFoundError, api_error
+from pai_sdk.job.follow import FollowPolicy
+from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.spec import CodeDir
+from pai_sdk.retry import RetryPolicy
+from pai_sdk.storage.tree import FileTree
+
+FAST = FollowPolicy(
+    hold_s=0.2,
+    pause_s=0.01,
+    quiet_s=0.05,
+    patience_s=5.0,
+    retry=RetryPolicy(first_pause_s=0.002, longest_pause_s=0.01),
+)
+
+
+class FakeBackend:
+    """One job whose log and status a test writes; `faults` is how often a call fails, from 0 to 1."""
+
+    def __init__(self, *, says_complete: bool = True, faults: float = 0.0, seed: int = 0) -> None:
+        self.says_complete = says_complete
+        self.faults = faults
+        self.lines: dict[str, list[str]] = {}
+        self.status = "Running"
+        self.info: ErrorInfo | None = None
+        self.extra: dict[str, object] = {}
+        self.on_read: Callable[[], None] = lambda: None
+        self.calls: list[str] = []
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+
+    def _maybe_fail(self) -> None:
+        with self._lock:
+            if self._random.random() >= self.faults:
+                return
+            kind = self._random.randrange(3)
+        raise [
+            ConnectionFailedError("reset", endpoint="fake"),
+            api_error("slow down", code="Throttling.User", status_code=429, request_id="r", retry_after_s=0.001),
+            api_error("oops", code="InternalError", status_code=500, request_id="r"),
+        ][kind]
+
+    def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
+        self._maybe_fail()
+        return JobRecord.model_validate(
+            {
+                "TrainingJobId": job_id,
+                "TrainingJobName": "fake",
+                "Status": self.status,
+                "Instances": [{"Name": name, "Status": self.status} for name in self.lines],
+                **self.extra,
+            }
+        )
+
+    def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
+        self._maybe_fail()
+        self.on_read()
+        ended = self.status in ("Succeed", "Failed", "Terminated")  # before the lines: they only grow until then
+        lines = self.lines[instance]
+        page = tuple(lines[start : start + limit])
+        complete = self.says_complete and ended and start + len(page) == len(lines)
+        return LogPage(page, complete=complete, total=len(lines))
+
+    def error_info(self, job_id: str) -> ErrorInfo | None:
+        return self.info
+
+    def stop(self, job_id: str) -> None:
+        self.calls.append("stop")
+        self.status = "Terminated"
+
+    def place(self, tree: FileTree, purpose: Purpose) -> str:
+        return f"oss://bucket/pai/{purpose}/{tree.digest[:8]}/"
+
+    def code_dir(self, uri: str) -> CodeDir:
+        return CodeDir.oss("bucket", uri.removeprefix("oss://bucket/"))
+
+    def default_output(self, job_name: str, channel: str) -> str:
+        return f"oss://bucket/out/{job_name}/{channel}/"
+
+    def submit(self, plan: Plan, *, progress: bool = True) -> str:
+        self.calls.append("submit")
+        self.submitted: TrainingJobRequest = plan.request
+        return "train1"
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        newest_first: bool = True,
+    ) -> Iterator[JobRecord]:
+        yield self.get("train1")
+
+    def delete(self, job_id: str) -> None:
+        raise NotFoundError("gone", code="NotFound", status_code=404)
+
+    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+        return iter(())
+
+    def events(self, job_id: str) -> Sequence[str]:
+        return ()
+
+    def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
+        self.extra["Labels"] = [{"Key": key, "Value": value} for key, value in labels.items()]
+
+    def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
+        self.calls.append(f"download {uri}")
+        return target

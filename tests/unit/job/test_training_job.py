@@ -1,0 +1,177 @@
+"""A handle on a job: how waiting ends, and what it says then."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pai_sdk.display.base import Silent
+from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, WaitTimeoutError, api_error
+from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine
+from pai_sdk.job.status import JobStatus
+from pai_sdk.job.training_job import TrainingJob
+from tests.unit.job.fake_backend import FAST, FakeBackend
+
+TRACEBACK = [
+    "Traceback (most recent call last):",
+    '  File "train.py", line 3, in <module>',
+    "    main()",
+    "ValueError: no such column: 'age'",
+]
+
+
+class Recorder(Silent):
+    """Keeps what was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def line(self, line: LogLine) -> None:
+        self.shown.append(line.text)
+
+    def notice(self, text: str) -> None:
+        self.shown.append(f"! {text}")
+
+    def detached(self, record: JobRecord) -> None:
+        self.shown.append("detached")
+
+    def ended(self, record: JobRecord) -> None:
+        self.shown.append(f"ended {record.status}")
+
+
+def test_waiting_shows_the_log_and_returns_the_job(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {"train1-master-0": ["one", "two"]}
+    fake_backend.status = "Succeed"
+    display = Recorder()
+    job = TrainingJob("train1", fake_backend)
+    assert job.wait(display=display, policy=FAST) is job
+    assert display.shown == ["one", "two", "ended Succeed"]
+
+
+@pytest.mark.parametrize("status", ["Failed", "CreateFailed", "InitializeFailed"])
+def test_every_kind_of_failure_ends_the_wait_and_tells_why(fake_backend: FakeBackend, status: str) -> None:
+    fake_backend.lines = {"train1-master-0": ["fine"], "train1-worker-0": ["epoch 1", *TRACEBACK]}
+    fake_backend.status = status
+    fake_backend.extra = {"ReasonCode": "NonZeroExit", "ReasonMessage": "worker-0 ended with exit code 1"}
+    info = {"Instance": "train1-worker-0", "ExitCode": 1}
+    fake_backend.info = ErrorInfo(code="NonZeroExit", additional_info=json.dumps(info))
+    with pytest.raises(JobFailed) as caught:
+        TrainingJob("train1", fake_backend).wait(show_logs=False)
+    failure = caught.value
+    assert (failure.job_id, failure.instance, failure.exit_code) == ("train1", "train1-worker-0", 1)
+    assert (failure.status, failure.reason_code) == (status, "NonZeroExit")
+    assert failure.traceback == "\n".join(TRACEBACK)
+    assert failure.log_tail[0] == "epoch 1"
+    text = str(failure)
+    assert len(text.splitlines()) <= 24, "one screen, without scrolling"
+    for fact in ("train1", "worker-0", "exit code 1", "NonZeroExit", "no such column", "pai-sdk logs train1"):
+        assert fact in text
+
+
+def test_a_kill_is_named_as_what_it_mostly_is(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {"train1-master-0": ["loading"]}
+    fake_backend.status = "Failed"
+    fake_backend.info = ErrorInfo(additional_info=json.dumps({"Instance": "train1-master-0", "ExitCode": 137}))
+    with pytest.raises(JobFailed, match="out of memory"):
+        TrainingJob("train1", fake_backend).raise_for_status()
+
+
+def test_a_long_traceback_still_fits_on_a_screen(fake_backend: FakeBackend) -> None:
+    deep = [TRACEBACK[0], *(f'  File "deep.py", line {number}' for number in range(100)), "KeyError: 'x'"]
+    fake_backend.lines = {"train1-master-0": deep}
+    fake_backend.status = "Failed"
+    with pytest.raises(JobFailed) as caught:
+        TrainingJob("train1", fake_backend).raise_for_status()
+    assert len(str(caught.value).splitlines()) <= 24
+    assert "KeyError: 'x'" in str(caught.value)
+    assert caught.value.traceback == "\n".join(deep)
+
+
+def test_stopped_is_neither_success_nor_failure(fake_backend: FakeBackend) -> None:
+    job = TrainingJob("train1", fake_backend)
+    job.stop()
+    with pytest.raises(JobStopped, match="was stopped"):
+        job.wait(show_logs=False)
+
+
+def test_a_timeout_leaves_the_job_alone(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {"train1-master-0": ["busy"]}
+    for show_logs in (True, False):
+        with pytest.raises(WaitTimeoutError, match="still Running") as caught:
+            TrainingJob("train1", fake_backend).wait(0.1, show_logs=show_logs, display=Silent(), policy=FAST)
+        assert isinstance(caught.value, TimeoutError)
+    assert fake_backend.calls == []
+
+
+def test_a_log_fault_does_not_fail_a_job_that_succeeded(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {"train1-master-0": ["one"]}
+    fake_backend.status = "Succeed"
+
+    def refuse() -> None:
+        raise api_error("not for you", code="Forbidden", status_code=403, request_id="r")
+
+    fake_backend.on_read = refuse
+    display = Recorder()
+    TrainingJob("train1", fake_backend).wait(display=display, policy=FAST)
+    assert "not for you" in display.shown[0]
+    assert display.shown[-1] == "ended Succeed"
+
+
+def test_ctrl_c_detaches_and_does_not_stop(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {"train1-master-0": ["one"]}
+
+    class Interrupted(Recorder):
+        def line(self, line: LogLine) -> None:
+            raise KeyboardInterrupt
+
+    display = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        TrainingJob("train1", fake_backend).wait(display=display, policy=FAST)
+    assert display.shown == ["detached"]
+    assert fake_backend.calls == []
+
+
+def test_outputs_are_fetched_by_channel(fake_backend: FakeBackend, tmp_path: object) -> None:
+    fake_backend.extra = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://bucket/m/"}]}
+    job = TrainingJob("train1", fake_backend)
+    job.download("model", str(tmp_path))
+    assert fake_backend.calls == ["download oss://bucket/m/"]
+    with pytest.raises(InvalidInputError, match="it has: model"):
+        job.download("modle", str(tmp_path))
+
+
+def test_an_unknown_status_and_a_bare_answer_are_no_crash() -> None:
+    record = JobRecord.model_validate(
+        {"TrainingJobId": "t", "Status": "Dreaming", "Instances": None, "New": {"a": 1}}
+    )
+    assert record.status == "Dreaming"
+    assert not record.status.is_terminal
+    assert record.instance_names == []
+    assert JobRecord.model_validate({"TrainingJobId": "t", "OutputChannels": [{"Name": "x"}]}).outputs == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "terminal", "success"),
+    [
+        ("Succeed", True, True),
+        ("Failed", True, False),
+        ("CreateFailed", True, False),
+        ("InitializeFailed", True, False),
+        ("Terminated", True, False),
+        ("Running", False, False),
+        ("", False, False),
+    ],
+)
+def test_a_status_knows_what_it_means(status: str, terminal: bool, success: bool) -> None:
+    assert (JobStatus(status).is_terminal, JobStatus(status).is_success) == (terminal, success)
+
+
+def test_repr_needs_no_network(fake_backend: FakeBackend) -> None:
+    assert repr(TrainingJob("train1", fake_backend)) == "<TrainingJob train1>"
+    fake_backend.extra = {"Duration": 192}
+    fake_backend.status = "Succeed"
+    job = TrainingJob("train1", fake_backend)
+    job.refresh()
+    assert repr(job) == "<TrainingJob train1 Succeed 3m12s>"
+    assert "Succeed" in job._repr_html_()
