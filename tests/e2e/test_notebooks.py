@@ -1,0 +1,50 @@
+"""The notebooks run from top to bottom, in a real kernel, and show what they promise."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+
+def executed(name: str, folder: Path) -> nbformat.NotebookNode:
+    shutil.copy(NOTEBOOKS / name, folder)
+    notebook = nbformat.read(folder / name, as_version=4)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    return notebook
+
+
+def shown(cell: nbformat.NotebookNode) -> str:
+    """All that a cell put under itself, as text."""
+    parts = []
+    for output in cell.get("outputs", []):
+        parts.append(output.get("text", ""))
+        parts += [str(value) for value in output.get("data", {}).values()]
+    return "\n".join(parts)
+
+
+@pytest.mark.usefixtures("embedded_home")
+def test_the_first_job(tmp_path: Path) -> None:
+    notebook = executed("first-job.ipynb", tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    fit = next(cell for cell in cells if "estimator.fit()" in cell.source)
+    outputs = fit["outputs"]
+    assert len(outputs) == 1, "one card that updates in place, not a pile of output"
+    card = outputs[0]["data"]["text/html"]
+    for fact in ("Succeed", "loss", "<svg", "epoch 30", "model"):
+        assert fact in card
+    failed = next(shown(cell) for cell in cells if "JobFailed" in cell.source)
+    assert "invalid float value: 'fast'" in failed
+    assert "exit code 2" in failed
+    assert "Succeed" in shown(cells[-1])
+
+
+def test_notebooks_are_committed_without_output() -> None:
+    for path in NOTEBOOKS.glob("*.ipynb"):
+        for cell in nbformat.read(path, as_version=4).cells:
+            assert not cell.get("outputs"), f"{path.name}: clear its outputs before committing"
