@@ -6,9 +6,10 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import tenacity
+if TYPE_CHECKING:
+    import tenacity
 
 T = TypeVar("T")
 
@@ -69,6 +70,8 @@ class RetryPolicy:
         Raises:
             Exception: the last error of `function`, unchanged.
         """
+        import tenacity  # costs as much as the rest of this library; whoever retries waits for the network anyway
+
         start = self.clock()
 
         def pause(state: tenacity.RetryCallState) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ def job_name(base: str, problems: Problems) -> str:
     """A name that no other job has: base, time, and a few random digits for those of the same second."""
     if not isinstance(base, str) or not _JOB_NAME.fullmatch(base):
         problems.add("base_job_name", f"{base!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
-    return f"{base}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    return f"{base}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
 def compute_resource(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.backend.base import Backend, Plan, Upload
-from pai_sdk.code.package import package_code
 from pai_sdk.display.base import Silent
 from pai_sdk.display.choice import choose_display
 from pai_sdk.errors import InvalidInputError, Problem
@@ -235,6 +234,8 @@ class JobSubmitter:
                 return None, [], None
             if isinstance(root, str):
                 return backend.code_dir(root), [], keep
+            from pai_sdk.code.package import package_code  # with the ignore rules: not at import
+
             tree = package_code(root, allow_secrets=self.allow_secrets)
             with problems.under("command"):
                 check_entry(command, tree, self.source_dir)

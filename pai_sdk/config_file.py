@@ -1,0 +1,74 @@
+"""The file `~/.pai/config.json`: found, read, and written so that nobody ever sees half of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.errors import SettingsError
+
+__all__ = ["config_path_of", "read_config", "write_config"]
+
+
+def config_path_of(environ: Mapping[str, str], given: str | Path | None = None) -> Path:
+    """Where the file is: the path given, else `PAI_CONFIG_PATH`, else `~/.pai/config.json`."""
+    if given is not None:
+        return Path(given).expanduser()
+    if environ.get("PAI_CONFIG_PATH"):
+        return Path(environ["PAI_CONFIG_PATH"]).expanduser()
+    return Path.home() / ".pai" / "config.json"
+
+
+def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
+    """The file's content; empty when there is no file.
+
+    Raises:
+        SettingsError: it cannot be read or is not a JSON object, or it is missing and must exist.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        if must_exist:
+            raise SettingsError(f"there is no config file {path}") from error
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from error
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(
+            f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}); correct it"
+        ) from error
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path}, line 1: a JSON object is expected, such as {{\"region_id\": \"cn-hangzhou\"}}")
+    return content
+
+
+def write_config(path: Path, values: Mapping[str, str]) -> None:
+    """Put values into the file, beside what is there; atomically, and for its owner only.
+
+    Raises:
+        SettingsError: the file that is there is not a JSON object, or it cannot be written.
+    """
+    content = {**read_config(path), **values}
+    # A link is kept, and the file it leads to replaced.
+    target = path.resolve()
+    temporary: str | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(target)
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,79 @@
+"""What a setting may look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from pai_sdk.errors import SettingsError
+
+__all__ = ["CHECKS", "scheme_and_host"]
+
+_REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+_WORKSPACE = re.compile(r"[A-Za-z0-9_.-]+")
+_ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9_.-]+(?::[0-9]{1,5})?)/?", re.IGNORECASE)
+
+
+def scheme_and_host(endpoint: str) -> tuple[str, str]:
+    """Scheme and host (with its port) of an endpoint; https unless it says http itself.
+
+    Raises:
+        SettingsError: it is not an endpoint.
+
+    Example:
+        >>> scheme_and_host("pai.cn-hangzhou.aliyuncs.com"), scheme_and_host("http://127.0.0.1:8765/")
+        (('https', 'pai.cn-hangzhou.aliyuncs.com'), ('http', '127.0.0.1:8765'))
+    """
+    found = _ENDPOINT.fullmatch(endpoint)
+    if not found:
+        # A user name and password may stand in it: what is before an @ is not shown.
+        shown = re.sub(r"//.*@", "//…@", endpoint)
+        raise SettingsError(f"{shown!r} is not an endpoint; write host, host:port or http(s)://host:port")
+    return (found["scheme"] or "https").lower(), found["host"].lower()
+
+
+def _check_region(value: str, where: str) -> str:
+    if not _REGION.fullmatch(value):
+        raise SettingsError(f"{where}: {value!r} is not a region; write one such as cn-hangzhou")
+    return value
+
+
+def _check_workspace(value: str, where: str) -> str:
+    if not _WORKSPACE.fullmatch(value) or value == "None":
+        raise SettingsError(f"{where}: {value!r} is not a workspace id; the console shows it, such as 12345")
+    return value
+
+
+def _check_bucket(value: str, where: str) -> str:
+    if not _BUCKET.fullmatch(value):
+        raise SettingsError(
+            f"{where}: {value!r} is not a bucket name (3 to 63 of a-z, 0-9, -); write it without oss:// and host"
+        )
+    return value
+
+
+def _check_endpoint(value: str, where: str) -> str:
+    try:
+        scheme_and_host(value)
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error}") from None
+    return value
+
+
+def _check_network(value: str, where: str) -> str:
+    if value.upper() not in ("PUBLIC", "VPC"):
+        raise SettingsError(f"{where}: {value!r} is not a network; write PUBLIC or VPC")
+    return value.upper()
+
+
+CHECKS: dict[str, Callable[[str, str], str]] = {
+    "region_id": _check_region,
+    "workspace_id": _check_workspace,
+    "oss_bucket_name": _check_bucket,
+    "oss_endpoint": _check_endpoint,
+    "endpoint": _check_endpoint,
+    "aiworkspace_endpoint": _check_endpoint,
+    "network": _check_network,
+}
+"""Setting to its check: (value, where it came from) gives the value as it is kept, or raises SettingsError."""

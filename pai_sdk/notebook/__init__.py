@@ -1,1 +1,0 @@
-"""What a job looks like in Jupyter."""

@@ -1,0 +1,49 @@
+"""Whole jobs on a real service with real processes, each test module on a service of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pai_sdk import Session
+from pai_sdk.service.embedded import ensure_running
+
+
+def end_service(data_dir: Path) -> None:
+    """Stop the service of a data folder, if one runs, and wait until it is gone."""
+    pid = ensure_running(data_dir).pid
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 15
+    with suppress(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.kill(pid, 0)
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def service_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data folder of a running service."""
+    folder = tmp_path_factory.mktemp("service data")
+    ensure_running(folder)
+    yield folder
+    end_service(folder)
+
+
+@pytest.fixture
+def session(service_dir: Path) -> Session:
+    """A session on that service."""
+    return Session.embedded(service_dir)
+
+
+@pytest.fixture
+def embedded_home(clean_home: Path) -> Iterator[Path]:
+    """A home whose embedded service is stopped at the end."""
+    yield clean_home
+    if (clean_home / ".pai" / "service").exists():
+        end_service(clean_home / ".pai" / "service")

@@ -1,0 +1,42 @@
+"""The service is killed in the middle of a job: nothing is lost, and the follower goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+from pai_sdk import Processor, Session
+from pai_sdk.service.embedded import ensure_running
+
+
+def test_a_job_its_log_and_its_follower_outlive_the_service(service_dir: Path, session: Session) -> None:
+    processor = Processor(
+        "python:3.11",
+        "for i in $(seq 1 60); do echo line $i; sleep 0.05; done",
+        instance_type="ecs.c6.large",
+        session=session,
+    )
+    job = processor.run(wait=False, show_logs=False)
+    seen: list[str] = []
+    begun = threading.Event()
+
+    def follow() -> None:
+        for line in job.logs(follow=True):
+            seen.append(line.text)
+            if len(seen) == 10:
+                begun.set()
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    assert begun.wait(30)
+    first = ensure_running(service_dir)
+    os.kill(first.pid, signal.SIGKILL)
+    second = ensure_running(service_dir)
+    assert second.pid != first.pid
+    assert (second.endpoint, second.access_key_id) == (first.endpoint, first.access_key_id)
+    follower.join(60)
+    assert seen == [f"line {number}" for number in range(1, 61)]
+    assert job.wait(30, show_logs=False).status == "Succeed"
+    assert len(list(session.list_jobs(name=job.name))) == 1

@@ -1,0 +1,102 @@
+"""What a person sees of a job."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from pai_sdk.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk.display.card import card_html, sparkline_svg
+from pai_sdk.display.choice import choose_display
+from pai_sdk.display.terminal import TerminalDisplay
+from pai_sdk.job.record import JobRecord, LogLine
+
+
+def record(status: str = "Running", **more: object) -> JobRecord:
+    facts = {"TrainingJobId": "train1", "TrainingJobName": "digits-1", "Status": status}
+    return JobRecord.model_validate({**facts, **more})
+
+
+INSTANCES = {"Instances": [{"Name": "train1-master-0", "Status": "Running"}, {"Name": "train1-worker-0"}]}
+OUTPUTS = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://b/m/"}], "Duration": 75}
+
+
+def test_a_whole_job_in_a_terminal() -> None:
+    stream = io.StringIO()
+    display = TerminalDisplay(stream)
+    display.submitted(record("Creating"))
+    display.changed(record("Running", **INSTANCES))
+    display.changed(record("Running", **INSTANCES))
+    display.line(LogLine("train1-master-0", 0, "epoch 1 [loss=0.5]"))
+    display.line(LogLine("train1-worker-0", 0, "10%\r20%\r30%"))
+    display.ended(record("Succeed", **INSTANCES, **OUTPUTS))
+    assert stream.getvalue().splitlines() == [
+        "● train1 (digits-1) submitted",
+        "  pai-sdk logs -f train1",
+        "  pai-sdk status train1",
+        "  pai-sdk stop train1",
+        "● Running, 2 instances",
+        "master-0 | epoch 1 [loss=0.5]",
+        "worker-0 | 30%",
+        "✔ train1 Succeed after 1m15s",
+        "  model: oss://b/m/",
+    ]
+
+
+def test_lines_of_a_single_instance_are_shown_as_they_are() -> None:
+    stream = io.StringIO()
+    display = TerminalDisplay(stream)
+    text = "a very long line " * 40 + "[bold]not markup[/bold]"
+    display.line(LogLine("train1-master-0", 0, text))
+    assert stream.getvalue() == text + "\n"
+
+
+def test_detaching_tells_how_to_come_back() -> None:
+    stream = io.StringIO()
+    TerminalDisplay(stream).detached(record())
+    assert "pai-sdk logs -f train1" in stream.getvalue()
+    assert "pai-sdk stop train1" in stream.getvalue()
+
+
+def test_a_card_shows_all_and_trusts_nothing() -> None:
+    hostile = record(
+        "Failed",
+        TrainingJobName="<script>alert(1)</script>",
+        ReasonMessage="<b>why</b>",
+        LatestMetrics=[{"Name": "loss", "Value": 0.25}],
+        **INSTANCES,
+    )
+    html = card_html(hostile, tail=["<img src=x>"], history={"loss": [3.0, 1.0, 0.25]})
+    assert "<script>" not in html
+    assert "<img" not in html
+    assert "&lt;b&gt;why" in html
+    assert "0.25" in html
+    assert "<svg" in html
+    assert "worker-0" in html
+    assert "oss://b/m/" in card_html(record("Succeed", **OUTPUTS))
+
+
+def test_a_flat_line_can_be_drawn() -> None:
+    assert sparkline_svg([1.0, 1.0]).count("polyline") == 1
+    assert sparkline_svg([1.0]) == ""
+
+
+@pytest.mark.parametrize(("text", "seen"), [("a", "a"), ("a\rb", "b"), ("a\r", "a"), ("\r\r", ""), ("", "")])
+def test_a_line_shows_its_last_state(text: str, seen: str) -> None:
+    assert visible_text(text) == seen
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (59.9, "59s"), (60, "1m00s"), (3600, "1h00m")])
+def test_durations(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_an_odd_creation_time_is_no_crash() -> None:
+    assert elapsed_s(record(GmtCreateTime="yesterday")) is None
+    assert elapsed_s(record(GmtCreateTime="2020-01-01T00:00:00Z")) > 0
+    assert elapsed_s(record("Succeed", Duration=7)) == 7
+
+
+def test_outside_a_notebook_it_is_the_terminal() -> None:
+    assert isinstance(choose_display(), TerminalDisplay)

@@ -1,0 +1,322 @@
+"""From parameters to a request: everything given reaches it or is refused, and all mistakes are told at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pai_sdk import Estimator, Processor
+from pai_sdk.backend.base import Plan
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.job.spec import Channel, DatasetConfig, UriInput
+from pai_sdk.job.submitter import JobSubmitter
+from pai_sdk.job.training_job import TrainingJob
+from tests.unit.job.fake_backend import FakeBackend
+
+
+@dataclass
+class FakeSession:
+    """A session on the fake backend."""
+
+    backend: FakeBackend = field(default_factory=FakeBackend)
+    settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123"))
+
+    def backend_for(self, instance_type: str | None) -> FakeBackend:
+        return self.backend
+
+    def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
+        return TrainingJob(self.backend.submit(plan), self.backend)
+
+
+@pytest.fixture
+def session() -> Any:
+    return FakeSession()
+
+
+@pytest.fixture
+def source_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "src 'dir"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)")
+    return folder
+
+
+def estimator(session: Any, **changes: Any) -> Estimator:
+    return Estimator(
+        **{
+            "image_uri": "python:3.11",
+            "command": "python train.py",
+            "instance_type": "ecs.c6.large",
+            "session": session,
+            **changes,
+        }
+    )
+
+
+def wire(submitter: JobSubmitter, *args: Any) -> dict[str, Any]:
+    return submitter.plan(*args).request.to_wire()
+
+
+def problems(submitter: JobSubmitter, *args: Any) -> dict[str, str]:
+    with pytest.raises(InvalidInputError) as caught:
+        submitter.plan(*args)
+    return {problem.where: f"{problem.what} {problem.hint}" for problem in caught.value.problems}
+
+
+# Every parameter of every submitter, with a value, and what must then stand in the request.
+GIVEN: list[tuple[dict[str, Any], str, Any]] = [
+    ({"job_type": "TFJob"}, "AlgorithmSpec.JobType", "TFJob"),
+    ({"environments": {"A": "b c"}}, "Environments", {"A": "b c"}),
+    ({"requirements": ["x==1"]}, "PythonRequirements", ["x==1"]),
+    ({"max_run_time": 60}, "Scheduler", {"MaxRunningTimeInSeconds": 60}),
+    ({"output_path": "oss://b/out"}, "OutputChannels.0.OutputUri", "oss://b/out/{name}/model/"),
+    ({"instance_type": "ecs.x"}, "ComputeResource", {"EcsSpec": "ecs.x", "EcsCount": 1}),
+    ({"instance_count": 3}, "ComputeResource.EcsCount", 3),
+    (
+        {
+            "instance_type": None,
+            "instance_spec": {"cpu": "8", "Memory": "32Gi"},
+            "resource_id": "quota",
+            "resource_type": "Lingjun",
+            "instance_count": 2,
+        },
+        "ComputeResource",
+        {"ResourceId": "quota", "InstanceCount": 2, "InstanceSpec": {"CPU": "8", "Memory": "32Gi"}},
+    ),
+    (
+        {"spot_spec": {"spot_strategy": "SpotAsPriceGo", "spot_discount_limit": 0.5}},
+        "ComputeResource.SpotSpec",
+        {"SpotStrategy": "SpotAsPriceGo", "SpotDiscountLimit": 0.5},
+    ),
+    (
+        {
+            "user_vpc_config": {
+                "vpc_id": "v",
+                "security_group_id": "s",
+                "switch_id": "w",
+                "extended_cidrs": ["10/8"],
+            }
+        },
+        "UserVpc",
+        {"VpcId": "v", "SecurityGroupId": "s", "SwitchId": "w", "ExtendedCIDRs": ["10/8"]},
+    ),
+    ({"experiment_config": {"experiment_id": "e"}}, "ExperimentConfig", {"ExperimentId": "e"}),
+    ({"settings": {"EnableRDMA": True, "priority": 3}}, "Settings", {"EnableRDMA": True, "Priority": 3}),
+    ({"priority": 5}, "Priority", 5),
+    ({"role_arn": "acs:ram::1:role/r"}, "RoleArn", "acs:ram::1:role/r"),
+    ({"description": "why"}, "TrainingJobDescription", "why"),
+    ({"labels": {"team": "a"}}, "Labels", [{"Key": "team", "Value": "a"}]),
+    ({"image_uri": "img:2"}, "AlgorithmSpec.Image", "img:2"),
+    ({"command": ["python", "a b.py"]}, "AlgorithmSpec.Command", ["python", "a b.py"]),
+    ({"hyperparameters": {"lr": 0.1}}, "HyperParameters", [{"Name": "lr", "Value": "0.1"}]),
+    (
+        {"metric_definitions": [{"name": "loss", "regex": "loss=(.*)"}]},
+        "AlgorithmSpec.MetricDefinitions",
+        [{"Name": "loss", "Regex": "loss=(.*)"}],
+    ),
+    ({"checkpoints_path": "oss://b/ckpt"}, "OutputChannels.1.OutputUri", "oss://b/ckpt/"),
+]
+# Seen elsewhere: the code, its own tests; the session and the class's name, everywhere.
+ELSEWHERE = {"source_dir", "git_config", "allow_secrets", "session", "base_job_name", "jobs"}
+
+
+@pytest.mark.parametrize(("given", "path", "expected"), GIVEN)
+def test_every_parameter_reaches_the_request(
+    session: Any, given: dict[str, Any], path: str, expected: Any
+) -> None:
+    request = wire(estimator(session, **given))
+    found: Any = request
+    for part in path.split("."):
+        found = found[int(part)] if part.isdigit() else found[part]
+    if isinstance(expected, str):
+        expected = expected.replace("{name}", request["TrainingJobName"])
+    assert found == expected
+
+
+def test_no_parameter_is_missing_above() -> None:
+    tried = {name for given, _, _ in GIVEN for name in given}
+    assert {f.name for f in fields(Estimator)} - tried == ELSEWHERE
+
+
+def test_all_mistakes_are_told_at_once(session: Any) -> None:
+    found = problems(
+        estimator(
+            session,
+            command="",
+            instance_count=0,
+            instance_spec={"cpu": "1"},
+            max_run_time=-1,
+            base_job_name="no spaces please",
+            environments={"A": 1, "B C": "x"},
+            requirements="numpy",
+            settings={"Unknown": 1},
+            metric_definitions=[{"name": "a", "regex": "("}, {"name": "b", "regex": "no group"}],
+            hyperparameters={"ok": float("nan"), "bad name": 1},
+            source_dir="/no/such/folder",
+        ),
+        {"train": "/no/such/file"},
+        {"model": "not-a-uri"},
+    )
+    for where in (
+        "command",
+        "instance_count",
+        "instance_spec",
+        "max_run_time",
+        "base_job_name",
+        "environments['A']",
+        "environments['B C']",
+        "requirements",
+        "settings.Unknown",
+        "metric_definitions[0].regex",
+        "metric_definitions[1].regex",
+        "hyperparameters['ok']",
+        "hyperparameters['bad name']",
+        "inputs['train']",
+        "outputs['model']",
+    ):
+        assert where in found, where
+    assert any(where.startswith("source_dir") for where in found)
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "words"),
+    [
+        ({"resource_id": "q"}, "resource_id", "contradicts instance_type"),
+        ({"instance_type": None}, "instance_type", "is missing"),
+        ({"instance_type": None, "instance_spec": {"cpu": "1"}}, "resource_id", "is missing"),
+        ({"resource_type": "Lingjun"}, "resource_type", "needs a quota"),
+        ({"resource_type": "Linjun"}, "resource_type", "General or Lingjun"),
+        ({"instance_count": True}, "instance_count", "not a number"),
+        ({"hyperparameters": {"a-b": 1, "a_b": 2}}, "hyperparameters['a_b']", "same variable"),
+        ({"user_vpc_config": {"vpc_id": "v"}}, "user_vpc_config.SecurityGroupId", "required"),
+        ({"spot_spec": {"spot_strategy": "Cheap"}}, "spot_spec.spot_strategy", "SpotAsPriceGo"),
+        ({"output_path": "/tmp/out"}, "outputs['model']: output_path", "not a URI"),
+        ({"image_uri": None}, "image_uri.image", "valid string"),
+    ],
+)
+def test_a_contradiction_is_refused(session: Any, given: dict[str, Any], where: str, words: str) -> None:
+    assert words in problems(estimator(session, **given))[where]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (False, "false"),
+        (0.1, "0.1"),
+        (1e-05, "1e-05"),
+        (3, "3"),
+        ("a 'b' \"c\" $d\n", "a 'b' \"c\" $d\n"),
+        ("", ""),
+        ([1, "x"], '[1, "x"]'),
+        ({"a": None, "ü": 1}, '{"a": null, "ü": 1}'),
+    ],
+)
+def test_hyperparameters_are_written_as_the_user_would(session: Any, value: Any, text: str) -> None:
+    request = wire(estimator(session, hyperparameters={"x": value, "unset": None}))
+    assert request["HyperParameters"] == [{"Name": "x", "Value": text}]
+
+
+def test_code_goes_under_the_hash_of_its_content(session: Any, source_dir: Path) -> None:
+    first = estimator(session, source_dir=source_dir).plan()
+    again = estimator(session, source_dir=str(source_dir)).plan()
+    assert first.uploads[0].uri == again.uploads[0].uri
+    assert first.request.to_wire()["AlgorithmSpec"]["CodeDir"]["LocationValue"]["Key"] in first.uploads[0].uri
+    (source_dir / "train.py").write_text("print(2)")
+    assert estimator(session, source_dir=source_dir).plan().uploads[0].uri != first.uploads[0].uri
+
+
+def test_a_script_that_is_not_there_is_missed_before_it_is_sent(session: Any, source_dir: Path) -> None:
+    found = problems(estimator(session, source_dir=source_dir, command="python trian.py --x $PAI_USER_ARGS"))
+    assert "did you mean 'train.py'?" in found["command"]
+    # What cannot be known from here is left to the job.
+    for command in ("cd sub && python other.py", "python -m other", "python /opt/other.py", "python $SCRIPT.py"):
+        estimator(session, source_dir=source_dir, command=command).plan()
+
+
+def test_inputs_of_every_kind(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "a file.csv").write_text("1")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x").write_text("2")
+    plan = estimator(session).plan(
+        {
+            "uri": "oss://b/data/",
+            "nas": "nas://123.cn-hangzhou/x/",
+            "file": tmp_path / "a file.csv",
+            "folder": str(tmp_path / "folder"),
+            "dataset": DatasetConfig(dataset_id="d-1", version_name="v2"),
+            "channel": UriInput(name="ignored", input_uri="oss://b/c/"),
+        }
+    )
+    channels = {channel["Name"]: channel for channel in plan.request.to_wire()["InputChannels"]}
+    assert channels["uri"]["InputUri"] == "oss://b/data/"
+    assert channels["nas"]["InputUri"] == "nas://123.cn-hangzhou/x/"
+    assert channels["file"]["InputUri"].endswith("/a file.csv")
+    assert channels["folder"]["InputUri"].endswith("/")
+    assert channels["dataset"] == {"Name": "dataset", "DatasetId": "d-1", "VersionName": "v2"}
+    assert channels["channel"] == {"Name": "channel", "InputUri": "oss://b/c/"}
+    assert len(plan.uploads) == 2
+
+
+def test_a_mistyped_input_names_the_nearest_file(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("1")
+    found = problems(estimator(session), {"train": tmp_path / "trian.csv"})
+    assert "did you mean 'train.csv'?" in found["inputs['train']"]
+
+
+def test_the_channels_of_a_processor(session: Any) -> None:
+    processor = Processor("img", "true", instance_type="ecs.x", session=session)
+    processor.set_input_channels([Channel(name="raw", required=True), Channel(name="extra")])
+    processor.set_output_channels([Channel(name="clean")])
+    found = problems(processor, {"rwa": "oss://b/x/"})
+    assert "there is: raw, extra" in found["inputs['rwa']"]
+    assert "required" in found["inputs['raw']"]
+    request = wire(processor, {"raw": "oss://b/x/"})
+    assert [channel["Name"] for channel in request["OutputChannels"]] == ["clean"]
+    assert request["AlgorithmSpec"]["InputChannels"][0] == {"Name": "raw", "Required": True}
+
+
+def test_two_plans_of_one_second_have_names_of_their_own(session: Any) -> None:
+    names = {estimator(session).plan().request.training_job_name for _ in range(50)}
+    assert len(names) == 50
+
+
+def test_a_plan_prints_saves_and_is_what_is_submitted(session: Any, tmp_path: Path) -> None:
+    plan = estimator(session, environments={"A": "b"}).plan()
+    assert session.backend.calls == []
+    assert json.loads(plan.save(tmp_path / "plan.json").read_text()) == plan.request.to_wire()
+    assert '"TrainingJobName"' in str(plan)
+    session.submit(plan)
+    assert session.backend.submitted is plan.request
+
+
+def test_a_job_is_kept_and_its_outputs_found(session: Any) -> None:
+    session.backend.status = "Succeed"
+    session.backend.extra = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://b/m/"}]}
+    trainer = estimator(session)
+    with pytest.raises(InvalidInputError, match="nothing has been submitted"):
+        trainer.model_data()
+    job = trainer.fit(show_logs=False)
+    assert trainer.latest_job is job
+    assert trainer.model_data() == "oss://b/m/"
+
+
+def test_a_submitter_can_be_subclassed(session: Any) -> None:
+    class Tool(Processor):
+        def __init__(self, option: str, **rest: Any) -> None:
+            super().__init__("img", f"tool {option}", **rest)
+
+    request = wire(Tool("-x", instance_type="ecs.x", session=session))
+    assert request["AlgorithmSpec"]["Command"] == ["sh", "-c", "tool -x"]
+    assert request["TrainingJobName"].startswith("tool-")
+
+
+def test_no_value_of_the_environment_is_shown(session: Any) -> None:
+    shown = repr(estimator(session, environments={"HF_TOKEN": "hf_secret"}))
+    assert "HF_TOKEN" in shown
+    assert "hf_secret" not in shown
