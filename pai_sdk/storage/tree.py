@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.storage.walk import Accept, FolderListing, FoundFile, accept_all, list_folder
+
 __all__ = ["FileEntry", "FileTree"]
+
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,44 @@ class FileTree:
     entries: tuple[FileEntry, ...]
     digest: str
 
+    @classmethod
+    def scan(cls, root: str | Path, *, accept: Accept = accept_all) -> FileTree:
+        """Find and hash the files below a folder; a single file gives a tree of one, its root being the parent.
+
+        Args:
+            root: the folder or file.
+            accept: asked for each (relative path, is a folder); folders it refuses are never entered.
+
+        Raises:
+            InvalidInputError: nothing is there, or it holds what cannot be taken along; all of it is listed.
+
+        Example:
+            >>> FileTree.scan(".", accept=lambda path, is_dir: path.endswith(".no-such-name")).summary()
+            '0 files, 0.0 MB'
+        """
+        listing = list_folder(root, accept=accept)
+        if listing.problems:
+            raise InvalidInputError(listing.problems)
+        return cls.of(listing)
+
+    @classmethod
+    def of(cls, listing: FolderListing) -> FileTree:
+        """Hash the files of a listing.
+
+        Raises:
+            InvalidInputError: some of them cannot be read; all of those are listed.
+        """
+        entries: list[FileEntry] = []
+        problems: list[Problem] = []
+        for file in listing.files:
+            try:
+                entries.append(_entry(listing.root, file))
+            except OSError as error:
+                problems.append(Problem(file.path, f"cannot be read: {error.strerror or error}"))
+        if problems:
+            raise InvalidInputError(problems)
+        return cls(listing.root, tuple(entries), _digest(entries))
+
     @property
     def size_bytes(self) -> int:
         """Bytes of all files together."""
@@ -34,3 +79,21 @@ class FileTree:
     def summary(self) -> str:
         """For people: `12 files, 3.4 MB`."""
         return f"{len(self.entries)} files, {self.size_bytes / 1e6:.1f} MB"
+
+
+def _entry(root: Path, file: FoundFile) -> FileEntry:
+    content = hashlib.sha256()
+    size_bytes = 0
+    with (root / file.path).open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            content.update(chunk)
+            size_bytes += len(chunk)
+    return FileEntry(file.path, size_bytes, file.executable, content.hexdigest())
+
+
+def _digest(entries: Sequence[FileEntry]) -> str:
+    # No path holds a NUL and the other two have one length each, so no two trees write the same bytes.
+    whole = hashlib.sha256()
+    for entry in entries:
+        whole.update(f"{entry.path}\0{'x' if entry.executable else '-'}{entry.sha256}\n".encode())
+    return whole.hexdigest()

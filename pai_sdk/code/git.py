@@ -1,0 +1,249 @@
+"""Code from a git repository. A token goes to git by its environment: in no argument, URL, file or error text."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pai_sdk.code.git_config import GitSource, parse_git_config
+from pai_sdk.errors import CodeError, Problem
+
+__all__ = ["Checkout", "checkout", "clone", "cloned"]
+
+DEFAULT_TIMEOUT_S = 600.0
+
+# These tie git to another repository (a hook sets them), or make it print what it sends.
+_FOREIGN_VARIABLES = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_CONFIG",
+        "GIT_CURL_VERBOSE",
+        "GIT_DIR",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+_REASONS = (
+    ("Authentication failed", "the login was refused; check token, username and password"),
+    ("could not read Username", "it does not exist, or wants a login; give a token"),
+    ("returned error: 403", "the login may not read it"),
+    ("not found in upstream", "it has no such branch or tag"),
+    (
+        "Permission denied (publickey",
+        "the host knows none of this machine's ssh keys; add one, or use https and a token",
+    ),
+    ("Host key verification failed", "the host's key is not in known_hosts; connect once with ssh"),
+    ("Could not resolve host", "the host name is not known; check the URL and the network"),
+    ("not found", "there is no such repository, or it wants a login"),
+    ("does not exist", "there is no such repository"),
+    ("does not appear to be a git repository", "there is no repository"),
+)
+
+
+def clone(git_config: Mapping[str, str], into: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Path:
+    """Get one state of a repository, without its history where the host allows that. Submodules are left out.
+
+    Args:
+        git_config: `repo` (any https or ssh URL); if needed `branch` (or tag), `commit`, `username`, `password`,
+            `token`.
+        into: a folder that does not exist yet, or is empty.
+        timeout_s: for all of it.
+
+    Returns:
+        The folder.
+
+    Raises:
+        CodeError: the configuration is wrong, or git failed.
+    """
+    source = parse_git_config(git_config)
+    git = _Git(source, Path(into), time.monotonic() + timeout_s)
+    if source.commit is None:
+        branch = ["--branch", source.branch] if source.branch else []
+        git.run("clone", "--quiet", "--depth=1", *branch, "--", source.url, str(git.folder))
+    elif source.branch is None:
+        git.run("init", "--quiet", "--", str(git.folder))
+        git.run("remote", "add", "--", "origin", source.url, inside=True)
+        # Hosts hand out a single commit by its whole hash only, and not all of them do.
+        if not git.succeeds("fetch", "--quiet", "--depth=1", "origin", source.commit):
+            git.run("fetch", "--quiet", "--tags", "origin", inside=True)
+        git.take_commit(source.commit)
+    else:
+        git.run(
+            *("clone", "--quiet", "--no-checkout", "--single-branch", "--branch", source.branch),
+            *("--", source.url, str(git.folder)),
+        )
+        if not git.succeeds("merge-base", "--is-ancestor", source.commit, "HEAD"):
+            what = f"{source.commit!r} is not on {source.branch!r} of {source.url}"
+            raise CodeError([Problem("git_config['commit']", what)])
+        git.take_commit(source.commit)
+    return git.folder
+
+
+@contextlib.contextmanager
+def cloned(git_config: Mapping[str, str], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Path]:
+    """A repository in a temporary folder that is removed at the end of the block; arguments as for `clone`."""
+    with tempfile.TemporaryDirectory(prefix="pai-git-", ignore_cleanup_errors=True) as folder:
+        yield clone(git_config, Path(folder), timeout_s=timeout_s)
+
+
+class Checkout:
+    """A temporary clone; removed by `close`, or when nobody holds it any more.
+
+    Attributes:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._remove = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._remove()
+
+
+def checkout(
+    git_config: Mapping[str, str], source_dir: str | Path | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> tuple[Path, Checkout]:
+    """Clone into a temporary folder that lives as long as the second value is held.
+
+    Args:
+        git_config: see `clone`.
+        source_dir: a folder or file within the repository; None for all of it.
+        timeout_s: for all of it.
+
+    Returns:
+        The folder asked for, and what keeps it alive.
+
+    Raises:
+        CodeError: git failed, or there is no such folder within the repository.
+    """
+    parse_git_config(git_config)
+    whole = Checkout(Path(tempfile.mkdtemp(prefix="pai-git-")))
+    try:
+        clone(git_config, whole.path, timeout_s=timeout_s)
+        return _within(whole.path, source_dir), whole
+    except BaseException:
+        whole.close()
+        raise
+
+
+def _within(root: Path, source_dir: str | Path | None) -> Path:
+    if source_dir is None:
+        return root
+    # Joining an absolute path would leave the clone, and so may `..` and links.
+    found = root / source_dir
+    if Path(source_dir).is_absolute() or not found.resolve().is_relative_to(root.resolve()):
+        what = f"{str(source_dir)!r} is not within the repository"
+        raise CodeError([Problem("source_dir", what, "with git_config, give a path relative to the repository")])
+    if not found.exists():
+        folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name != ".git")
+        hint = f"its folders are {', '.join(folders[:10])}" if folders else "it has no folders"
+        raise CodeError([Problem("source_dir", f"{str(source_dir)!r} is not in the repository", hint)])
+    return found
+
+
+class _Git:
+    """Runs git for one clone, until one deadline."""
+
+    def __init__(self, source: GitSource, folder: Path, deadline: float) -> None:
+        self._source = source
+        self.folder = folder
+        self._deadline = deadline
+        self._environment = _environment(source)
+
+    def run(self, *arguments: str, inside: bool = False) -> None:
+        """Run a command that must succeed; `inside` the clone or not."""
+        code, output = self._run(arguments, inside)
+        if code != 0:
+            raise CodeError([Problem("git_config", f"{self._source.url}: {self._reason(output)}")])
+
+    def succeeds(self, *arguments: str) -> bool:
+        """Whether a command inside the clone succeeds."""
+        return self._run(arguments, inside=True)[0] == 0
+
+    def take_commit(self, commit: str) -> None:
+        """Write the files of a commit."""
+        if not self.succeeds("rev-parse", "--quiet", "--verify", f"{commit}^{{commit}}"):
+            what = f"{self._source.url} has no commit {commit!r}"
+            raise CodeError([Problem("git_config['commit']", what, "is it pushed?")])
+        self.run("checkout", "--quiet", "--detach", commit, inside=True)
+
+    def _run(self, arguments: Sequence[str], inside: bool) -> tuple[int, str]:
+        command = ["git", *(["-C", str(self.folder)] if inside else []), *arguments]
+        try:
+            # A session of its own has no terminal, so neither git nor ssh can stop and ask.
+            process = subprocess.Popen(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            raise CodeError(
+                [Problem("git_config", "needs git, which is not on the PATH", "install it")]
+            ) from error
+        with process:
+            try:
+                _, stderr = process.communicate(timeout=max(0.1, self._deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                what = f"{self._source.url}: git took too long and was stopped"
+                raise CodeError([Problem("git_config", what)]) from None
+            except BaseException:
+                _kill(process)
+                raise
+        return process.returncode, stderr.decode("utf-8", errors="replace")
+
+    def _reason(self, output: str) -> str:
+        output = self._source.scrub(output).strip()
+        known = next((reason for sign, reason in _REASONS if sign in output), "git failed")
+        said = "\n    ".join(output.splitlines()[-3:])
+        return f"{known}\n    {said}" if said else known
+
+
+def _environment(source: GitSource) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _FOREIGN_VARIABLES and not name.startswith("GIT_TRACE")
+    }
+    kept |= {
+        "GIT_TERMINAL_PROMPT": "0",
+        "SSH_ASKPASS_REQUIRE": "never",
+        "GIT_ALLOW_PROTOCOL": "https:http:ssh:file",
+        "LC_ALL": "C",
+    }
+    if source.authorization:
+        settings = [
+            (f"http.{source.base_url}.extraHeader", f"Authorization: {source.authorization}"),
+            # With a login given, nobody else is asked for one.
+            ("credential.helper", ""),
+            ("core.askPass", ""),
+        ]
+        kept |= {"GIT_ASKPASS": "", "SSH_ASKPASS": ""}
+        first = int(kept.get("GIT_CONFIG_COUNT") or 0)
+        for number, (key, value) in enumerate(settings, start=first):
+            kept[f"GIT_CONFIG_KEY_{number}"], kept[f"GIT_CONFIG_VALUE_{number}"] = key, value
+        kept["GIT_CONFIG_COUNT"] = str(first + len(settings))
+    return kept
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,142 @@
+"""`git_config`, checked: which repository, which state of it, and with what right."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from pai_sdk.errors import CodeError, Problem
+from pai_sdk.storage.endpoint import is_loopback
+
+__all__ = ["GitSource", "parse_git_config"]
+
+_KEYS = ("repo", "branch", "commit", "username", "password", "token")
+_SCP_LIKE = re.compile(r"(?:[A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^:].*")
+_COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
+_NOT_IN_NAMES = re.compile(r"[\x00-\x20\x7f]")
+# The name that hosts expect beside a token when the user gave none; those that look only at the token take any.
+_TOKEN_USER = "x-access-token"  # noqa: S105 - a name, not a secret
+
+
+@dataclass(frozen=True)
+class GitSource:
+    """A repository and a state of it.
+
+    Attributes:
+        url: without any secret.
+        branch: a branch or tag.
+        commit: a hash, whole or abbreviated.
+        username: for https.
+        secret: the password or token that goes with it; never shown.
+    """
+
+    url: str
+    branch: str | None = None
+    commit: str | None = None
+    username: str | None = None
+    secret: str | None = field(default=None, repr=False)
+
+    @property
+    def base_url(self) -> str:
+        """Scheme and host, the only place that is told the secret."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}/"
+
+    @property
+    def authorization(self) -> str | None:
+        """The value of the header that opens the repository, or None."""
+        if self.secret is None:
+            return None
+        pair = f"{self.username or _TOKEN_USER}:{self.secret}"
+        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+    def scrub(self, text: str) -> str:
+        """The text without the secret in any of its shapes."""
+        if self.secret:
+            shapes = (self.authorization or "", (self.authorization or "").removeprefix("Basic "))
+            for shape in (*shapes, quote(self.secret, safe=""), quote(self.secret), self.secret):
+                text = text.replace(shape, "***")
+        return re.sub(r"://[^/@\s]+@", "://***@", text)
+
+
+def parse_git_config(config: Mapping[str, str]) -> GitSource:
+    """Check a `git_config`.
+
+    Raises:
+        CodeError: all that is wrong with it.
+
+    Example:
+        >>> parse_git_config({"repo": "git@example.com:team/project.git", "branch": "main"}).branch
+        'main'
+    """
+    problems = list(_wrong_keys(config))
+    if problems:
+        raise CodeError(problems)
+    url, login, password = _split_login(config["repo"])
+    problems += _repo_problems(url)
+    problems += _name_problems(config)
+    secrets = [text for text in (config.get("token"), config.get("password"), password) if text]
+    if len(secrets) > 1:
+        problems.append(Problem("git_config", "has more than one secret", "give either a token or a password"))
+    username = config.get("username") or login
+    if secrets or config.get("username"):
+        problems += _login_problems(url, has_secret=bool(secrets))
+    if problems:
+        raise CodeError(problems)
+    secret = secrets[0] if secrets else None
+    return GitSource(url, config.get("branch") or None, config.get("commit") or None, username, secret)
+
+
+def _wrong_keys(config: Mapping[str, str]) -> Iterator[Problem]:
+    if not isinstance(config, Mapping):
+        yield Problem("git_config", f"is {type(config).__name__}, not a dict")
+        return
+    for key, value in config.items():
+        if key not in _KEYS:
+            yield Problem(f"git_config[{key!r}]", "is not known", f"known are {', '.join(_KEYS)}")
+        elif not isinstance(value, str) and value is not None:
+            yield Problem(f"git_config[{key!r}]", f"is {type(value).__name__}, not text")
+    if not config.get("repo"):
+        yield Problem("git_config['repo']", "is missing", "give the URL of the repository")
+
+
+def _split_login(repo: str) -> tuple[str, str | None, str | None]:
+    """The URL without the name and password that may stand in it, and those two."""
+    if not repo.startswith(("https://", "http://")) or "@" not in urlsplit(repo).netloc:
+        return repo, None, None
+    parts = urlsplit(repo)
+    login, _, host = parts.netloc.rpartition("@")
+    name, colon, password = login.partition(":")
+    url = urlunsplit(parts._replace(netloc=host))
+    return (url, unquote(name), unquote(password)) if colon else (url, None, unquote(name))
+
+
+def _repo_problems(url: str) -> Iterator[Problem]:
+    known = url.startswith(("https://", "http://", "ssh://", "file:///")) or _SCP_LIKE.fullmatch(url)
+    host_is_option = urlsplit(url).netloc.rpartition("@")[2].startswith("-") if "://" in url else False
+    if url.startswith("-") or host_is_option or _NOT_IN_NAMES.search(url) or "::" in url.partition("/")[0]:
+        yield Problem("git_config['repo']", "is not the URL of a repository")
+    elif not known:
+        hint = "write https://host/path, ssh://host/path, git@host:path or file:///path"
+        yield Problem("git_config['repo']", "is not the URL of a repository", hint)
+
+
+def _name_problems(config: Mapping[str, str]) -> Iterator[Problem]:
+    branch, commit = config.get("branch"), config.get("commit")
+    if branch and (branch.startswith("-") or _NOT_IN_NAMES.search(branch)):
+        yield Problem("git_config['branch']", f"{branch!r} is not the name of a branch or tag")
+    if commit and not _COMMIT.fullmatch(commit):
+        yield Problem("git_config['commit']", f"{commit!r} is not a commit's hash", "7 to 64 hexadecimal digits")
+
+
+def _login_problems(url: str, *, has_secret: bool) -> Iterator[Problem]:
+    if not url.startswith(("https://", "http://")):
+        hint = "leave username, password and token out; ssh takes the keys of this machine"
+        yield Problem("git_config", "has a login that only https can use", hint)
+    elif not has_secret:
+        yield Problem("git_config['username']", "comes without a secret", "give a token or a password too")
+    elif url.startswith("http://") and not is_loopback(urlsplit(url).netloc):
+        yield Problem("git_config['repo']", "would send the secret unencrypted", "write https://")

@@ -1,0 +1,57 @@
+"""What an OSS endpoint's text means: scheme, host, region."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from pai_sdk.errors import SettingsError
+
+__all__ = ["host_of", "is_loopback", "region_of", "with_scheme"]
+
+_ALIYUN_HOST = re.compile(r"oss-(?P<region>[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com")
+_ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>[A-Za-z0-9_.-]+(?::[0-9]{1,5})?)/?")
+_NOT_A_REGION = frozenset({"accelerate", "accelerate-overseas"})
+
+
+def with_scheme(endpoint: str) -> str:
+    """The endpoint as a URL without a slash at its end: https unless it says http itself.
+
+    Raises:
+        SettingsError: it is not an endpoint.
+
+    Example:
+        >>> with_scheme("oss-cn-hangzhou.aliyuncs.com"), with_scheme("http://127.0.0.1:8765/")
+        ('https://oss-cn-hangzhou.aliyuncs.com', 'http://127.0.0.1:8765')
+    """
+    found = _ENDPOINT.fullmatch(endpoint.strip())
+    if not found:
+        raise SettingsError(f"{endpoint!r} is not an OSS endpoint; write host, host:port or http(s)://host:port")
+    return f"{found['scheme'] or 'https'}://{found['host']}"
+
+
+def host_of(endpoint: str) -> str:
+    """The host of an endpoint, with its port if it has one, in lower case."""
+    return with_scheme(endpoint).partition("://")[2].lower()
+
+
+def region_of(endpoint: str) -> str | None:
+    """The region that an endpoint of Alibaba Cloud names, or None for any other.
+
+    Example:
+        >>> region_of("oss-cn-beijing-internal.aliyuncs.com"), region_of("127.0.0.1:8765")
+        ('cn-beijing', None)
+    """
+    found = _ALIYUN_HOST.fullmatch(host_of(endpoint))
+    return found["region"] if found and found["region"] not in _NOT_A_REGION else None
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether the endpoint is this machine."""
+    host = host_of(endpoint).partition(":")[0]
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,115 @@
+"""What is known of an object, and how its bytes are checked and put on disk."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pai_sdk.storage.uri import OssUri
+
+__all__ = [
+    "META_EXECUTABLE",
+    "META_SHA256",
+    "ContentCheck",
+    "ObjectInfo",
+    "mark_executable",
+    "md5_of",
+    "replacing",
+]
+
+META_SHA256 = "pai-sha256"
+"""User metadata: the SHA-256 of the content. OSS itself knows no hash of an object that came in parts."""
+
+META_EXECUTABLE = "pai-executable"
+"""User metadata: `true` for a file that may be executed; OSS keeps no modes."""
+
+_HEX_32 = re.compile(r"[0-9A-Fa-f]{32}")
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """What OSS says of an object.
+
+    Attributes:
+        uri: the object.
+        size_bytes: its length.
+        etag: changes with the content.
+        meta: `x-oss-meta-*` without that prefix, in lower case; a listing does not have it.
+        content_md5: the MD5 of the content in hexadecimal, when OSS knows it.
+    """
+
+    uri: OssUri
+    size_bytes: int
+    etag: str
+    meta: Mapping[str, str]
+    content_md5: str | None = None
+
+    @property
+    def sha256(self) -> str | None:
+        """The SHA-256 its writer gave it, in hexadecimal."""
+        return self.meta.get(META_SHA256)
+
+
+class ContentCheck:
+    """Compares bytes that arrive with what was announced: the length, and the best hash there is."""
+
+    def __init__(self, info: ObjectInfo) -> None:
+        self._info = info
+        self._size_bytes = 0
+        if info.sha256:
+            self._hash, self._expected = hashlib.sha256(), info.sha256
+        else:
+            self._hash = hashlib.md5(usedforsecurity=False)
+            self._expected = info.content_md5 or ""
+
+    def update(self, chunk: bytes) -> ContentCheck:
+        """Take the next bytes."""
+        self._size_bytes += len(chunk)
+        if self._expected:
+            self._hash.update(chunk)
+        return self
+
+    def fault(self) -> str | None:
+        """What is wrong with all that came, or None."""
+        if self._size_bytes != self._info.size_bytes:
+            return f"{self._size_bytes} bytes arrived, not {self._info.size_bytes}"
+        if self._expected and self._hash.hexdigest() != self._expected.lower():
+            return "the bytes that arrived do not have the object's checksum"
+        return None
+
+
+def md5_of(headers: Mapping[str, str], etag: str) -> str | None:
+    """The MD5 that an answer's headers give for the content, in hexadecimal.
+
+    Without `Content-MD5` it is the ETag, but only of a `Normal` object that is not encrypted with KMS.
+    """
+    if headers.get("Content-MD5"):
+        return base64.b64decode(headers["Content-MD5"]).hex()
+    normal = headers.get("x-oss-object-type", "Normal") == "Normal"
+    if not normal or headers.get("x-oss-server-side-encryption", "").upper() == "KMS":
+        return None
+    return etag if _HEX_32.fullmatch(etag) else None
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` that becomes `path` at the end, or vanishes when the block fails."""
+    part = path.parent / f".{secrets.token_hex(8)}.part"
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def mark_executable(path: Path, info: ObjectInfo) -> None:
+    """Make a downloaded file executable for those who may read it, if it was so where it came from."""
+    if info.meta.get(META_EXECUTABLE) == "true":
+        mode = path.stat().st_mode
+        path.chmod(mode | (mode & 0o444) >> 2)

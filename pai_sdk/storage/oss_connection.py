@@ -1,0 +1,152 @@
+"""How OSS is reached: one pool of connections, one signer, one bucket object each, one way to call and to fail."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+from xml.etree.ElementTree import ParseError
+
+import oss2
+import oss2.credentials
+import requests
+import requests.adapters
+from urllib3.exceptions import HTTPError
+
+from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.errors import CredentialsError, SettingsError
+from pai_sdk.retry import RetryPolicy
+from pai_sdk.storage.endpoint import host_of, is_loopback, region_of, with_scheme
+from pai_sdk.storage.oss_errors import is_transient, storage_error
+from pai_sdk.storage.uri import OssUri
+
+__all__ = ["OssConnection"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+# Below these levels oss2 writes request headers, and with them the security token, into the log.
+for _name, _level in (("oss2.http", logging.INFO), ("oss2.auth", logging.INFO), ("oss2.api", logging.WARNING)):
+    logging.getLogger(_name).setLevel(_level)
+
+
+class OssConnection:
+    """Signed calls to the buckets of one endpoint. Safe to use from many threads.
+
+    Args:
+        endpoint: where; https unless it says http:// itself.
+        credentials: asked before each request.
+        region: needed when the endpoint does not name it.
+        retry: the policy for every call.
+        path_style: whether the bucket goes into the path even where the endpoint is a host name.
+        pool_size: connections kept open.
+        timeouts_s: for a connection to come up, and for the longest silence.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        credentials: CredentialsProvider,
+        *,
+        region: str | None,
+        retry: RetryPolicy,
+        path_style: bool,
+        pool_size: int,
+        timeouts_s: tuple[float, float],
+    ) -> None:
+        self.endpoint = with_scheme(endpoint)
+        known = region or region_of(endpoint)
+        if not known:
+            raise SettingsError(f"the OSS endpoint {endpoint} does not tell its region; set the region too")
+        self.region = known
+        self._retry = retry
+        self._path_style = path_style
+        self._timeouts_s = timeouts_s
+        self._auth = oss2.ProviderAuthV4(_Provider(credentials))
+        self._session = _session(pool_size, direct=is_loopback(endpoint))
+        self._buckets: dict[tuple[str, str], Any] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.session.close()
+
+    def call(self, uri: OssUri, action: Callable[[Any], T]) -> T:
+        """Do something with the bucket of a URI, again as long as the policy allows.
+
+        Args:
+            uri: what it is about.
+            action: given the `oss2.Bucket`; it must be safe to repeat.
+
+        Raises:
+            StorageError: whatever oss2 or the network had to say.
+        """
+        bucket = self.bucket(uri)
+
+        def attempt() -> T:
+            try:
+                return action(bucket)
+            except (oss2.exceptions.OssError, requests.RequestException, HTTPError, ParseError) as error:
+                made = storage_error(error, uri=uri, endpoint=bucket.endpoint)
+                # What could not even be sent may hold a header's value; such an error stands alone.
+                raise made from (error if made.status_code or is_transient(made) else None)
+
+        def tell(number: int, error: BaseException, pause_s: float) -> None:
+            _log.info("attempt %d failed, the next follows in %.1f s: %s", number, pause_s, error)
+
+        return self._retry.call(attempt, is_transient=is_transient, on_retry=tell)
+
+    def bucket(self, uri: OssUri) -> Any:
+        """The `oss2.Bucket` for a URI, made once."""
+        endpoint, region = self._place_of(uri)
+        with self._lock:
+            bucket = self._buckets.get((endpoint, uri.bucket))
+            if bucket is None:
+                bucket = self._buckets[endpoint, uri.bucket] = oss2.Bucket(
+                    self._auth,
+                    endpoint,
+                    uri.bucket,
+                    session=self._session,
+                    connect_timeout=self._timeouts_s,
+                    # oss2 counts CRC64 in Python, at a few MB/s, where crcmod has no C extension; MD5 and SHA-256
+                    # take its place.
+                    enable_crc=False,
+                    region=region,
+                    is_path_style=self._path_style and endpoint == self.endpoint,
+                )
+            return bucket
+
+    def _place_of(self, uri: OssUri) -> tuple[str, str]:
+        """Endpoint and region for a URI. Inner and outer endpoint of a region are one place."""
+        if uri.endpoint is None or host_of(uri.endpoint) == host_of(self.endpoint):
+            return self.endpoint, self.region
+        region = region_of(uri.endpoint)
+        if region and region == region_of(self.endpoint):
+            return self.endpoint, self.region
+        scheme = "http://" if is_loopback(uri.endpoint) else "https://"
+        return scheme + uri.endpoint, region or self.region
+
+
+class _Provider:
+    """Our credentials in the shape that oss2 asks for: three parts of one moment."""
+
+    def __init__(self, credentials: CredentialsProvider) -> None:
+        self._credentials = credentials
+
+    def get_credentials(self) -> Any:
+        key = self._credentials()
+        if not key.access_key_id:
+            raise CredentialsError("OSS takes no bearer token; give an access key (id and secret) too")
+        return oss2.credentials.Credentials(key.access_key_id, key.access_key_secret, key.security_token or "")
+
+
+def _session(pool_size: int, *, direct: bool) -> Any:
+    adapter = requests.adapters.HTTPAdapter(pool_connections=8, pool_maxsize=pool_size, max_retries=0)
+    session = oss2.Session(adapter=adapter)
+    # Without an auth of its own, requests would replace our signature by what ~/.netrc has for the host.
+    session.session.auth = lambda request: request
+    if direct:
+        session.session.trust_env = False  # no proxy between this machine and itself
+    return session

@@ -1,0 +1,109 @@
+"""Many small pieces of work on a few threads, with never more in flight than the threads can use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import TypeVar
+
+from pai_sdk.errors import StorageError
+
+__all__ = ["TransferPool"]
+
+T = TypeVar("T")
+
+_SPARE = 4  # pieces that wait, so that no thread does
+
+
+class TransferPool:
+    """Runs the pieces of a transfer; a file that fails is noted, and the others go on.
+
+    When as many files in a row as there are threads got no answer at all, the line is taken for dead: `gave_up` is
+    set, and what has not begun is not begun.
+
+    Args:
+        workers: threads.
+    """
+
+    def __init__(self, workers: int = 16) -> None:
+        self.failures: dict[str, Exception] = {}
+        self.gave_up = False
+        self._workers = workers
+        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="pai-transfer")
+        self._room = threading.BoundedSemaphore(workers + _SPARE)
+        self._lock = threading.Lock()
+        self._unanswered = 0
+
+    def __enter__(self) -> TransferPool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Run a piece on a thread; waits here while enough are in flight."""
+        self._room.acquire()
+        try:
+            future = self._executor.submit(function)
+        except BaseException:
+            self._room.release()
+            raise
+        future.add_done_callback(lambda _: self._room.release())
+        return future
+
+    def run_all(self, pieces: Iterable[Callable[[], T]]) -> list[T]:
+        """Run pieces that belong together; returns when none of them is running any more.
+
+        Raises:
+            Exception: the first error in their order; pieces that had not begun then are not begun.
+        """
+        futures: list[Future[T]] = []
+        failed = threading.Event()
+        try:
+            for piece in pieces:
+                futures.append(self.submit(partial(_or_tell, piece, failed)))
+                if failed.is_set():
+                    break
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            for future in futures:
+                future.cancel()
+            wait(futures)
+        errors = [future.exception() for future in futures if not future.cancelled()]
+        for error in errors:
+            if error is not None:
+                raise error
+        return [future.result() for future in futures]
+
+    def submit_file(self, name: str, function: Callable[[], None]) -> None:
+        """Run the whole work for one file on a thread; its error is kept under the file's name."""
+        self.submit(lambda: self.run_file(name, function))
+
+    def run_file(self, name: str, function: Callable[[], None]) -> None:
+        """Do the work for one file here; its error is kept under the file's name."""
+        if self.gave_up:
+            return
+        try:
+            function()
+        except Exception as error:
+            self._failed(name, error)
+        else:
+            with self._lock:
+                self._unanswered = 0
+
+    def _failed(self, name: str, error: Exception) -> None:
+        no_answer = isinstance(error, StorageError) and not error.status_code
+        with self._lock:
+            self.failures[name] = error
+            self._unanswered = self._unanswered + 1 if no_answer else 0
+            self.gave_up = self.gave_up or self._unanswered >= self._workers
+
+
+def _or_tell(piece: Callable[[], T], failed: threading.Event) -> T:
+    try:
+        return piece()
+    except BaseException:
+        failed.set()
+        raise

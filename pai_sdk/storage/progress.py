@@ -1,0 +1,52 @@
+"""One bar for all bytes of a transfer, where there is somebody to look at it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+__all__ = ["ByteBar"]
+
+
+class ByteBar:
+    """A tqdm bar in a terminal or a notebook; nothing anywhere else. Safe to use from many threads.
+
+    Args:
+        description: what happens.
+        shown: False for no bar at all.
+    """
+
+    def __init__(self, description: str, *, shown: bool) -> None:
+        self._lock = threading.Lock()
+        self._bar: Any = None
+        if shown and _somebody_looks():
+            from tqdm.auto import tqdm
+
+            self._bar = tqdm(total=0, desc=description, unit="B", unit_scale=True, unit_divisor=1024)
+
+    def __enter__(self) -> ByteBar:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def expect(self, size_bytes: int) -> None:
+        """That many bytes more belong to the whole."""
+        if self._bar is not None:
+            with self._lock:
+                self._bar.total += size_bytes
+                self._bar.refresh()
+
+    def advance(self, size_bytes: int) -> None:
+        """That many bytes more are done."""
+        if self._bar is not None:
+            with self._lock:
+                self._bar.update(size_bytes)
+
+
+def _somebody_looks() -> bool:
+    if "ipykernel" in sys.modules and "IPython" in sys.modules:
+        return getattr(sys.modules["IPython"].get_ipython(), "kernel", None) is not None
+    return sys.stderr is not None and sys.stderr.isatty()

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import base64
+import gc
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.code.git import checkout, clone, cloned
+from pai_sdk.code.git_config import parse_git_config
+from pai_sdk.code.package import package_code
+from pai_sdk.errors import CodeError
+
+TOKEN = "gh/tok&en=+secret"
+
+
+@pytest.fixture(autouse=True)
+def git_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@example.com",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@example.com",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+class Repository:
+    """main: one, two, three; branch `side` leaves after one; tag `v1` is two."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True)
+        git(path, "init", "-q", "-b", "main")
+        self.commits: dict[str, str] = {}
+        for name in ("one", "two", "three"):
+            self._commit(name)
+            if name == "two":
+                git(path, "tag", "v1")
+        git(path, "checkout", "-q", "-b", "side", self.commits["one"])
+        (path / "src").mkdir()
+        (path / "src" / "side.py").write_text("side")
+        (path / "out").symlink_to("/etc")
+        self._commit("side")
+        git(path, "checkout", "-q", "main")
+
+    def _commit(self, name: str) -> None:
+        (self.path / "train.py").write_text(name)
+        git(self.path, "add", "-A")
+        git(self.path, "commit", "-q", "-m", name)
+        self.commits[name] = git(self.path, "rev-parse", "HEAD")
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.path}"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "srv" / "project.git")
+
+
+def content(config: dict[str, str]) -> str:
+    with cloned(config) as folder:
+        return (folder / "train.py").read_text()
+
+
+def test_each_state_can_be_had(repository: Repository) -> None:
+    repo, commits = repository.url, repository.commits
+    assert content({"repo": repo}) == "three"
+    assert content({"repo": repo, "branch": "side"}) == "side"
+    assert content({"repo": repo, "branch": "v1"}) == "two"
+    assert content({"repo": repo, "commit": commits["two"]}) == "two"
+    assert content({"repo": repo, "commit": commits["side"][:10]}) == "side"
+    assert content({"repo": repo, "branch": "main", "commit": commits["one"]}) == "one"
+
+
+def test_history_is_left_where_it_is(repository: Repository, tmp_path: Path) -> None:
+    folder = clone({"repo": repository.url}, tmp_path / "clone")
+    assert git(folder, "rev-list", "--count", "HEAD") == "1"
+
+
+def test_a_server_that_hands_out_no_single_commits(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "protocol.version")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "0")
+    one = repository.commits["one"]
+    refused = subprocess.run(["git", "fetch", "-q", repository.url, one], cwd=repository.path.parent, check=False)
+    assert refused.returncode != 0
+    assert content({"repo": repository.url, "commit": one}) == "one"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"branch": "nope"}, "no such branch or tag"),
+        ({"commit": "deadbeef" * 5}, "has no commit"),
+        ({"branch": "main", "commit": "SIDE"}, "is not on 'main'"),
+    ],
+)
+def test_states_that_are_not_there(repository: Repository, more: dict[str, str], says: str) -> None:
+    more = {key: repository.commits["side"] if value == "SIDE" else value for key, value in more.items()}
+    with pytest.raises(CodeError, match=says):
+        content({"repo": repository.url, **more})
+
+
+def test_no_such_repository(tmp_path: Path) -> None:
+    with pytest.raises(CodeError, match="there is no"):
+        content({"repo": f"file://{tmp_path}/nothing.git"})
+
+
+def test_the_temporary_folder_goes(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    with pytest.raises(CodeError), cloned({"repo": repository.url, "branch": "nope"}):
+        pass
+    folder, keeper = checkout({"repo": repository.url})
+    assert (folder / "train.py").exists()
+    del keeper
+    gc.collect()
+    with pytest.raises(CodeError):
+        checkout({"repo": repository.url}, "missing")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_source_dir_stays_within_the_repository(repository: Repository) -> None:
+    config = {"repo": repository.url, "branch": "side"}
+    folder, keeper = checkout(config, "src")
+    assert [entry.path for entry in package_code(folder).entries] == ["side.py"]
+    keeper.close()
+    for outside in ("/etc", "../..", "out", "src/../../.."):
+        with pytest.raises(CodeError, match="is not within the repository"):
+            checkout(config, outside)
+    with pytest.raises(CodeError, match=r"its folders are .*src"):
+        checkout(config, "scr")
+
+
+def test_git_inside_a_hook_clones_all_the_same(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    assert content({"repo": repository.url}) == "three"
+
+
+def test_no_git_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CodeError, match="needs git"):
+        content({"repo": "https://example.com/x.git"})
+
+
+@pytest.mark.parametrize(
+    ("config", "where"),
+    [
+        ({}, ["git_config['repo']"]),
+        ({"repo": "https://h/x", "brunch": "a", "token": 7}, ["git_config['brunch']", "git_config['token']"]),
+        ({"repo": "--upload-pack=touch /tmp/x"}, ["git_config['repo']"]),
+        ({"repo": "ext::sh -c touch"}, ["git_config['repo']"]),
+        ({"repo": "ext::sh"}, ["git_config['repo']"]),
+        ({"repo": "-oProxyCommand=x:y"}, ["git_config['repo']"]),
+        ({"repo": "ssh://-oProxyCommand=x/y"}, ["git_config['repo']"]),
+        ({"repo": "https://h/a b"}, ["git_config['repo']"]),
+        ({"repo": "project"}, ["git_config['repo']"]),
+        (
+            {"repo": "https://h/x", "branch": "--output=x", "commit": "-1"},
+            ["git_config['branch']", "git_config['commit']"],
+        ),
+        ({"repo": "https://h/x", "commit": "HEAD~1"}, ["git_config['commit']"]),
+        ({"repo": "https://h/x", "token": "a", "password": "b"}, ["git_config"]),
+        ({"repo": "https://u:p@h/x", "token": "a"}, ["git_config"]),
+        ({"repo": "https://h/x", "username": "me"}, ["git_config['username']"]),
+        ({"repo": "git@h:x.git", "token": "a"}, ["git_config"]),
+        ({"repo": "http://h/x", "token": "a"}, ["git_config['repo']"]),
+    ],
+)
+def test_bad_configurations(config: dict[str, str], where: list[str]) -> None:
+    with pytest.raises(CodeError) as caught:
+        parse_git_config(config)
+    assert [problem.where for problem in caught.value.problems] == where
+    with pytest.raises(CodeError):
+        checkout(config)
+
+
+@pytest.mark.parametrize(
+    ("repo", "url", "authorization"),
+    [
+        ("https://git.example.com:8443/t/p.git", "https://git.example.com:8443/t/p.git", None),
+        ("git@codeup.example.com:t/p.git", "git@codeup.example.com:t/p.git", None),
+        ("ssh://git@h:22/p", "ssh://git@h:22/p", None),
+        ("https://me:a%2Fb@h/p", "https://h/p", "me:a/b"),
+        ("https://tok@h/p", "https://h/p", "x-access-token:tok"),
+    ],
+)
+def test_urls_lose_their_login(repo: str, url: str, authorization: str | None) -> None:
+    source = parse_git_config({"repo": repo})
+    assert source.url == url
+    expected = authorization and "Basic " + base64.b64encode(authorization.encode()).decode()
+    assert source.authorization == expected
+
+
+# ---- over HTTP, with a login ------------------------------------------------------------------------------
+
+
+class _GitHttp(BaseHTTPRequestHandler):
+    """git's own HTTP server program behind basic authentication."""
+
+    server: _Server
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if self.server.hangs:
+            self.server.released.wait(10)
+            self.close_connection = True
+            return
+        if self.headers.get("Authorization") != self.server.expected:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="git"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        environment = {
+            **os.environ,
+            "GIT_PROJECT_ROOT": str(self.server.root),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "REQUEST_METHOD": self.command,
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "REMOTE_USER": "me",
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+        }
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        done = subprocess.run(
+            ["git", "http-backend"], input=body, env=environment, capture_output=True, check=True
+        )
+        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode().splitlines())
+        self.send_response(int(headers.pop("Status", "200").split()[0]))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET
+
+
+class _Server(ThreadingHTTPServer):
+    root: Path
+    expected: str
+    hangs = False
+    released: threading.Event
+
+
+@pytest.fixture
+def server(repository: Repository) -> Iterator[_Server]:
+    made = _Server(("127.0.0.1", 0), _GitHttp)
+    made.root = repository.path.parent
+    made.expected = "Basic " + base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
+    made.released = threading.Event()
+    thread = threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    yield made
+    made.released.set()
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def url_of(server: _Server) -> str:
+    return f"http://127.0.0.1:{server.server_port}/project.git"
+
+
+def test_a_token_opens_the_door_and_is_found_nowhere(
+    server: _Server, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments: list[object] = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *args, **kwargs: (arguments.append(args), popen(*args, **kwargs))[1]
+    )
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "advice.detachedHead")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "false")
+    folder = clone(
+        {"repo": url_of(server), "token": TOKEN, "commit": repository.commits["two"]}, tmp_path / "clone"
+    )
+    assert (folder / "train.py").read_text() == "two"
+    header = server.expected.removeprefix("Basic ")
+    written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    for shape in (TOKEN, header, "gh%2Ftok"):
+        assert shape not in repr(arguments)
+        assert shape.encode() not in written
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_a_wrong_token_is_told_without_being_told(
+    server: _Server, monkeypatch: pytest.MonkeyPatch, trace: bool
+) -> None:
+    if trace:
+        monkeypatch.setenv("GIT_TRACE_CURL", "1")
+        monkeypatch.setenv("GIT_TRACE_REDACT", "0")
+        monkeypatch.setenv("GIT_CURL_VERBOSE", "1")
+    for repo in (url_of(server), url_of(server).replace("//", f"//me:{'w' * 20}@")):
+        config = {"repo": repo} | ({} if "@" in repo else {"token": "wrong" + TOKEN})
+        with pytest.raises(CodeError, match="login") as caught:
+            content(config)
+        text = str(caught.value)
+        assert url_of(server) in text
+        assert TOKEN not in text
+        assert "w" * 20 not in text
+        assert "Authorization" not in text
+
+
+def test_without_a_token_nobody_is_asked(server: _Server) -> None:
+    with pytest.raises(CodeError, match="give a token"):
+        content({"repo": url_of(server)})
+
+
+def test_a_host_that_hangs(server: _Server, tmp_path: Path) -> None:
+    server.hangs = True
+    with pytest.raises(CodeError, match="took too long"):
+        clone({"repo": url_of(server), "token": TOKEN}, tmp_path / "clone", timeout_s=0.5)

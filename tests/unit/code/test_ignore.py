@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from pai_sdk.code.ignore import ALWAYS_PRUNED, IgnoreRules
+from pai_sdk.storage.walk import list_folder
+
+# Few letters, so that rules and names meet.
+parts = st.text("ab.", min_size=1, max_size=3).filter(lambda part: part not in (".", ".."))
+paths = st.lists(parts, min_size=1, max_size=4).map("/".join)
+globs = st.text("ab.*?", min_size=1, max_size=3) | st.sampled_from(["**", "*", "[ab]", "[!a]b", "a\\*", "*.b"])
+rules = st.builds(
+    lambda bang, root, middle, end: bang + root + "/".join(middle) + end,
+    st.sampled_from(["", "", "!"]),
+    st.sampled_from(["", "", "/"]),
+    st.lists(globs, min_size=1, max_size=3),
+    st.sampled_from(["", "", "/"]),
+)
+rule_files = st.lists(rules | st.sampled_from(["", "# a", " ", "a  ", "\\#a", "\\!a"]), max_size=5)
+
+
+def fill(root: Path, names: list[str], ignores: dict[str, list[str]]) -> None:
+    for name in names:
+        try:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).touch(exist_ok=True)
+        except (NotADirectoryError, FileExistsError):  # a/b after a file called a
+            continue
+    for folder, lines in ignores.items():
+        if (root / folder).is_dir():
+            (root / folder / ".gitignore").write_text("\n".join(lines) + "\n")
+
+
+def kept_by_git(root: Path) -> set[str]:
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    if not (root / ".git").exists():
+        subprocess.run(["git", "init", "-q"], cwd=root, env=environment, check=True)
+    command = ["git", "ls-files", "-z", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True)
+    return {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
+
+
+def kept_by_us(root: Path) -> set[str]:
+    listing = list_folder(root, accept=IgnoreRules(root).accepts)
+    assert listing.problems == ()
+    return {file.path for file in listing.files}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    names=st.lists(paths, min_size=1, max_size=12),
+    top=rule_files,
+    deeper=st.dictionaries(paths, rule_files, max_size=2),
+)
+@example(names=["foo/x.log", "foo/y"], top=["*.log", "!foo"], deeper={})
+@example(names=["foo/keep", "foo/drop"], top=["foo/*", "!foo/keep"], deeper={})
+@example(names=["foo/keep", "foo/drop"], top=["foo/**", "!foo/keep"], deeper={})
+@example(names=["foo/keep"], top=["foo", "!foo/keep"], deeper={})
+@example(names=["a/b/c.py", "a/b/d"], top=["*", "!*/", "!*.py"], deeper={})
+@example(names=["a/x.log", "a/foo/x.log"], top=["*.log"], deeper={"a": ["!foo"]})
+@example(names=["a/b/x", "b"], top=["**/*/"], deeper={})
+@example(names=["a/b/x", "b"], top=["*/"], deeper={})
+@example(names=["a/b/x", "a/b/y"], top=["a/**/x"], deeper={"a/b": ["!x"]})
+@example(names=["foo", "sub/foo", "sub/foo/x"], top=["/foo", "foo/"], deeper={})
+def test_we_keep_what_git_keeps(names: list[str], top: list[str], deeper: dict[str, list[str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        fill(root, names, {"": top, **deeper})
+        assert kept_by_us(root) == kept_by_git(root)
+
+
+def test_hostile_names(tmp_path: Path) -> None:
+    names = ["line\nbreak", "foo\n", "foo", "a b", "日本.log", "keep.log\n", "#hash", "!bang", "tail "]
+    (tmp_path / "dir\nname").mkdir()
+    (tmp_path / "dir\nname" / "foo").touch()
+    fill(tmp_path, names, {"": ["foo", "*.log", "\\#hash", "\\!bang", "tail\\ "]})
+    assert kept_by_us(tmp_path) == kept_by_git(tmp_path)
+    assert "foo\n" in kept_by_us(tmp_path)
+
+
+def test_what_is_always_left_behind_comes_not_back(tmp_path: Path) -> None:
+    names = [f"{folder}/x" for folder in sorted(ALWAYS_PRUNED)] + ["sub/.git/x", "pai_sdk.egg-info/x", "sub/ok"]
+    fill(tmp_path, names, {"": ["!.git", "!venv/", "!**"]})
+    assert kept_by_us(tmp_path) == {".gitignore", "sub/ok"}
+
+
+def test_paiignore_has_the_last_word_in_its_folder(tmp_path: Path) -> None:
+    fill(tmp_path, ["weights.bin", "notes.md", "train.py", "sub/notes.md"], {"": ["*.bin"], "sub": []})
+    (tmp_path / ".paiignore").write_text("!weights.bin\n*.md\n")
+    (tmp_path / "sub" / ".paiignore").write_text("!notes.md\n")
+    kept = kept_by_us(tmp_path)
+    assert {name for name in kept if "ignore" not in name} == {"weights.bin", "train.py", "sub/notes.md"}
+
+
+def test_rule_files_of_every_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fill(tmp_path, ["a.log", "b.txt", "sub/a.log", "pipe/a", "folder/a"], {})
+    (tmp_path / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\r\n\r\n\xff\xfe\n")
+    (tmp_path / "sub" / ".gitignore").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe" / ".paiignore")
+    (tmp_path / "folder" / ".gitignore").mkdir()
+    rules = IgnoreRules(tmp_path)
+    assert [rules.accepts(name, False) for name in ("a.log", "b.txt", "pipe/a", "folder/a", "sub/x")] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+    ]
+    (tmp_path / "folder" / ".paiignore").write_text("//\n*.txt\n")
+    with caplog.at_level(logging.WARNING):
+        assert not IgnoreRules(tmp_path).accepts("folder/b.txt", False)

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.code.package import package_code
+from pai_sdk.code.secrets import looks_secret
+from pai_sdk.errors import CodeError
+
+
+def write(root: Path, *names: str, size: int = 1) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"x" * size)
+    return root
+
+
+def test_code_is_taken_and_the_rest_left(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "lib/a.py", "lib/__pycache__/a.pyc", ".venv/bin/python", ".git/config", "out/big")
+    write(tmp_path, ".dockerignore")
+    (tmp_path / ".gitignore").write_text("out/\n")
+    tree = package_code(tmp_path)
+    assert [entry.path for entry in tree.entries] == [".dockerignore", ".gitignore", "lib/a.py", "train.py"]
+    assert tree.digest == package_code(str(tmp_path)).digest
+
+
+def test_a_single_file(tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "other.py")
+    (tmp_path / ".gitignore").write_text("train.py\n")
+    assert [entry.path for entry in package_code(tmp_path / "train.py").entries] == ["train.py"]
+
+
+def test_home_is_understood(clean_home: Path) -> None:
+    write(clean_home, "code/train.py")
+    assert len(package_code("~/code").entries) == 1
+
+
+def test_near_names_are_suggested(tmp_path: Path) -> None:
+    write(tmp_path, "source/a.py", "data/b")
+    with pytest.raises(CodeError, match=r"did you mean '.*source'"):
+        package_code(tmp_path / "sorce")
+    with pytest.raises(CodeError, match="does not exist \\(looked from"):
+        package_code(tmp_path / "qqqqqq")
+    with pytest.raises(CodeError, match="nor does the folder it would be in"):
+        package_code(tmp_path / "no" / "such")
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, ".git/config")
+    with pytest.raises(CodeError, match="has no files to take along"):
+        package_code(tmp_path)
+
+
+def test_all_problems_come_at_once(tmp_path: Path) -> None:
+    root = write(tmp_path / "src", "train.py", ".env", "keys/id_rsa")
+    write(root, "big.bin", size=3000)
+    (root / "out").symlink_to("/etc")
+    (root / "notes.txt").symlink_to(".env")
+    with pytest.raises(CodeError) as caught:
+        package_code(root, size_limit_bytes=2000)
+    where = [problem.where for problem in caught.value.problems]
+    assert sorted(where) == sorted(["out", str(root), ".env", "keys/id_rsa", "notes.txt"])
+
+
+def test_the_ten_largest_are_named(tmp_path: Path) -> None:
+    for number in range(12):
+        write(tmp_path, f"f{number:02}", size=1000 * (number + 1))
+    with pytest.raises(CodeError) as caught:
+        package_code(tmp_path, size_limit_bytes=50_000)
+    text = str(caught.value)
+    assert "more than the 0.1 MB allowed" in text
+    assert [f"f{number:02}" in text for number in range(12)] == [False, False] + [True] * 10
+    assert text.index("f11") < text.index("f02")
+    package_code(tmp_path, size_limit_bytes=78_000)
+
+
+def test_too_much_is_told_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    started = time.monotonic()
+    with pytest.raises(CodeError, match=r"1099511\.6 MB"):
+        package_code(tmp_path)
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env",
+        "conf/.env.production",
+        "prod.env",
+        "id_rsa",
+        "deep/ID_ED25519",
+        "server.pem",
+        "tls/private.KEY",
+        "credentials.ini",
+        ".alibabacloud/credentials",
+        ".netrc",
+        ".pypirc",
+        ".docker/config.json",
+        "x/.kube/config",
+        "client_secret_1.json",
+        "AccessKey.csv",
+    ],
+)
+def test_keys_are_refused_unless_allowed(tmp_path: Path, path: str) -> None:
+    write(tmp_path, path, "train.py")
+    with pytest.raises(CodeError, match="looks like a key") as caught:
+        package_code(tmp_path)
+    assert [problem.where for problem in caught.value.problems] == [path]
+    assert len(package_code(tmp_path, allow_secrets=True).entries) == 2
+    (tmp_path / ".paiignore").write_text(f"/{path}\n")
+    assert len(package_code(tmp_path).entries) == 2
+
+
+@pytest.mark.parametrize(
+    "path", [".env.example", "id_rsa.pub", "train.py", "keys.py", "environment.yml", "tokenizer.json"]
+)
+def test_harmless_names(path: str) -> None:
+    assert not looks_secret(path)
+
+
+def test_packing_beside_a_large_environment_is_fast(tmp_path: Path) -> None:
+    write(tmp_path, *(f"src/m{number}.py" for number in range(50)), size=2000)
+    write(tmp_path, *(f".venv/lib/p{number}/m.py" for number in range(1500)))
+    write(tmp_path, *(f".git/objects/{number}" for number in range(1500)))
+    best = min(_seconds(tmp_path) for _ in range(3))
+    assert best < 0.1
+
+
+def _seconds(root: Path) -> float:
+    started = time.perf_counter()
+    assert len(package_code(root).entries) == 50
+    return time.perf_counter() - started

@@ -1,0 +1,34 @@
+"""A fake object store, and a client of it that never sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pai_sdk.credentials import Credentials
+from pai_sdk.retry import RetryPolicy
+from pai_sdk.storage.oss import OssClient
+from tests.unit.storage.fake_oss import FakeOss
+
+BUCKET = "test-bucket"
+
+
+@pytest.fixture
+def oss() -> Iterator[FakeOss]:
+    fake = FakeOss(BUCKET)
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+def retry() -> RetryPolicy:
+    return RetryPolicy(max_attempts=4, sleep=lambda seconds: None)
+
+
+@pytest.fixture
+def client(oss: FakeOss, retry: RetryPolicy) -> Iterator[OssClient]:
+    with OssClient(
+        oss.endpoint, lambda: Credentials("key-id", "key-secret"), region="cn-test", retry=retry
+    ) as made:
+        yield made

@@ -1,0 +1,262 @@
+"""An object store in memory that speaks as much OSS as the client needs, and fails on demand.
+
+It does not verify signatures; the embedded service's own store does that, and has tests with the same client.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+PAGE_LIMIT = 1000
+
+
+@dataclass
+class StoredObject:
+    content: bytes
+    meta: dict[str, str] = field(default_factory=dict)
+    kind: str = "Normal"
+    etag: str = ""
+
+    def __post_init__(self) -> None:
+        self.etag = self.etag or hashlib.md5(self.content).hexdigest().upper()
+
+
+@dataclass(frozen=True)
+class Seen:
+    method: str
+    key: str
+    query: dict[str, str]
+    headers: dict[str, str]
+
+
+@dataclass
+class Fault:
+    """What goes wrong with the next `times` requests that fit.
+
+    kind: `reset` (nothing is done), `lost` (done, but not answered), `status`, `truncate` (half of the body),
+    `html`, `corrupt` (one byte of the body is another).
+    """
+
+    kind: str
+    times: int = 1
+    status: int = 503
+    code: str = "ServiceUnavailable"
+    message: str = "try again"
+    headers: dict[str, str] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
+    fits: Callable[[Seen], bool] = lambda seen: True
+
+
+class FakeOss:
+    def __init__(self, *buckets: str) -> None:
+        self.buckets: dict[str, dict[str, StoredObject]] = {bucket: {} for bucket in buckets}
+        self.uploads: dict[str, tuple[str, dict[str, str], dict[int, bytes]]] = {}
+        self.faults: list[Fault] = []
+        self.seen: list[Seen] = []
+        self.most_at_once = 0
+        self.connections = 0
+        self._at_once = 0
+        self.lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.fake = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def fail(self, kind: str, **details: object) -> None:
+        self.faults.append(Fault(kind, **details))  # type: ignore[arg-type]
+
+    def take_fault(self, seen: Seen) -> Fault | None:
+        with self.lock:
+            self.seen.append(seen)
+            for fault in self.faults:
+                if fault.times > 0 and fault.fits(seen):
+                    fault.times -= 1
+                    return fault
+        return None
+
+    def entered(self, step: int) -> None:
+        with self.lock:
+            self._at_once += step
+            self.most_at_once = max(self.most_at_once, self._at_once)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+    fake: FakeOss
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.fake.lock:
+            self.server.fake.connections += 1
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+
+    def _serve(self) -> None:
+        url = urlsplit(self.path)
+        _, bucket, *rest = url.path.split("/", 2)
+        query = {name: values[0] for name, values in parse_qs(url.query, keep_blank_values=True).items()}
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        seen = Seen(self.command, unquote(rest[0]) if rest else "", query, headers)
+        body = self.rfile.read(int(headers.get("content-length", 0)))
+        self._fault = self.server.fake.take_fault(seen)
+        if self._fault and self._fault.kind == "reset":
+            return self._hang_up()
+        if self._fault and self._fault.kind == "status":
+            fault = self._fault
+            return self._refuse(fault.status, fault.code, fault.message, fault.headers, fault.details)
+        if self._fault and self._fault.kind == "html":
+            return self._answer(200, b"<html>Please log in<br></html>", {"Content-Type": "text/html"})
+        self.server.fake.entered(1)
+        try:
+            self._act(bucket, seen, body)
+        finally:
+            self.server.fake.entered(-1)
+
+    def _act(self, bucket: str, seen: Seen, body: bytes) -> None:
+        fake = self.server.fake
+        if not seen.headers.get("authorization", "").startswith("OSS4-HMAC-SHA256 Credential="):
+            return self._refuse(403, "AccessDenied", "not signed")
+        objects = fake.buckets.get(bucket)
+        if objects is None:
+            return self._refuse(404, "NoSuchBucket", "The specified bucket does not exist.")
+        digest = seen.headers.get("content-md5")
+        if digest and base64.b64decode(digest) != hashlib.md5(body).digest():
+            return self._refuse(400, "InvalidDigest", "The Content-MD5 you specified was invalid.")
+        meta = {name: value for name, value in seen.headers.items() if name.startswith("x-oss-meta-")}
+        if not seen.key:
+            return self._list(objects, seen.query)
+        if "uploads" in seen.query or "uploadId" in seen.query:
+            return self._parts(objects, seen, body, meta)
+        if seen.method == "PUT":
+            objects[seen.key] = StoredObject(body, meta)
+            return self._answer(200, b"", {"ETag": f'"{objects[seen.key].etag}"'})
+        if seen.method == "DELETE":
+            objects.pop(seen.key, None)
+            return self._answer(204, b"")
+        if seen.key not in objects:
+            return self._refuse(404, "NoSuchKey", "The specified key does not exist.")
+        return self._get(objects[seen.key], seen)
+
+    def _get(self, found: StoredObject, seen: Seen) -> None:
+        headers = {"ETag": f'"{found.etag}"', "x-oss-object-type": found.kind, **found.meta}
+        wanted = seen.headers.get("if-match")
+        if wanted and wanted.strip('"') != found.etag:
+            return self._refuse(412, "PreconditionFailed", "the object has changed")
+        if "range" in seen.headers:
+            first, _, last = seen.headers["range"].removeprefix("bytes=").partition("-")
+            part = found.content[int(first) : int(last) + 1]
+            span = f"bytes {first}-{last}/{len(found.content)}"
+            return self._answer(206, part, {**headers, "Content-Range": span})
+        return self._answer(200, found.content, headers)
+
+    def _parts(self, objects: dict[str, StoredObject], seen: Seen, body: bytes, meta: dict[str, str]) -> None:
+        fake = self.server.fake
+        if "uploads" in seen.query:
+            upload_id = uuid.uuid4().hex
+            fake.uploads[upload_id] = (seen.key, meta, {})
+            text = (
+                f"<InitiateMultipartUploadResult><UploadId>{upload_id}</UploadId></InitiateMultipartUploadResult>"
+            )
+            return self._answer(200, text.encode())
+        if seen.query["uploadId"] not in fake.uploads:
+            return self._refuse(404, "NoSuchUpload", "The specified upload does not exist.")
+        key, meta, parts = fake.uploads[seen.query["uploadId"]]
+        if seen.method == "PUT":
+            parts[int(seen.query["partNumber"])] = body
+            return self._answer(200, b"", {"ETag": f'"{hashlib.md5(body).hexdigest().upper()}"'})
+        del fake.uploads[seen.query["uploadId"]]
+        if seen.method == "DELETE":
+            return self._answer(204, b"")
+        numbers = [int(node.text or 0) for node in ElementTree.fromstring(body).iter("PartNumber")]
+        content = b"".join(parts[number] for number in numbers)
+        etag = f"{hashlib.md5(content).hexdigest().upper()}-{len(numbers)}"
+        objects[key] = StoredObject(content, meta, kind="Multipart", etag=etag)
+        answer = f"<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>"
+        return self._answer(200, answer.encode(), {"ETag": f'"{etag}"'})
+
+    def _list(self, objects: dict[str, StoredObject], query: dict[str, str]) -> None:
+        after = unquote(query.get("continuation-token", ""))
+        keys = sorted(key for key in objects if key.startswith(query.get("prefix", "")) and key > after)
+        page = keys[: min(int(query.get("max-keys", "100")), PAGE_LIMIT)]
+        rows = "".join(
+            f"<Contents><Key>{quote(key, safe='')}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+            f'<ETag>"{objects[key].etag}"</ETag><Type>{objects[key].kind}</Type>'
+            f"<Size>{len(objects[key].content)}</Size><StorageClass>Standard</StorageClass></Contents>"
+            for key in page
+        )
+        more = len(keys) > len(page)
+        token = f"<NextContinuationToken>{quote(page[-1], safe='')}</NextContinuationToken>" if more else ""
+        text = (
+            f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>{str(more).lower()}</IsTruncated>"
+            f"{token}{rows}</ListBucketResult>"
+        )
+        return self._answer(200, text.encode(), {"Content-Type": "application/xml"})
+
+    def _refuse(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        headers: dict[str, str] | None = None,
+        details: dict[str, str] | None = None,
+    ) -> None:
+        more = "".join(f"<{name}>{escape(text)}</{name}>" for name, text in (details or {}).items())
+        text = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message>{more}</Error>"
+        if self.command == "HEAD":
+            headers = {**(headers or {}), "x-oss-err": base64.b64encode(text.encode()).decode()}
+        self._answer(status, text.encode(), headers)
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        kind = self._fault.kind if self._fault else ""
+        if kind == "lost":
+            return self._hang_up()
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("x-oss-request-id", "REQ-1")
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "HEAD":
+            return None
+        if kind == "corrupt" and body:
+            body = bytes([body[0] ^ 1]) + body[1:]
+        self.wfile.write(body[: len(body) // 2] if kind == "truncate" else body)
+        return self._hang_up() if kind == "truncate" else None
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.wfile.flush()
+        self.connection.shutdown(socket.SHUT_RDWR)

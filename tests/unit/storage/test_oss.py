@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import gzip
+import itertools
+import logging
+import os
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.credentials import Credentials
+from pai_sdk.errors import CredentialsError, SettingsError, StorageError
+from pai_sdk.retry import RetryPolicy
+from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.uri import OssUri
+from tests.unit.storage.conftest import BUCKET
+from tests.unit.storage.fake_oss import FakeOss, StoredObject
+
+SECRET, TOKEN = "s3cret-of-the-key", "token-of-the-session"
+KEYS = ["plain", "a/b c.txt", "ü/#?%41+&='\".txt", "line\nbreak", "日本/../x", "%2e%2e/y", "a//b", " ", "~-_."]
+
+
+def uri(key: str, bucket: str = BUCKET) -> OssUri:
+    return OssUri(bucket, key)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_any_key_round_trips(client: OssClient, oss: FakeOss, key: str) -> None:
+    client.put_bytes(uri(key), b"content")
+    assert list(oss.buckets[BUCKET]) == [key]
+    assert client.get_bytes(uri(key)) == b"content"
+    assert [found.uri for found in client.list(uri(""))] == [uri(key)]
+    client.delete(uri(key))
+    client.delete(uri(key))
+    assert not client.exists(uri(key))
+
+
+def test_files_come_and_go_with_hash_and_mode(client: OssClient, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(os.urandom(700_000))
+    client.put_file(uri("file"), source, meta={"pai-executable": "true", "owner": "me"})
+    info = client.head(uri("file"))
+    assert info is not None
+    assert (info.size_bytes, info.meta["owner"], len(info.sha256 or "")) == (700_000, "me", 64)
+    client.get_file(uri("file"), target)
+    assert target.read_bytes() == source.read_bytes()
+    assert os.access(target, os.X_OK)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
+
+
+def test_a_packed_object_stays_packed(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    packed = gzip.compress(b"text" * 1000)
+    oss.buckets[BUCKET]["log.gz"] = StoredObject(packed, {"Content-Encoding": "gzip"})
+    assert client.get_bytes(uri("log.gz")) == packed
+    client.get_file(uri("log.gz"), tmp_path / "log.gz")
+    assert (tmp_path / "log.gz").read_bytes() == packed
+
+
+def test_a_listing_goes_over_pages(client: OssClient, oss: FakeOss) -> None:
+    oss.buckets[BUCKET] = {f"p/{number:05}": StoredObject(b"x") for number in range(2_500)} | {
+        "q": StoredObject(b"")
+    }
+    keys = [found.uri.key for found in client.list(uri("p/"))]
+    assert keys == [f"p/{number:05}" for number in range(2_500)]
+    assert len(oss.seen) == 3
+
+
+FAULTS = ["reset", "lost", "status", "html", "truncate", "corrupt"]
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_two_faults_in_a_row_are_outlived(client: OssClient, oss: FakeOss, tmp_path: Path, kind: str) -> None:
+    content = os.urandom(400_000)
+    oss.fail(kind, times=2)
+    client.put_bytes(uri("k"), content)
+    assert oss.buckets[BUCKET]["k"].content == content
+    oss.faults.clear()
+    oss.fail(kind, times=2)
+    assert client.get_bytes(uri("k")) == content
+    oss.faults.clear()
+    oss.fail(kind, times=2)
+    client.get_file(uri("k"), tmp_path / "k")
+    assert (tmp_path / "k").read_bytes() == content
+    oss.faults.clear()
+    oss.fail(kind if kind != "corrupt" else "truncate", times=2)
+    assert [found.uri.key for found in client.list(uri(""))] == ["k"]
+
+
+@pytest.mark.parametrize("kind", ["truncate", "corrupt", "reset"])
+def test_a_download_that_stays_broken_leaves_nothing(
+    client: OssClient, oss: FakeOss, tmp_path: Path, kind: str
+) -> None:
+    oss.buckets[BUCKET]["k"] = StoredObject(b"x" * 50_000)
+    (tmp_path / "k").write_text("old")
+    oss.fail(kind, times=100)
+    with pytest.raises(StorageError):
+        client.get_file(uri("k"), tmp_path / "k")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"k": "old"}
+
+
+def test_retry_after_is_obeyed(oss: FakeOss) -> None:
+    pauses: list[float] = []
+    retry = RetryPolicy(sleep=pauses.append)
+    client = OssClient(oss.endpoint, lambda: Credentials("id", SECRET), region="cn-test", retry=retry)
+    oss.fail("status", status=429, code="TooManyRequests", headers={"Retry-After": "7"})
+    client.put_bytes(uri("k"), b"")
+    assert pauses == [7.0]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "says"),
+    [
+        (404, "NoSuchBucket", "", "there is no bucket 'test-bucket' at http://127.0.0.1"),
+        (404, "NoSuchKey", "", "there is nothing at this key"),
+        (403, "AccessDenied", "", "may not do this on bucket 'test-bucket'"),
+        (403, "SignatureDoesNotMatch", "", "the access key secret does not belong"),
+        (403, "InvalidAccessKeyId", "", "the access key id is not known"),
+        (403, "RequestTimeTooSkewed", "", "the clock of this machine is wrong"),
+        (400, "InvalidArgument", "Invalid signing region in Authorization header.", "the region does not fit"),
+        (409, "SomethingNew", "the reason", "the reason"),
+    ],
+)
+def test_refusals_are_one_clear_sentence(
+    client: OssClient, oss: FakeOss, status: int, code: str, message: str, says: str
+) -> None:
+    oss.fail("status", status=status, code=code, message=message)
+    with pytest.raises(StorageError) as caught:
+        client.get_bytes(uri("k"))
+    error = caught.value
+    assert says in str(error)
+    assert (error.code, error.status_code, error.request_id, error.uri) == (code, status, "REQ-1", str(uri("k")))
+    assert len(str(error).splitlines()) == 1
+    assert len(oss.seen) == 1
+
+
+def test_a_bucket_that_is_missing_is_not_an_object_that_is_missing(client: OssClient) -> None:
+    assert client.head(uri("k")) is None
+    with pytest.raises(StorageError, match="no bucket 'other-bucket'"):
+        client.exists(uri("k", bucket="other-bucket"))
+
+
+def test_the_endpoint_of_another_region_is_named(client: OssClient, oss: FakeOss) -> None:
+    message = "The bucket you are attempting to access must be addressed using the specified endpoint."
+    right = {"Endpoint": "oss-cn-beijing.aliyuncs.com"}
+    oss.fail("status", status=403, code="AccessDenied", message=message, details=right)
+    with pytest.raises(StorageError, match="lies in another region; its endpoint is oss-cn-beijing"):
+        client.get_bytes(uri("k"))
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "says"),
+    [("http://127.0.0.1:1", "nothing listens at"), ("https://no-such-host.invalid", "host name of")],
+)
+def test_no_answer(retry: RetryPolicy, endpoint: str, says: str) -> None:
+    client = OssClient(endpoint, lambda: Credentials("id", SECRET), region="cn-test", retry=retry)
+    with pytest.raises(StorageError, match=says) as caught:
+        client.exists(uri("k"))
+    assert caught.value.status_code == 0
+
+
+def test_silence_has_an_end(oss: FakeOss) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        retry = RetryPolicy(max_attempts=2, sleep=lambda seconds: None)
+        endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
+        client = OssClient(
+            endpoint, lambda: Credentials("id", SECRET), region="cn-test", retry=retry, read_timeout_s=0.1
+        )
+        with pytest.raises(StorageError, match="went silent"):
+            client.exists(uri("k"))
+
+
+def test_the_region_must_be_known() -> None:
+    with pytest.raises(SettingsError, match="region"):
+        OssClient("https://storage.example.com", lambda: Credentials("id", SECRET))
+
+
+def test_a_bearer_token_is_not_enough(oss: FakeOss) -> None:
+    client = OssClient(oss.endpoint, lambda: Credentials("", "", bearer_token="b"), region="cn-test")
+    with pytest.raises(CredentialsError, match="access key"):
+        client.exists(uri("k"))
+    assert oss.seen == []
+
+
+def test_a_store_with_a_host_name(oss: FakeOss) -> None:
+    endpoint = "http://store.example.com"
+    client = OssClient(endpoint, lambda: Credentials("id", SECRET), region="cn-test", path_style=True)
+    assert client._connection.bucket(uri("k"))._make_url(BUCKET, "k") == f"{endpoint}/{BUCKET}/k"
+
+
+def test_each_request_is_signed_with_one_triple(oss: FakeOss) -> None:
+    keys: Iterator[int] = itertools.count()
+
+    def provide() -> Credentials:
+        number = next(keys)
+        return Credentials(f"id-{number}", f"secret-{number}", f"token-{number}")
+
+    client = OssClient(oss.endpoint, provide, region="cn-test")
+    for _ in range(3):
+        client.exists(uri("k"))
+    signed = [(seen.headers["authorization"], seen.headers["x-oss-security-token"]) for seen in oss.seen]
+    assert [token for _, token in signed] == ["token-0", "token-1", "token-2"]
+    assert all(
+        f"Credential=id-{number}/" in text and "/cn-test/oss/" in text for number, (text, _) in enumerate(signed)
+    )
+
+
+def test_no_secret_in_log_error_or_repr(oss: FakeOss, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    client = OssClient(oss.endpoint, lambda: Credentials("id", SECRET, TOKEN), region="cn-test")
+    # OSS answers a refused signature with the text it would have signed, token and all.
+    leak = {"CanonicalRequest": f"x-oss-security-token:{TOKEN}", "StringToSign": SECRET}
+    oss.fail("status", status=403, code="SignatureDoesNotMatch", message="no", details=leak)
+    with pytest.raises(StorageError) as caught:
+        client.get_bytes(uri("k"))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "SignatureDoesNotMatch" in shown
+    assert TOKEN not in shown
+    assert SECRET not in shown
+    bad = OssClient(oss.endpoint, lambda: Credentials("id", SECRET, f"{TOKEN}\n"), region="cn-test")
+    with pytest.raises(StorageError) as caught:
+        bad.get_bytes(uri("k"))
+    assert TOKEN not in "".join(traceback.format_exception(caught.value))
+    assert TOKEN not in caplog.text
+    assert SECRET not in caplog.text + repr(client)
+
+
+def test_netrc_and_proxies_are_not_for_this_machine(
+    oss: FakeOss, client: OssClient, clean_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (clean_home / ".netrc").write_text("machine 127.0.0.1 login me password mine\n")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    client.put_bytes(uri("k"), b"")
+    assert oss.seen[0].headers["authorization"].startswith("OSS4-HMAC-SHA256")
+
+
+def test_connections_are_kept(oss: FakeOss, client: OssClient) -> None:
+    for number in range(20):
+        client.put_bytes(uri(f"k{number}"), b"x")
+        client.get_bytes(uri(f"k{number}"))
+        client.exists(uri(f"k{number}"))
+    assert oss.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "asked"),
+    [
+        ("oss-cn-beijing.aliyuncs.com", None, "https://oss-cn-beijing.aliyuncs.com"),
+        (
+            "oss-cn-beijing.aliyuncs.com",
+            "oss-cn-beijing-internal.aliyuncs.com",
+            "https://oss-cn-beijing.aliyuncs.com",
+        ),
+        ("oss-cn-beijing.aliyuncs.com", "oss-cn-hangzhou.aliyuncs.com", "https://oss-cn-hangzhou.aliyuncs.com"),
+        ("http://127.0.0.1:80", "127.0.0.1:80", "http://127.0.0.1:80"),
+        ("http://127.0.0.1:80", "127.0.0.1:81", "http://127.0.0.1:81"),
+        ("https://store.example.com", "STORE.example.com", "https://store.example.com"),
+    ],
+)
+def test_which_endpoint_is_asked(own: str, given: str | None, asked: str) -> None:
+    client = OssClient(own, lambda: Credentials("id", SECRET), region="cn-test")
+    assert client._connection.bucket(OssUri(BUCKET, "k", given)).endpoint == asked
