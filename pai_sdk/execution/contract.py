@@ -1,0 +1,281 @@
+"""The job contract: what the user's code finds inside an instance, the same in every place (DESIGN.md).
+
+Nothing here knows how an instance is started. Variables named PAI_* that the contract sets are its own: a request
+whose `environments` has one of them is refused. Every other variable of the user's wins over what we would set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.execution.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
+from pai_sdk.execution.sandbox import Sandbox, output_channels
+
+if TYPE_CHECKING:
+    from pai_sdk.job.request import TrainingJobRequest
+    from pai_sdk.job.spec import HyperParameter
+
+__all__ = [
+    "DEFAULT_JOB_TYPE",
+    "environment",
+    "input_files",
+    "instances",
+    "job_type",
+    "max_running_seconds",
+    "public_request",
+    "user_args",
+    "variable_name",
+    "write_config",
+]
+
+DEFAULT_JOB_TYPE = "PyTorchJob"
+
+_MASK = "******"
+_LONGEST_VARIABLE_BYTES = 128 * 1024  # of Linux, for `name=value` and the byte that ends it
+_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+# What every POSIX shell takes literally and unquoted in any place of a word.
+_PLAIN_MARKS = frozenset("@%+=:,./-_")
+# In `eval set -- $PAI_USER_ARGS` the shell splits the text at white space and joins it again with single spaces,
+# before it looks at any quote. So inside quotes no white space may stand but single spaces, and no word may be a
+# pattern that names files: an empty pair of quotes between two spaces, or before a pattern's character, is all it
+# takes. Only tab and newline, which splitting would turn into spaces, cannot be written as themselves.
+_SPECIAL = {"'": "'\"'\"'", "\t": "'\"$(printf '\\011')\"'", "\n": "'\"${IFS#??}\"'"}
+_PATTERN_MARKS = frozenset("*?[\\")
+
+
+def instances(job_id: str, request: TrainingJobRequest) -> tuple[Instance, ...]:
+    """The instances of a job, in rank order."""
+    return name_instances(job_id, job_type(request), request.instance_count)
+
+
+def job_type(request: TrainingJobRequest) -> str:
+    """The kind of the job, which decides how its instances are called and find each other."""
+    return request.algorithm_spec.job_type if request.algorithm_spec else DEFAULT_JOB_TYPE
+
+
+def max_running_seconds(request: TrainingJobRequest) -> float | None:
+    """How long the job may run, or None for no limit."""
+    scheduler = request.scheduler
+    if scheduler is None:
+        return None
+    return scheduler.max_running_time_in_seconds or (scheduler.max_running_time_in_minutes or 0) * 60 or None
+
+
+def variable_name(name: str) -> str:
+    """The part of a variable's name that comes from a channel or hyperparameter.
+
+    Example:
+        >>> variable_name("train-data.v2")
+        'TRAIN_DATA_V2'
+    """
+    return re.sub(r"[^A-Z0-9_]", "_", name.upper())
+
+
+def input_files(sandbox: Sandbox, request: TrainingJobRequest) -> dict[str, str]:
+    """The channels whose URI is a file, with the file's name; only files that are there count."""
+    found = {}
+    for channel in request.input_channels:
+        name = (channel.input_uri or "").rpartition("/")[2]
+        if name and (sandbox.input_dir(channel.name) / name).is_file():
+            found[channel.name] = name
+    return found
+
+
+def environment(
+    job_id: str,
+    request: TrainingJobRequest,
+    instance: Instance,
+    *,
+    ml: str = "/ml",
+    input_files: Mapping[str, str] | None = None,
+    rendezvous: Rendezvous | None = None,
+) -> dict[str, str]:
+    """The variables of one instance: the contract's and the user's own.
+
+    Args:
+        job_id: the job.
+        request: its description.
+        instance: which of its instances.
+        ml: where the job sees the sandbox's `ml` folder.
+        input_files: the channels whose URI is a file, with the file's name in the channel's folder.
+        rendezvous: where the instances meet; None for a job of one, or when it is not known yet.
+
+    Raises:
+        InvalidInputError: names that clash once they are variables, values that no variable can hold.
+    """
+    problems: list[Problem] = []
+    ours = {
+        "PAI_TRAINING_JOB_ID": job_id,
+        "PAI_INSTANCE_NAME": instance.name,
+        "PAI_WORKING_DIR": f"{ml}/usercode",
+        "PAI_CONFIG_DIR": f"{ml}/input/config",
+        "PAI_HPS": json.dumps(_values(request.hyperparameters), ensure_ascii=False),
+        "PAI_USER_ARGS": _user_args_or_problem(request.hyperparameters, problems),
+    }
+    files = input_files or {}
+    inputs = [c.name for c in request.input_channels]
+    outputs = output_channels(request)
+    for prefix, kind, values in (
+        ("PAI_HPS_", "hyperparameter", [(h.name, h.value) for h in request.hyperparameters]),
+        ("PAI_INPUT_", "input channel", [(n, _join(f"{ml}/input/data", n, files.get(n))) for n in inputs]),
+        ("PAI_OUTPUT_", "output channel", [(n, _join(f"{ml}/output", n)) for n in outputs]),
+    ):
+        ours.update(_variables(prefix, kind, values, problems))
+    theirs = request.environments or {}
+    problems += [
+        Problem(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
+        for name in theirs
+        if name in ours
+    ]
+    meeting = rendezvous_variables(instance, rendezvous, job_type=job_type(request)) if rendezvous else {}
+    variables = {**meeting, **theirs, **ours}
+    problems += _unfit(variables)
+    if problems:
+        raise InvalidInputError(problems)
+    return variables
+
+
+def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
+    """The hyperparameters as arguments: `--name value --name value`.
+
+    A word is quoted once, and only when a shell would not take it literally: plain values survive word splitting
+    (`cmd $PAI_USER_ARGS`), and `eval set -- $PAI_USER_ARGS`, with IFS unchanged, gives back every value exactly.
+    Python's `shlex.split` does so too, except for values with a tab or a newline; code reads PAI_HPS instead.
+
+    Raises:
+        InvalidInputError: a NUL character, which no argument can hold.
+
+    Example:
+        >>> from pai_sdk.job.spec import HyperParameter
+        >>> user_args([HyperParameter(name="lr", value="0.1"), HyperParameter(name="note", value="two words")])
+        "--lr 0.1 --note 'two words'"
+    """
+    problems: list[Problem] = []
+    text = _user_args_or_problem(hyperparameters, problems)
+    if problems:
+        raise InvalidInputError(problems)
+    return text
+
+
+def public_request(request: TrainingJobRequest) -> dict[str, Any]:
+    """The request as the job may see it: values of environment variables and keys inside URLs are masked."""
+    shown: dict[str, Any] = _without_url_keys(request.to_wire())
+    if request.environments:
+        shown["Environments"] = dict.fromkeys(request.environments, _MASK)
+    return shown
+
+
+def write_config(sandbox: Sandbox, request: TrainingJobRequest) -> None:
+    """Write `hyperparameters.json` and `training-job.json` into the sandbox."""
+    _write_json(sandbox.config_dir / "hyperparameters.json", _values(request.hyperparameters))
+    _write_json(sandbox.config_dir / "training-job.json", public_request(request))
+
+
+# ---- values -----------------------------------------------------------------------------------------------
+
+
+def _values(hyperparameters: Iterable[HyperParameter]) -> dict[str, str]:
+    return {parameter.name: parameter.value for parameter in hyperparameters}
+
+
+def _user_args_or_problem(hyperparameters: Iterable[HyperParameter], problems: list[Problem]) -> str:
+    words = []
+    for parameter in hyperparameters:
+        if "\0" in parameter.name + parameter.value:
+            problems.append(
+                Problem(f"hyperparameters[{parameter.name!r}]", "contains a NUL character", "remove it")
+            )
+        words += [_quoted(f"--{parameter.name}"), _quoted(parameter.value)]
+    return " ".join(words)
+
+
+def _quoted(word: str) -> str:
+    if word and all(character.isalnum() or character in _PLAIN_MARKS for character in word):
+        return word
+    pieces = []
+    previous = ""
+    for character in word:
+        if character in _SPECIAL:
+            pieces.append(_SPECIAL[character])
+        elif character in _PATTERN_MARKS or character == previous == " ":
+            pieces.append("''" + character)
+        else:
+            pieces.append(character)
+        previous = character
+    return "'" + "".join(pieces) + "'"
+
+
+def _without_url_keys(value: Any) -> Any:
+    """The same JSON with `user:password@` masked in every URL."""
+    if isinstance(value, str):
+        return _USER_IN_URL.sub(_MASK, value)
+    if isinstance(value, dict):
+        return {key: _without_url_keys(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_url_keys(item) for item in value]
+    return value
+
+
+# ---- variables --------------------------------------------------------------------------------------------
+
+
+def _join(*parts: str | None) -> str:
+    return "/".join(part for part in parts if part)
+
+
+def _variables(
+    prefix: str, kind: str, values: Sequence[tuple[str, str]], problems: list[Problem]
+) -> dict[str, str]:
+    """One variable for each name; two names for one variable are a problem."""
+    variables: dict[str, str] = {}
+    names: dict[str, list[str]] = {}
+    for name, value in values:
+        variable = prefix + variable_name(name)
+        names.setdefault(variable, []).append(name)
+        variables[variable] = value
+    problems += [
+        Problem(
+            ", ".join(f"{kind} {name!r}" for name in clashing),
+            f"would all be the variable {variable}",
+            "rename all but one",
+        )
+        for variable, clashing in names.items()
+        if len(clashing) > 1
+    ]
+    return variables
+
+
+def _unfit(variables: Mapping[str, str]) -> list[Problem]:
+    """What an operating system would refuse to put into an environment."""
+    problems = []
+    for name, value in variables.items():
+        try:
+            size_bytes = len(f"{name}={value}".encode()) + 1
+        except UnicodeEncodeError:
+            problems.append(Problem(f"variable {name!r}", "is not valid unicode", "remove lone surrogates"))
+            continue
+        if not name or "=" in name or "\0" in name:
+            problems.append(Problem(f"variable {name!r}", "is no name for a variable", "use letters, digits, '_'"))
+        elif "\0" in value:
+            problems.append(Problem(f"variable {name}", "contains a NUL character", "remove it"))
+        elif size_bytes > _LONGEST_VARIABLE_BYTES:
+            problems.append(
+                Problem(
+                    f"variable {name}",
+                    f"has {size_bytes} bytes; the operating system takes {_LONGEST_VARIABLE_BYTES}",
+                    "hand large values over in an input channel",
+                )
+            )
+    return problems
+
+
+def _write_json(path: Path, value: Any) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,94 @@
+"""How the instances of a job are called and find each other. Plain values only, standard library only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["MASTER_PORT", "TF_PORT", "Instance", "Rendezvous", "name_instances", "rendezvous_variables"]
+
+MASTER_PORT = 23456
+"""The port of rank 0 where every instance has an address of its own."""
+
+TF_PORT = 2222
+"""The port of every worker of a TFJob, likewise."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One worker of a job.
+
+    Attributes:
+        name: unique among all jobs: `train129f212o89d-master-0`.
+        role: `master` or `worker`.
+        rank: its number in the job, from 0.
+        index: its number within its role, from 0.
+    """
+
+    name: str
+    role: str
+    rank: int
+    index: int
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """Where the instances of one job meet.
+
+    Attributes:
+        address: host name or address of rank 0.
+        port: the port rank 0 listens on.
+        workers: `host:port` of every instance, in rank order; what TF_CONFIG is made from.
+        nproc_per_node: processes that an instance should start, mostly the number of its GPUs.
+    """
+
+    address: str
+    port: int
+    workers: tuple[str, ...]
+    nproc_per_node: int = 1
+
+    @classmethod
+    def of_hosts(cls, hosts: Sequence[str], *, nproc_per_node: int = 1) -> Rendezvous:
+        """Instances that each have an address of their own, so that the usual ports are free."""
+        return cls(hosts[0], MASTER_PORT, tuple(f"{host}:{TF_PORT}" for host in hosts), nproc_per_node)
+
+    @classmethod
+    def on_loopback(cls, ports: Sequence[int], *, nproc_per_node: int = 1) -> Rendezvous:
+        """Instances on one machine; `ports` are free ones: the master's, then one for each instance."""
+        return cls("127.0.0.1", ports[0], tuple(f"127.0.0.1:{port}" for port in ports[1:]), nproc_per_node)
+
+
+def name_instances(job_id: str, job_type: str, count: int) -> tuple[Instance, ...]:
+    """Name the instances of a job as PAI does: a PyTorchJob has a master, all others have workers only.
+
+    Example:
+        >>> [instance.name for instance in name_instances("train1", "PyTorchJob", 3)]
+        ['train1-master-0', 'train1-worker-0', 'train1-worker-1']
+    """
+    named = []
+    for rank in range(count):
+        is_master = job_type == "PyTorchJob" and rank == 0
+        role = "master" if is_master else "worker"
+        index = rank - 1 if job_type == "PyTorchJob" and rank else rank
+        named.append(Instance(f"{job_id}-{role}-{index}", role, rank, index))
+    return tuple(named)
+
+
+def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type: str) -> Mapping[str, str]:
+    """The environment variables by which the instances of a job find each other."""
+    variables = {
+        "MASTER_ADDR": rendezvous.address,
+        "MASTER_PORT": str(rendezvous.port),
+        "WORLD_SIZE": str(len(rendezvous.workers)),
+        "RANK": str(instance.rank),
+        "NPROC_PER_NODE": str(rendezvous.nproc_per_node),
+    }
+    if job_type == "TFJob":
+        config = {
+            "cluster": {"worker": list(rendezvous.workers)},
+            "task": {"type": "worker", "index": instance.rank},
+            "environment": "cloud",
+        }
+        variables["TF_CONFIG"] = json.dumps(config)
+    return variables

@@ -1,0 +1,170 @@
+"""Give a process the real `/ml`, without Docker: a mount namespace whose root has the host's entries and `/ml`.
+
+The root is a small tmpfs. Every top-level entry of `/` is bound into it (links are copied), `/ml` is made there
+and the job's folder bound on it, then the process moves in. Nobody else sees these mounts, they go when the
+last process does, and files that are written belong to the caller. Root needs a mount namespace only; everybody
+else gets a user namespace too, in which a caller keeps its own uid and has, after exec, no capability. Standard
+library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["enter", "refusal"]
+
+_CLONE_NEWNS = 0x00020000
+_CLONE_NEWUSER = 0x10000000
+_MS_RDONLY = 0x1
+_MS_NOSUID = 0x2
+_MS_REMOUNT = 0x20
+_MS_BIND = 0x1000
+_MS_REC = 0x4000
+_MS_UNBINDABLE = 1 << 17
+_MS_SLAVE = 1 << 19
+_MS_RELATIME = 1 << 21
+_MNT_DETACH = 0x2
+_DEEPEST_CHROOT = 100
+# Mount flags that a user namespace may not take away: they have to be named again when a mount is made read-only.
+_KEPT_FLAGS = {0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: _MS_RELATIME}
+
+
+def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> None:
+    """Move this process, which must have one thread only, to where `ml` is `/ml`.
+
+    Args:
+        ml: the folder.
+        new_root: an empty folder, used as a mount point inside the namespace only.
+        read_only: folders below `ml` that become read-only.
+
+    Raises:
+        OSError: the kernel, or what confines us, does not allow it.
+    """
+    _unshare()
+    _keep_mounts_to_ourselves(new_root)
+    for folder in read_only:
+        _bind_read_only(ml / folder)
+    _mount("tmpfs", str(new_root), "tmpfs", _MS_NOSUID, "mode=755")
+    # Else binding the entry that new_root lies in would bind all of this a second time.
+    _mount(None, str(new_root), None, _MS_UNBINDABLE)
+    for entry in os.scandir("/"):
+        if entry.name != "ml":
+            _take_along(entry, new_root / entry.name)
+    (new_root / "ml").mkdir()
+    _mount(str(ml), str(new_root / "ml"), None, _MS_BIND | _MS_REC)
+    _change_root(new_root)
+
+
+def refusal(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> str:
+    """Why `enter` would not work here, or an empty text. Tries it in a child process; costs a few milliseconds."""
+    if not sys.platform.startswith("linux"):
+        return "this is not Linux"
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            enter(ml, new_root, read_only=read_only)
+        except Exception as error:  # a child must never run on into its parent's code
+            os.write(writer, (str(error) or repr(error)).encode()[:1000])
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answers:
+        answer = answers.read()
+    os.waitpid(child, 0)
+    return answer.decode(errors="replace")
+
+
+def _unshare() -> None:
+    if os.geteuid() == 0:
+        try:
+            _call("unshare", _CLONE_NEWNS)
+        except PermissionError:
+            pass  # root of a container without CAP_SYS_ADMIN: go on like everybody else
+        else:
+            return
+    uid, gid = os.geteuid(), os.getegid()
+    _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNS)
+    with suppress(FileNotFoundError):
+        Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+
+
+def _keep_mounts_to_ourselves(folder: Path) -> None:
+    """Mounts made on the host still reach us, ours never reach the host."""
+    try:
+        _mount(None, "/", None, _MS_SLAVE | _MS_REC)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    else:
+        return
+    # Our root is no mount: we are under chroot, so the mount lies outside. Step out, change it, come back.
+    inside = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    os.chdir("/")
+    os.chroot(folder)
+    for _ in range(_DEEPEST_CHROOT):
+        os.chdir("..")
+    os.chroot(".")
+    _mount(None, "/", None, _MS_SLAVE | _MS_REC)
+    os.fchdir(inside)
+    os.chroot(".")
+    os.close(inside)
+
+
+def _take_along(entry: os.DirEntry[str], target: Path) -> None:
+    if entry.is_symlink():
+        target.symlink_to(Path(entry.path).readlink())
+        return
+    if entry.is_dir():
+        target.mkdir()
+    else:
+        target.touch()
+    try:
+        _mount(entry.path, str(target), None, _MS_BIND | _MS_REC)
+    except OSError as error:
+        # An entry that went away meanwhile, or that this user may not look at, is no reason to go without /ml.
+        if error.errno not in (errno.ENOENT, errno.EACCES):
+            raise
+
+
+def _bind_read_only(folder: Path) -> None:
+    _mount(str(folder), str(folder), None, _MS_BIND)
+    present = os.statvfs(folder).f_flag
+    kept = sum(mount_flag for shown, mount_flag in _KEPT_FLAGS.items() if present & shown)
+    _mount(None, str(folder), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
+
+
+def _change_root(new_root: Path) -> None:
+    """Prefer pivot_root: a process under chroot could make no user namespace of its own."""
+    os.chdir(new_root)
+    try:
+        _call("pivot_root", b".", b".")
+    except (OSError, AttributeError):
+        # The host's root is no mount that can be moved: an initial ramdisk, or a chroot itself.
+        os.chroot(".")
+    else:
+        _call("umount2", b".", _MNT_DETACH)
+    os.chdir("/")
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    arguments = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
+    try:
+        _call("mount", *arguments, ctypes.c_ulong(flags), None if data is None else data.encode())
+    except OSError as error:
+        raise OSError(error.errno, f"mount: {os.strerror(error.errno or 0)}", target) from error
+
+
+def _call(name: str, *arguments: object) -> None:
+    """A call of the C library that answers 0, or sets errno."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), name)
+    if function(*arguments) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")

@@ -1,0 +1,197 @@
+"""Processes as the kernel sees them: start one in a session of its own, find and kill a whole tree.
+
+Standard library only. Outside Linux there are no sub-reapers: a process that leaves its group is not found there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = [
+    "adopt_orphans",
+    "descendants",
+    "exit_code",
+    "groups_below",
+    "kill_descendants",
+    "reap",
+    "signal_group",
+    "spawn",
+    "spawn_call",
+]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_IS_LINUX = sys.platform.startswith("linux")
+# Python ignores these for itself; a program started by it should find them as everywhere.
+_RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+_NOT_STARTED = 125
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, so that none is lost from sight."""
+    if _IS_LINUX:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def spawn(
+    arguments: Sequence[str], environment: Mapping[str, str], *, log: int, before_exec: Callable[[], None]
+) -> int:
+    """Start a program in a session of its own that is killed when this process ends.
+
+    Args:
+        arguments: the program's path and its arguments.
+        environment: all its variables.
+        log: where stdout and stderr go.
+        before_exec: called in the new process.
+
+    Returns:
+        Its process id.
+
+    Raises:
+        OSError: it could not be started; the message says why.
+    """
+    reader, writer = os.pipe()  # closed by exec; what comes through it is an error
+
+    def become() -> int:
+        try:
+            os.close(reader)
+            before_exec()
+            _die_with_parent()  # a change of credentials makes the kernel forget it
+            os.execve(arguments[0], list(arguments), dict(environment))  # noqa: S606 - a shell is the program
+        except Exception as error:
+            os.write(writer, (str(error) or repr(error)).encode()[:4000])
+        return _NOT_STARTED
+
+    try:
+        child = spawn_call(become, log=log)
+    finally:
+        os.close(writer)
+    with os.fdopen(reader, "rb") as errors:
+        problem = errors.read()
+    if problem:
+        os.waitpid(child, 0)
+        raise OSError(problem.decode(errors="replace"))
+    return child
+
+
+def spawn_call(function: Callable[[], int], *, log: int) -> int:
+    """Call a function in a new process as `spawn` makes it; the function's value is the exit code."""
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    code = _NOT_STARTED
+    try:
+        os.setsid()
+        _die_with_parent()
+        if os.getppid() != parent:  # it died before we could ask
+            os._exit(code)
+        signal.set_wakeup_fd(-1)
+        for number in _RESET_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        _connect(log)
+        code = function()
+    except BaseException:  # a child must never run on into its parent's code
+        with suppress(OSError):
+            os.write(2, traceback.format_exc().encode(errors="replace"))
+    finally:
+        os._exit(code)
+
+
+def exit_code(wait_status: int) -> int:
+    """The exit code as a shell would say it: 128 + n for signal n."""
+    code = os.waitstatus_to_exitcode(wait_status)
+    return 128 - code if code < 0 else code
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Send a signal to a process and to all that are still in its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def descendants(ancestor: int) -> list[int]:
+    """All processes below one, nearest first."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # "pid (any name) state ppid …": the name may hold spaces and parentheses.
+            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    found: list[int] = []
+    level = [ancestor]
+    while level:
+        level = [child for parent in level for child in children.get(parent, ())]
+        found += level
+    return found
+
+
+def reap() -> Iterator[tuple[int, int]]:
+    """The children that have ended since the last call: process id and exit code."""
+    while True:
+        try:
+            child, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if child == 0:
+            return
+        yield child, exit_code(status)
+
+
+def kill_descendants() -> Iterator[tuple[int, int]]:
+    """Kill all processes below this one, however fast they multiply; ends when none is left.
+
+    Yields:
+        Process id and exit code of those that were our children.
+    """
+    while True:
+        yield from reap()
+        if not _has_children():
+            return
+        for process in descendants(os.getpid()):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            child, status = os.waitpid(-1, 0)
+            yield child, exit_code(status)
+
+
+def groups_below(ancestor: int) -> set[int]:
+    """The process groups of all processes below one."""
+    found = set()
+    for process in descendants(ancestor):
+        with suppress(OSError):
+            found.add(os.getpgid(process))
+    return found
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _connect(log: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+
+
+def _die_with_parent() -> None:
+    if _IS_LINUX:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"prctl({option}): {os.strerror(code)}")

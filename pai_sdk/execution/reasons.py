@@ -1,0 +1,94 @@
+"""Why a job did not succeed: a code for programs, a sentence for people. Standard library only."""
+
+from __future__ import annotations
+
+import signal
+
+__all__ = [
+    "REASON_COMMAND_NOT_FOUND",
+    "REASON_KILLED_BY_SIGNAL",
+    "REASON_MAX_RUNNING_TIME",
+    "REASON_NON_ZERO_EXIT",
+    "REASON_NOT_EXECUTABLE",
+    "REASON_OUT_OF_MEMORY",
+    "REASON_REQUIREMENTS_FAILED",
+    "REASON_SANDBOX_FAILED",
+    "REASON_STOPPED_BY_USER",
+    "REASON_SUPERVISOR_LOST",
+    "exit_reason",
+    "max_running_time_message",
+    "requirements_message",
+    "supervisor_lost_message",
+]
+
+REASON_NON_ZERO_EXIT = "NonZeroExit"
+REASON_OUT_OF_MEMORY = "OutOfMemory"
+REASON_KILLED_BY_SIGNAL = "KilledBySignal"
+REASON_COMMAND_NOT_FOUND = "CommandNotFound"
+REASON_NOT_EXECUTABLE = "NotExecutable"
+REASON_REQUIREMENTS_FAILED = "RequirementsFailed"
+REASON_MAX_RUNNING_TIME = "MaxRunningTimeExceeded"
+REASON_STOPPED_BY_USER = "StoppedByUser"
+REASON_SUPERVISOR_LOST = "SupervisorLost"
+REASON_SANDBOX_FAILED = "SandboxFailed"
+
+_SIGNAL_BASE = 128  # a shell's way to say "ended by signal n": 128 + n
+_KILLED = _SIGNAL_BASE + signal.SIGKILL
+
+
+def exit_reason(instance: str, exit_code: int) -> tuple[str, str]:
+    """The reason code and the sentence for an instance that ended with something else than 0.
+
+    Example:
+        >>> exit_reason("train1-master-0", 137)[0]
+        'OutOfMemory'
+    """
+    if exit_code == _KILLED:
+        return REASON_OUT_OF_MEMORY, (
+            f"Instance {instance} was killed (exit code 137, SIGKILL). Mostly that is the kernel's doing when "
+            "memory runs out: use a smaller batch or a larger instance."
+        )
+    if exit_code == 127:
+        return REASON_COMMAND_NOT_FOUND, (
+            f"Instance {instance} ended with exit code 127: a program of the command was not found; the log's "
+            "last lines name it. Check its spelling, or add what brings it to the requirements."
+        )
+    if exit_code == 126:
+        return REASON_NOT_EXECUTABLE, (
+            f"Instance {instance} ended with exit code 126: a program of the command may not be executed. Start "
+            "it by its interpreter (`python train.py`, `sh run.sh`) or set its x bit."
+        )
+    name = _signal_name(exit_code)
+    if name:
+        return REASON_KILLED_BY_SIGNAL, (
+            f"Instance {instance} was ended by signal {name} (exit code {exit_code}); see the end of its log."
+        )
+    return REASON_NON_ZERO_EXIT, f"Instance {instance} ended with exit code {exit_code}; see the end of its log."
+
+
+def requirements_message(exit_code: int) -> str:
+    """The sentence for requirements that could not be installed."""
+    return (
+        f"The Python requirements could not be installed (pip ended with exit code {exit_code}); its output "
+        "stands in the first instance's log. Check names, versions and the package index."
+    )
+
+
+def max_running_time_message(seconds: float) -> str:
+    """The sentence for a job that took longer than it may."""
+    return f"The job was stopped: it reached its limit of {seconds:g} seconds. Raise max_run_time to let it go on."
+
+
+def supervisor_lost_message() -> str:
+    """The sentence for a job whose end nobody saw."""
+    return (
+        "The process that watched over this job was killed or the machine went down, so the job could not be "
+        "brought to an end. Submit it again; checkpoints it had written are still there."
+    )
+
+
+def _signal_name(exit_code: int) -> str:
+    try:
+        return signal.Signals(exit_code - _SIGNAL_BASE).name
+    except ValueError:
+        return ""

@@ -1,0 +1,389 @@
+"""Jobs as processes: how they end, what they see, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.execution import mlroot
+from pai_sdk.execution.process import ProcessExecutor, hidden_by_ml
+from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.job.request import TrainingJobRequest
+from tests.unit.execution.conftest import Jobs, make_request
+
+_REPOSITORY = Path(__file__).parents[3]
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until_gone(process: int, within_s: float = 5.0) -> None:
+    deadline = time.monotonic() + within_s
+    while is_running(process):
+        assert time.monotonic() < deadline, f"process {process} is still there"
+        time.sleep(0.01)
+
+
+# ---- how a job ends ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "reason"),
+    [
+        ("exit 1", 1, "NonZeroExit"),
+        (["no-such-program", "--x"], 127, "CommandNotFound"),
+        ("no-such-program", 127, "CommandNotFound"),
+        (["/etc/passwd"], 126, "NotExecutable"),
+        ("kill -9 $$", 137, "OutOfMemory"),
+        ("sh -c 'kill -9 $$'; exit $?", 137, "OutOfMemory"),
+        ("kill -SEGV $$", 139, "KilledBySignal"),
+        (["python", "-c", "import os; os.abort()"], 134, "KilledBySignal"),
+    ],
+)
+def test_a_failure_has_its_exit_code_and_reason(
+    jobs: Jobs, command: str | list[str], exit_code: int, reason: str
+) -> None:
+    state = jobs.run(command)
+    (instance,) = state.instances
+    assert (state.succeeded, state.reason_code) == (False, reason)
+    assert (instance.status, instance.exit_code) == ("Failed", exit_code)
+    assert state.failed_instance == instance.name == "train1-master-0"
+    assert instance.name in state.reason_message
+
+
+def test_success(jobs: Jobs) -> None:
+    before = time.time()
+    state = jobs.run("echo out; echo err >&2")
+    assert (state.succeeded, state.reason_code, state.failed_instance) == (True, "", None)
+    assert [(i.name, i.role, i.status, i.exit_code) for i in state.instances] == [
+        ("train1-master-0", "master", "Succeed", 0)
+    ]
+    assert state.started_at
+    assert state.ended_at
+    assert before <= state.started_at <= state.ended_at <= time.time()
+    assert sorted(jobs.log().split()) == ["err", "out"]
+
+
+def test_the_end_is_known_at_once(jobs: Jobs) -> None:
+    state = jobs.run("date +%s.%N")
+    assert state.ended_at
+    assert state.ended_at - float(jobs.log()) < 0.25
+
+
+def test_a_job_runs_once_however_often_it_is_started(jobs: Jobs) -> None:
+    request = make_request("echo run >> /ml/output/runs; sleep 0.3")
+    for _ in range(3):
+        jobs.start(request)
+    jobs.wait()
+    ProcessExecutor(jobs.executor.cache_dir).start(jobs.root("train1"), "train1", request)
+    assert (Sandbox(jobs.root("train1")).ml / "output" / "runs").read_text() == "run\n"
+
+
+def test_max_running_time(jobs: Jobs) -> None:
+    state = jobs.run("sleep 60", Scheduler={"MaxRunningTimeInSeconds": 1})
+    assert state.reason_code == "MaxRunningTimeExceeded"
+    assert "1 seconds" in state.reason_message
+    assert state.started_at
+    assert state.ended_at
+    assert 1.0 <= state.ended_at - state.started_at < 1.5
+
+
+def test_a_request_without_a_command_is_refused(jobs: Jobs) -> None:
+    request = make_request().model_copy(update={"algorithm_spec": None, "algorithm_name": "registered"})
+    with pytest.raises(InvalidInputError, match="nothing to run"):
+        jobs.executor.start(jobs.root("train1"), "train1", request)
+    assert jobs.executor.state(jobs.root("train1")).phase == "absent"
+
+
+# ---- what a job sees --------------------------------------------------------------------------------------
+
+
+def test_the_job_sees_the_real_ml(jobs: Jobs) -> None:
+    script = """
+import json, os, pathlib
+print(os.getcwd(), json.load(open("/ml/input/config/hyperparameters.json"))["note"])
+print(pathlib.Path(os.environ["PAI_INPUT_TRAIN"]).read_text(), os.environ["PAI_INPUT_FOLDER"])
+pathlib.Path(os.environ["PAI_OUTPUT_MODEL"], "模型.txt").write_text("ok")
+"""
+    sandbox = Sandbox(jobs.root("train1"))
+    sandbox.input_dir("train").mkdir(parents=True)
+    (sandbox.input_dir("train") / "a b.csv").write_text("data")
+    sandbox.usercode.mkdir()
+    (sandbox.usercode / "train.py").write_text(script)
+    state = jobs.run(
+        "python train.py",
+        HyperParameters=[{"Name": "note", "Value": 'it\'s "$(x)" 中文'}],
+        InputChannels=[
+            {"Name": "train", "InputUri": "oss://b/data/a b.csv"},
+            {"Name": "folder", "InputUri": "oss://b/data/"},
+        ],
+        OutputChannels=[{"Name": "model", "OutputUri": "oss://b/m/"}],
+    )
+    assert state.succeeded, jobs.diary()
+    assert jobs.log().splitlines() == ['/ml/usercode it\'s "$(x)" 中文', "data /ml/input/data/folder"]
+    written = sandbox.output_dir("model") / "模型.txt"
+    assert written.read_text() == "ok"
+    assert written.stat().st_uid == os.getuid()
+
+
+def test_inputs_cannot_be_changed(jobs: Jobs) -> None:
+    channel = [{"Name": "train", "InputUri": "oss://b/data/"}]
+    assert jobs.run("touch $PAI_INPUT_TRAIN/x", InputChannels=channel).succeeded is False
+    assert "Read-only" in jobs.log()
+    assert list(Sandbox(jobs.root("train1")).input_dir("train").iterdir()) == []
+
+
+def test_where_ml_cannot_be_had_the_variables_point_at_the_folders(jobs: Jobs) -> None:
+    sandbox = Sandbox(jobs.root("train1"))
+    sandbox.state_dir.mkdir(parents=True)
+    (sandbox.state_dir / "mount").write_text("in the way of the mount, as a kernel that forbids it would be")
+    state = jobs.run('cat "$PAI_CONFIG_DIR/hyperparameters.json"; pwd', count=2)
+    assert state.succeeded, jobs.diary()
+    for instance in ("master-0", "worker-0"):
+        first, *_, last = jobs.log(instance).splitlines()
+        assert first.startswith("[pai-sdk] /ml cannot be had on this machine (")
+        assert str(sandbox.ml) in first
+        assert last == str(sandbox.usercode)
+
+
+def test_the_job_has_our_python_and_none_of_our_keys(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "hush")
+    monkeypatch.setenv("SOME_TOKEN", "hush")
+    state = jobs.run(
+        'env; python -c "import pydantic, sys; print(sys.version_info[:3])"; command -v python3 pip',
+        Environments={"MINE": "a b\nc", "PYTHONUNBUFFERED": "0"},
+    )
+    assert state.succeeded, jobs.diary()
+    log = jobs.log()
+    assert "hush" not in log
+    assert "MINE=a b\nc\n" in log
+    assert "PYTHONUNBUFFERED=0\n" in log
+    assert str(sys.version_info[:3]) in log
+
+
+def test_what_a_job_installs_stays_with_the_job(jobs: Jobs, tiny_package: Path) -> None:
+    command = f'pip install -q --no-index --find-links "{tiny_package}" tiny && python -c "import tiny"'
+    assert jobs.run(command).succeeded, jobs.diary()
+    assert jobs.run("python -c 'import tiny'", name="train2").succeeded is False
+
+
+def test_secrets_are_written_for_the_owner_only(jobs: Jobs) -> None:
+    assert jobs.run("true", Environments={"TOKEN": "hush"}).succeeded
+    root = jobs.root("train1")
+    holding = [file for file in root.rglob("*") if file.is_file() and b"hush" in file.read_bytes()]
+    assert [(file.name, file.stat().st_mode & 0o777) for file in holding] == [("job.json", 0o600)]
+
+
+def test_when_the_log_had_which_size(jobs: Jobs) -> None:
+    assert jobs.run("echo one; sleep 1.2; echo two").succeeded
+    lines = Sandbox(jobs.root("train1")).times_file("train1-master-0").read_text().splitlines()
+    samples = [(float(seconds), int(size)) for seconds, size in (line.split() for line in lines)]
+    assert [size for _, size in samples] == [4, 8]
+    assert samples[0][0] < samples[1][0] <= time.time()
+
+
+# ---- several instances ------------------------------------------------------------------------------------
+
+_ALL_REDUCE = """
+import os, socket
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    server = socket.create_server(address)
+    others = [server.accept()[0] for _ in range(world - 1)]
+    total = rank + sum(int(other.recv(10)) for other in others)
+    for other in others:
+        other.sendall(str(total).encode())
+else:
+    for _ in range(200):
+        try:
+            master = socket.create_connection(address)
+            break
+        except ConnectionRefusedError:
+            import time; time.sleep(0.02)
+    master.sendall(str(rank).encode())
+    total = int(master.recv(10))
+print("rank", rank, "of", world, "total", total)
+"""
+
+
+def test_instances_find_each_other(jobs: Jobs) -> None:
+    state = jobs.run(["python", "-c", _ALL_REDUCE], count=3)
+    assert state.succeeded, jobs.diary()
+    assert [i.name for i in state.instances] == ["train1-master-0", "train1-worker-0", "train1-worker-1"]
+    for rank, instance in enumerate(["master-0", "worker-0", "worker-1"]):
+        assert jobs.log(instance) == f"rank {rank} of 3 total 3\n"
+
+
+def test_the_first_failure_stops_the_rest_and_is_the_one_told(jobs: Jobs) -> None:
+    state = jobs.run('echo up; if [ "$RANK" = 1 ]; then exit 3; fi; sleep 60', count=3)
+    assert state.failed_instance == "train1-worker-0"
+    assert state.reason_code == "NonZeroExit"
+    assert [i.status for i in state.instances] == ["Terminated", "Failed", "Terminated"]
+    assert state.instances[1].exit_code == 3
+
+
+def test_a_rank_that_ends_early_does_not_end_the_job(jobs: Jobs) -> None:
+    state = jobs.run('[ "$RANK" = 0 ] || sleep 0.5; echo "$RANK"', count=2, job_type="TFJob")
+    assert state.succeeded
+    assert jobs.log("worker-1") == "1\n"
+
+
+# ---- nothing is left --------------------------------------------------------------------------------------
+
+
+def test_stop_lets_a_job_end_by_itself_first(jobs: Jobs) -> None:
+    root = jobs.start(make_request("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.01; done"))
+    jobs.until_log("up")
+    jobs.executor.stop(root, reason_code="StoppedByUser", reason_message="by Ann")
+    jobs.executor.stop(root, reason_code="Other", reason_message="too late")
+    state = jobs.wait()
+    assert (state.succeeded, state.reason_code, state.reason_message) == (False, "StoppedByUser", "by Ann")
+    assert [i.status for i in state.instances] == ["Terminated"]
+    assert jobs.log().endswith("saved\n")
+
+
+def test_stop_ends_what_ignores_it(jobs: Jobs) -> None:
+    command = (
+        "trap '' TERM; sleep 60 & (setsid sh -c 'trap \"\" TERM; echo pid $$; sleep 61' &) ; echo pid $!; "
+        "echo pid $$; while :; do sleep 1; done"
+    )
+    root = jobs.start(make_request(command))
+    jobs.until(lambda _: jobs.log().count("pid") == 3)
+    jobs.executor.stop(root, reason_code="StoppedByUser", reason_message="by Ann")
+    asked = time.time()
+    state = jobs.wait()
+    assert state.ended_at
+    assert 0.3 <= state.ended_at - asked < 2
+    assert state.instances[0].exit_code == 137
+    for line in jobs.log().splitlines():
+        assert not is_running(int(line.split()[1]))
+
+
+def test_background_processes_end_with_the_job(jobs: Jobs) -> None:
+    started = time.monotonic()
+    assert jobs.run("(setsid sh -c 'echo $$; exec sleep 60' &) ; sleep 0.2").succeeded
+    assert time.monotonic() - started < 2
+    assert not is_running(int(jobs.log()))
+
+
+def test_a_wish_to_stop_during_the_start_is_not_lost(jobs: Jobs) -> None:
+    root = jobs.start(make_request("sleep 60"))
+    jobs.executor.stop(root, reason_code="StoppedByUser", reason_message="at once")
+    assert jobs.wait().reason_code == "StoppedByUser"
+
+
+def supervisor_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_nothing_survives_a_killed_supervisor(jobs: Jobs) -> None:
+    root = jobs.start(make_request("(setsid sh -c 'echo child $$; exec sleep 60' &) ; echo main $$; sleep 60"))
+    jobs.until(lambda _: jobs.log().count("\n") == 2)
+    processes = {line.split()[0]: int(line.split()[1]) for line in jobs.log().splitlines()}
+    os.kill(supervisor_of(processes["main"]), signal.SIGKILL)
+    state = jobs.wait()
+    assert (state.succeeded, state.reason_code) == (False, "SupervisorLost")
+    assert [i.status for i in state.instances] == ["Failed"]
+    assert not any(map(is_running, processes.values()))
+    jobs.executor.start(root, "train1", make_request("echo again"))
+    assert "again" not in jobs.log()
+
+
+def test_a_machine_that_went_down_is_told_too(jobs: Jobs) -> None:
+    jobs.start(make_request("echo main $$; exec sleep 60"))
+    main = int(jobs.until_log("\n").split()[1])
+    supervisor = supervisor_of(main)
+    guardian = supervisor_of(supervisor)
+    os.kill(guardian, signal.SIGKILL)
+    wait_until_gone(guardian)
+    assert jobs.executor.state(jobs.root("train1")).phase == "running"
+    os.kill(supervisor, signal.SIGKILL)
+    assert jobs.wait().reason_code == "SupervisorLost"
+    wait_until_gone(main)
+
+
+def test_sigterm_to_the_supervisor_is_a_stop(jobs: Jobs) -> None:
+    jobs.start(make_request("echo main $$; sleep 60"))
+    main = int(jobs.until_log("\n").split()[1])
+    os.kill(supervisor_of(main), signal.SIGTERM)
+    assert jobs.wait().reason_code == "StoppedByUser"
+    assert not is_running(main)
+
+
+_START = """
+import os, signal, sys
+from pathlib import Path
+from pai_sdk.execution.process import ProcessExecutor
+from pai_sdk.job.request import TrainingJobRequest
+request = TrainingJobRequest.model_validate_json(Path(sys.argv[2]).read_text())
+ProcessExecutor(Path(sys.argv[3])).start(Path(sys.argv[1]), "train1", request)
+os.killpg(0, signal.SIGKILL)
+"""
+
+
+def start_elsewhere(jobs: Jobs, request: TrainingJobRequest, *, under: Sequence[str] = ()) -> None:
+    """Start a job from a process that is killed, with its whole group, right after."""
+    file = jobs.folder / "request.json"
+    file.write_text(request.to_json())
+    root = jobs.root("train1")
+    jobs.roots.append(root)
+    starter = [sys.executable, "-c", _START, str(root), str(file), str(jobs.executor.cache_dir)]
+    result = subprocess.run([*under, *starter], start_new_session=True, cwd=_REPOSITORY, timeout=30)
+    assert result.returncode == -signal.SIGKILL
+
+
+def test_a_job_outlives_the_process_that_started_it(jobs: Jobs) -> None:
+    start_elsewhere(jobs, make_request("sleep 0.3; echo done"))
+    assert jobs.wait().succeeded, jobs.diary()
+    assert jobs.log() == "done\n"
+
+
+# ---- the namespace ----------------------------------------------------------------------------------------
+
+
+def test_ml_is_to_be_had_here(tmp_path: Path) -> None:
+    for name in ("ml", "new"):
+        (tmp_path / name).mkdir()
+    before = Path("/proc/self/mountinfo").read_text()
+    assert mlroot.refusal(tmp_path / "ml", tmp_path / "new") == ""
+    assert Path("/proc/self/mountinfo").read_text() == before
+    assert "No such file" in mlroot.refusal(tmp_path / "absent", tmp_path / "new")
+
+
+def test_ml_without_the_right_to_mount(jobs: Jobs) -> None:
+    """As an ordinary user, or as a root that may not mount, it takes a user namespace."""
+    weak = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"] if os.geteuid() == 0 else []
+    command = "cat /ml/input/config/hyperparameters.json; touch /ml/output/mine; readlink /proc/self/ns/user"
+    start_elsewhere(jobs, make_request(command), under=weak)
+    assert jobs.wait().succeeded, jobs.diary()
+    content, namespace = jobs.log().splitlines()
+    assert content == "{}"
+    assert namespace != str(Path("/proc/self/ns/user").readlink())
+    assert (Sandbox(jobs.root("train1")).ml / "output" / "mine").stat().st_uid == os.getuid()
+
+
+def test_a_python_that_lies_in_ml_itself_is_not_hidden() -> None:
+    assert hidden_by_ml(["/usr", "/ml/usercode/.venv", "/mlx"]) == "/ml/usercode/.venv"
+    assert hidden_by_ml(["/usr", "/mlx"]) == ""
+
+
+def test_a_state_that_was_cut_off_is_a_lost_job(jobs: Jobs) -> None:
+    jobs.run("true")
+    file = Sandbox(jobs.root("train1")).state_dir / "state.json"
+    assert json.loads(file.read_text())["phase"] == "ended"
+    file.write_text('{"phase": "run')
+    assert jobs.wait().reason_code == "SupervisorLost"
