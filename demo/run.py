@@ -4,7 +4,7 @@ Both are real jobs: signed requests to the PAI API of the embedded service, code
 processes with the real /ml. On Alibaba Cloud the same code runs with `Session()` and settings of yours.
 """
 
-import pickle
+import json
 import sys
 from pathlib import Path
 
@@ -17,6 +17,17 @@ HERE = Path(__file__).parent
 def say(text: str) -> None:
     """A headline between what the jobs print."""
     print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}")
+
+
+def show(image: list[float], model: dict[str, list]) -> None:
+    """Draw a digit, and let the model that came home say what it is."""
+    for row in range(8):
+        print("   ", "".join(" ░▒▓█"[min(4, int(pixel * 5))] * 2 for pixel in image[row * 8 : row * 8 + 8]))
+    scores = [
+        sum(weight * pixel for weight, pixel in zip(weights, image, strict=True)) + offset
+        for weights, offset in zip(model["coef"], model["intercept"], strict=True)
+    ]
+    print(f"    the model says: {model['digits'][scores.index(max(scores))]}")
 
 
 def main() -> None:
@@ -34,8 +45,7 @@ def main() -> None:
         session=session,
     )
     processor.set_output_channels([Channel(name="data")])
-    processor.run()
-    data = processor.get_outputs_data()["data"]
+    prepared = processor.run()
 
     say("2. Estimator: train on it")
     estimator = Estimator(
@@ -47,16 +57,16 @@ def main() -> None:
         instance_type="ecs.c6.large",
         session=session,
     )
-    job = estimator.fit({"train": data})
+    job = estimator.fit({"train": prepared.outputs["data"]})
 
     say("3. What it left")
     print("accuracy:", " ".join(f"{point.value:.3f}" for point in job.metrics("accuracy")))
     print("model:   ", estimator.model_data())
     folder = job.download("model", HERE / "output" / "model")
     print("here:    ", folder.resolve())
-    # Only ever unpickle what you have written yourself.
-    model = pickle.loads((folder / "model.pkl").read_bytes())
-    print(f"          {type(model).__name__} for the digits {model.classes_[0]} to {model.classes_[-1]}")
+    model = json.loads((folder / "model.json").read_text())
+    sample = json.loads((prepared.download("data", HERE / "output" / "data") / "digits.json").read_text())
+    show(sample["images"][42], model)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,4 +126,4 @@ class Estimator(JobSubmitter):
             return super()._code_root()
         from pai_sdk.code.git import checkout
 
-        return checkout(self.git_config, self.source_dir)
+        return checkout(self.git_config, None if self.source_dir is None else os.fspath(self.source_dir))

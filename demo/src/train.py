@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import pickle
 import time
 from pathlib import Path
 
@@ -36,8 +35,9 @@ def main() -> None:
         print(f"epoch {epoch}/{arguments.epochs} accuracy={model.score(test_x, test_y):.4f}")
         time.sleep(0.3)  # a real epoch takes longer; this one should be seen too
 
-    target = Path(os.environ["PAI_OUTPUT_MODEL"], "model.pkl")
-    target.write_bytes(pickle.dumps(model))
+    target = Path(os.environ["PAI_OUTPUT_MODEL"], "model.json")
+    weights = {"digits": model.classes_.tolist(), "coef": model.coef_.tolist(), "intercept": model.intercept_.tolist()}
+    target.write_text(json.dumps(weights))
     print(f"model of {target.stat().st_size} bytes written to {target}")
 
 

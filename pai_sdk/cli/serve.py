@@ -20,9 +20,7 @@ def serve(
         str, typer.Option(help="Address to listen on; others than loopback open it to the network.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder for jobs, logs and objects.", show_default="~/.pai/service")
-    ] = None,
+    data: Annotated[Path, typer.Option(help="Folder for jobs, logs and objects.")] = Path("~/.pai/service"),
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with endpoint and key as the first line.")
     ] = False,
@@ -42,7 +40,7 @@ def serve(
     def ready(info: ServiceInfo) -> None:
         typer.echo(info.to_json() if as_json else _greeting(info))
 
-    serve_until_told(ServiceSettings(host=host, port=port, data_dir=data), on_ready=ready)
+    serve_until_told(ServiceSettings(host=host, port=port, data_dir=data.expanduser()), on_ready=ready)
 
 
 def _greeting(info: ServiceInfo) -> str:
