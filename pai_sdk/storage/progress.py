@@ -8,6 +8,8 @@ from typing import Any
 
 __all__ = ["ByteBar"]
 
+_PATIENCE_S = 0.5  # a bar that only flashes up tells nobody anything
+
 
 class ByteBar:
     """A tqdm bar in a terminal or a notebook; nothing anywhere else. Safe to use from many threads.
@@ -23,7 +25,15 @@ class ByteBar:
         if shown and _somebody_looks():
             from tqdm.auto import tqdm
 
-            self._bar = tqdm(total=0, desc=description, unit="B", unit_scale=True, unit_divisor=1024)
+            self._bar = tqdm(
+                total=0,
+                desc=description,
+                unit="B",
+                unit_scale=True,
+                unit_divisor=1024,
+                delay=_PATIENCE_S,
+                leave=False,
+            )
 
     def __enter__(self) -> ByteBar:
         return self
@@ -37,7 +47,6 @@ class ByteBar:
         if self._bar is not None:
             with self._lock:
                 self._bar.total += size_bytes
-                self._bar.refresh()
 
     def advance(self, size_bytes: int) -> None:
         """That many bytes more are done."""

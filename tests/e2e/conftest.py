@@ -19,11 +19,17 @@ def end_service(data_dir: Path) -> None:
     """Stop the service of a data folder, if one runs, and wait until it is gone."""
     pid = ensure_running(data_dir).pid
     os.kill(pid, signal.SIGTERM)
+    wait_until_gone(pid)
+
+
+def wait_until_gone(pid: int) -> None:
+    """Return when no process has this number any more."""
     deadline = time.monotonic() + 15
     with suppress(ProcessLookupError):
         while time.monotonic() < deadline:
             os.kill(pid, 0)
-            time.sleep(0.05)
+            time.sleep(0.02)
+        raise TimeoutError(f"process {pid} is still there")
 
 
 @pytest.fixture(scope="module")

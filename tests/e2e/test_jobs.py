@@ -53,10 +53,11 @@ def test_hyperparameters_come_through_whole_in_every_way(session: Session, tmp_p
         tmp_path / "the code's folder",
         show="""
             import json, os, sys
+            hps = json.loads(os.environ["PAI_HPS"])
             print(json.dumps({
                 "file": json.load(open("/ml/input/config/hyperparameters.json")),
-                "hps": json.loads(os.environ["PAI_HPS"]),
-                "each": {name: os.environ["PAI_HPS_" + name.upper()] for name in json.loads(os.environ["PAI_HPS"])},
+                "hps": hps,
+                "each": {name: os.environ["PAI_HPS_" + name.upper()] for name in hps},
                 "args": sys.argv[1:],
                 "cwd": os.getcwd(),
             }))

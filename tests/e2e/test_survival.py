@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pai_sdk import Processor, Session
 from pai_sdk.service.embedded import ensure_running
+from tests.e2e.conftest import wait_until_gone
 
 
 def test_a_job_its_log_and_its_follower_outlive_the_service(service_dir: Path, session: Session) -> None:
@@ -33,6 +34,7 @@ def test_a_job_its_log_and_its_follower_outlive_the_service(service_dir: Path, s
     assert begun.wait(30)
     first = ensure_running(service_dir)
     os.kill(first.pid, signal.SIGKILL)
+    wait_until_gone(first.pid)
     second = ensure_running(service_dir)
     assert second.pid != first.pid
     assert (second.endpoint, second.access_key_id) == (first.endpoint, first.access_key_id)
