@@ -51,7 +51,7 @@ def _frame(
 def run() -> None:
     """Run the command and leave with its exit code."""
     try:
-        app()
+        app(prog_name="pai-sdk")
     except NotFoundError as error:
         _tell(error)
         sys.exit(exit_codes.NOT_FOUND)

@@ -41,21 +41,26 @@ def ps(
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("JOB", "NAME", "STATUS", "TIME", "CREATED"):
-        # An id that is cut cannot be copied: it stays whole however narrow the window is.
-        table.add_column(title, no_wrap=title != "NAME", overflow="fold")
-    for record in records:
-        colour = _COLOURS.get(exit_codes.of_status(record.status), "cyan")
-        seconds = elapsed_s(record)
-        table.add_row(
+    rows = [
+        (
             record.training_job_id,
             record.training_job_name or "",
-            f"[{colour}]{record.status}[/]",
-            duration_text(seconds) if seconds is not None else "",
-            (record.gmt_create_time or "").replace("T", " ").rstrip("Z"),
+            record.status,
+            duration_text(elapsed_s(record) or 0),
+            _time_text(record.gmt_create_time),
         )
+        for record in records
+    ]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("JOB", "NAME", "STATUS", "TIME", "CREATED (UTC)"):
+        # An id that is cut cannot be copied: in a narrow window it is the name that gives way.
+        table.add_column(title, no_wrap=title != "NAME")
+    for job_id, job_name, job_status, *rest in rows:
+        colour = _COLOURS.get(exit_codes.of_status(job_status), "cyan")
+        shown_name = Text(job_name, no_wrap=True, overflow="ellipsis")
+        table.add_row(job_id, shown_name, Text(job_status, style=colour), *rest)
     Console().print(table)
 
 
@@ -156,7 +161,7 @@ def _show(record: JobRecord) -> None:
             "status",
             f"[{colour}]{record.status}[/]" + (f" {duration_text(seconds)}" if seconds is not None else ""),
         ),
-        ("created", (record.gmt_create_time or "").replace("T", " ").rstrip("Z")),
+        ("created", f"{_time_text(record.gmt_create_time)} UTC"),
     ]
     rows += [("instance", f"{i.name} {i.status or ''}") for i in record.instances]
     rows += [("metric", f"{m.name} {m.value:g}") for m in record.latest_metrics if m.value is not None]
@@ -167,6 +172,11 @@ def _show(record: JobRecord) -> None:
     for name, text in rows:
         table.add_row(name, text)
     Console().print(table)
+
+
+def _time_text(time: str | None) -> str:
+    """`2026-11-21 05:11:11` of `2026-11-21T05:11:11.589Z`."""
+    return (time or "").replace("T", " ").rstrip("Z").partition(".")[0]
 
 
 def _tell_next(job: TrainingJob) -> None:

@@ -78,7 +78,10 @@ class FileTree:
 
     def summary(self) -> str:
         """For people: `12 files, 3.4 MB`."""
-        return f"{len(self.entries)} files, {self.size_bytes / 1e6:.1f} MB"
+        count = len(self.entries)
+        size = self.size_bytes / 1e6
+        amount = f"{size:.1f} MB" if size >= 1 else f"{size * 1e3:.1f} kB"
+        return f"{count} file{'' if count == 1 else 's'}, {amount}"
 
 
 def _entry(root: Path, file: FoundFile) -> FileEntry:
