@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.config_file import config_path_of, read_config, write_config
-from pai_sdk.errors import SettingsError
 from pai_sdk.config_rules import CHECKS, scheme_and_host
+from pai_sdk.errors import SettingsError
 
 __all__ = ["Settings", "load_settings", "save_config"]
 

@@ -45,7 +45,7 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
             f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}); correct it"
         ) from error
     if not isinstance(content, dict):
-        raise SettingsError(f"{path}, line 1: a JSON object is expected, such as {{\"region_id\": \"cn-hangzhou\"}}")
+        raise SettingsError(f'{path}, line 1: a JSON object is expected, such as {{"region_id": "cn-hangzhou"}}')
     return content
 
 

@@ -143,13 +143,23 @@ class BadAnswerError(PaiError):
         status_code: the HTTP status.
         body: its first 500 characters.
         request_id: the service's id of the request, when a header bore one.
+        retry_after_s: when the answer asked to come back, in seconds.
     """
 
-    def __init__(self, message: str, *, status_code: int, body: str = "", request_id: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status_code: int,
+        body: str = "",
+        request_id: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.status_code = status_code
         self.body = body
         self.request_id = request_id
+        self.retry_after_s = retry_after_s
 
 
 class ApiError(PaiError):
@@ -159,6 +169,7 @@ class ApiError(PaiError):
         code: the service's code, such as `InvalidParameter`.
         status_code: the HTTP status.
         request_id: what the service's support asks for.
+        retry_after_s: when the service asked to come back, in seconds.
     """
 
     def __init__(
@@ -218,11 +229,15 @@ _BY_CODE: dict[str, type[ApiError]] = {
     "SignatureDoesNotMatch": AuthenticationError,
     "IncompleteSignature": AuthenticationError,
     "InvalidTimeStamp": AuthenticationError,
+    "IllegalTimestamp": AuthenticationError,
+    "RequestTimeTooSkewed": AuthenticationError,
     "SignatureNonceUsed": AuthenticationError,
     "InvalidSecurityToken": AuthenticationError,
     "MissingSecurityToken": AuthenticationError,
     "InvalidAccessKeyId": AuthenticationError,
     "InvalidCredentials": AuthenticationError,
+    "NoPermission": PermissionDeniedError,
+    "Forbidden": PermissionDeniedError,
     "Throttling": ThrottledError,
     "ServiceUnavailable": ServiceFaultError,
     "InternalError": ServiceFaultError,

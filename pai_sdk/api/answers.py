@@ -1,0 +1,168 @@
+"""What came back: a JSON object, or the error that it stands for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import requests
+
+from pai_sdk.errors import ApiError, BadAnswerError, api_error
+
+__all__ = ["Answer", "read_answer", "retry_after_s"]
+
+_SENTENCES = {
+    "InvalidAccessKeyId": "the access key id is not known to {host}; check it, and that it has not been disabled",
+    "SignatureDoesNotMatch": "the access key secret does not belong to the access key id; check both",
+    "IncompleteSignature": "the signature was not accepted; check the access key id and its secret",
+    "InvalidSecurityToken": "the security token is not valid or has expired; get a new temporary key",
+    "MissingSecurityToken": "this access key is a temporary one and needs its security token; give that too",
+    "InvalidTimeStamp": "the clock of this machine {skew}; set it",
+    "IllegalTimestamp": "the clock of this machine {skew}; set it",
+    "RequestTimeTooSkewed": "the clock of this machine {skew}; set it",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the service.
+
+    Attributes:
+        json: the object; empty for 204 and 304, which have none.
+        status_code: of HTTP, 2xx or 304.
+        headers: names in any case.
+        request_id: the service's id of the request.
+    """
+
+    json: dict[str, Any]
+    status_code: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    request_id: str | None = None
+
+
+def read_answer(response: requests.Response, *, action: str, host: str) -> Answer:
+    """Read an answer.
+
+    Args:
+        response: what came.
+        action: what was asked for; begins each error's text.
+        host: who was asked.
+
+    Raises:
+        ApiError: the service refused.
+        BadAnswerError: it is not the service's answer.
+    """
+    status = response.status_code
+    if status in (204, 304):
+        return Answer({}, status, response.headers, _request_id(response, {}))
+    try:
+        content = json.loads(response.content)
+    except (ValueError, RecursionError):
+        raise _bad(response, action, host, _kind(response.content)) from None
+    if not isinstance(content, dict):
+        raise _bad(response, action, host, f"a JSON {type(content).__name__} instead of an object")
+    if status >= 400:
+        raise _refused(response, content, action, host)
+    if status >= 300:
+        raise _bad(response, action, host, "a redirection")
+    return Answer(content, status, response.headers, _request_id(response, content))
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """When the answer asks to come back: `x-acs-retry-after` (ms), or `Retry-After` (seconds, or a date).
+
+    Example:
+        >>> retry_after_s({"x-acs-retry-after": "1500"}), retry_after_s({"Retry-After": "2"}), retry_after_s({})
+        (1.5, 2.0, None)
+    """
+    own = _number(headers.get("x-acs-retry-after"))
+    if own is not None and own > 0:
+        return own / 1000
+    text = headers.get("Retry-After")
+    seconds = _number(text)
+    if seconds is not None or not text:
+        return seconds
+    at = _timestamp(text)
+    # Counted from the service's own clock where it tells it: ours may be wrong.
+    now = _timestamp(headers.get("Date")) or time.time()
+    return None if at is None else max(0.0, at - now)
+
+
+def _refused(response: requests.Response, content: dict[str, Any], action: str, host: str) -> ApiError:
+    code = _text(content, "Code")
+    request_id = _request_id(response, content)
+    # These sentences stand in place of the service's own, which may quote what was signed, and so a token.
+    sentence = _SENTENCES.get(code) or _SENTENCES.get(code.partition(".")[0])
+    if sentence is None:
+        sentence = _text(content, "Message").strip() or "the service gave no reason"
+    else:
+        sentence = sentence.format(host=host, skew=_skew(response.headers.get("Date")))
+    return api_error(
+        f"{action}: {sentence}",
+        code=code,
+        status_code=response.status_code,
+        request_id=request_id,
+        retry_after_s=retry_after_s(response.headers),
+    )
+
+
+def _bad(response: requests.Response, action: str, host: str, what: str) -> BadAnswerError:
+    status = response.status_code
+    advice = "" if status >= 500 or status == 429 else "; check that the endpoint is one of PAI, and the proxy"
+    return BadAnswerError(
+        f"{action}: {host} answered HTTP {status} with {what}{advice}",
+        status_code=status,
+        body=response.text[:500],
+        request_id=_request_id(response, {}),
+        retry_after_s=retry_after_s(response.headers),
+    )
+
+
+def _kind(body: bytes) -> str:
+    start = body.lstrip()[:1]
+    if not start:
+        return "an empty body"
+    if start == b"<":
+        return "HTML or XML instead of JSON"
+    return "JSON that is cut off or broken" if start in b"{[" else "a text that is not JSON"
+
+
+def _request_id(response: requests.Response, content: dict[str, Any]) -> str | None:
+    return _text(content, "RequestId") or response.headers.get("x-acs-request-id") or None
+
+
+def _text(content: dict[str, Any], name: str) -> str:
+    # A few old actions begin their names with a small letter.
+    value = content.get(name) or content.get(name[0].lower() + name[1:])
+    return str(value) if value else ""
+
+
+def _skew(date: str | None) -> str:
+    there = _timestamp(date)
+    if there is None or abs(time.time() - there) < 60:
+        return "seems to differ from the service's"
+    seconds = time.time() - there
+    return f"is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} the service's"
+
+
+def _timestamp(date: str | None) -> float | None:
+    try:
+        moment = parsedate_to_datetime(date) if date else None
+    except ValueError:
+        return None
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text) if text else None
+    except ValueError:
+        return None
+    return number if number is not None and 0 <= number < float("inf") else None

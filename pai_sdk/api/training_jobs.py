@@ -1,0 +1,250 @@
+"""Training jobs on the wire."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import ValidationError
+
+from pai_sdk.api.paging import pages
+from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.errors import BadAnswerError
+from pai_sdk.job.record import ErrorInfo, JobRecord, MetricPoint
+from pai_sdk.job.wire import Received
+
+__all__ = ["BEGINNING", "VERSION", "TrainingJobs"]
+
+_log = logging.getLogger(__name__)
+_Record = TypeVar("_Record", bound=Received)
+_Page: TypeAlias = list[Any]
+
+VERSION = "2022-01-12"
+BEGINNING = "2018-01-01T00:00:00Z"
+"""Before PAI; as the start of a list it turns the service's window of 7 days off."""
+
+_JOBS = "/api/v1/trainingjobs"
+_JOB = _JOBS + "/{training_job_id}"
+
+
+class TrainingJobs:
+    """The actions on training jobs, one method each.
+
+    Args:
+        transport: to the PAI API, version `VERSION`.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    def create_once(self, body: Mapping[str, Any]) -> str:
+        """CreateTrainingJob, sent again only where it cannot have arrived; `submission.create` does the rest."""
+        answer = self.transport.call("CreateTrainingJob", "POST", _JOBS, body=body, idempotent=False)
+        job_id = answer.json.get("TrainingJobId")
+        if not isinstance(job_id, str) or not job_id:
+            raise BadAnswerError(
+                "CreateTrainingJob: the answer has no TrainingJobId",
+                status_code=answer.status_code,
+                request_id=answer.request_id,
+            )
+        return job_id
+
+    def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
+        """GetTrainingJob.
+
+        Args:
+            job_id: which.
+            changed_from: a snapshot; the same object comes back when the job is still as it says.
+            wait_s: ask the service to hold its answer that long for a change; not every service does.
+        """
+        headers: dict[str, str] = {}
+        timeout_s = self.transport.timeout_s
+        if changed_from is not None and changed_from._etag:
+            headers["If-None-Match"] = changed_from._etag
+            headers.update(prefer_wait(wait_s))
+            timeout_s = read_timeout(timeout_s, wait_s)
+        answer = self.transport.call(
+            "GetTrainingJob", "GET", _JOB, {"training_job_id": job_id}, headers=headers, timeout_s=timeout_s
+        )
+        if answer.status_code == 304 and changed_from is not None:
+            return changed_from
+        record = _read(JobRecord, {"TrainingJobId": job_id, **answer.json}, answer, "GetTrainingJob")
+        record._etag = answer.headers.get("ETag")
+        return record
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        workspace_id: str | None = None,
+        algorithm_name: str | None = None,
+        algorithm_provider: str | None = None,
+        is_temp_algo: bool | None = None,
+        job_id: str | None = None,
+        start_time: str | None = BEGINNING,
+        end_time: str | None = None,
+        newest_first: bool = True,
+        page_size: int = 100,
+    ) -> Iterator[JobRecord]:
+        """ListTrainingJobs, all pages; a job that slips onto a second page while others are created comes once.
+
+        Args:
+            status: only jobs in this status.
+            name: only jobs with this text in their name.
+            labels: only jobs that have all of these.
+            workspace_id: only jobs of this workspace.
+            algorithm_name: only jobs of this registered algorithm.
+            algorithm_provider: whose algorithm it is.
+            is_temp_algo: only jobs with (or without) an algorithm of their own.
+            job_id: only this one.
+            start_time: created from here on; None leaves it to the service, which takes 7 days.
+            end_time: created until then.
+            newest_first: the order.
+            page_size: how many to ask for at once.
+        """
+        query = {
+            "Status": status,
+            "TrainingJobName": name,
+            "Labels": dict(labels) if labels else None,
+            "WorkspaceId": workspace_id,
+            "AlgorithmName": algorithm_name,
+            "AlgorithmProvider": algorithm_provider,
+            "IsTempAlgo": is_temp_algo,
+            "TrainingJobId": job_id,
+            "StartTime": start_time,
+            "EndTime": end_time,
+            "SortBy": "GmtCreateTime",
+            "Order": "DESC" if newest_first else "ASC",
+        }
+        seen: set[str] = set()
+        for page in self._pages("ListTrainingJobs", _JOBS, {}, query, "TrainingJobs", page_size):
+            for item in page:
+                record = _tolerantly(JobRecord, item, "ListTrainingJobs")
+                if record is not None and record.training_job_id not in seen:
+                    seen.add(record.training_job_id)
+                    yield record
+
+    def stop(self, job_id: str) -> None:
+        """StopTrainingJob."""
+        self._on_job("StopTrainingJob", "PUT", job_id, "/stop")
+
+    def delete(self, job_id: str) -> None:
+        """DeleteTrainingJob."""
+        self._on_job("DeleteTrainingJob", "DELETE", job_id)
+
+    def metrics(self, job_id: str, *, name: str | None = None, oldest_first: bool = True) -> Iterator[MetricPoint]:
+        """ListTrainingJobMetrics, all pages."""
+        query = {"Name": name, "Order": "ASC" if oldest_first else "DESC"}
+        found = self._pages(
+            "ListTrainingJobMetrics", _JOB + "/metrics", {"training_job_id": job_id}, query, "Metrics", 100
+        )
+        return _records(MetricPoint, found, "ListTrainingJobMetrics")
+
+    def latest_metrics(self, job_id: str, names: Sequence[str] = ()) -> Sequence[MetricPoint]:
+        """GetTrainingJobLatestMetrics: the last value of each metric, or of those named."""
+        action = "GetTrainingJobLatestMetrics"
+        answer = self._on_job(action, "GET", job_id, "/latestmetrics", {"Names": ",".join(names) or None})
+        return [*_records(MetricPoint, iter([answer.json.get("Metrics") or []]), action)]
+
+    def events(self, job_id: str, *, start_time: str | None = None, end_time: str | None = None) -> Sequence[str]:
+        """ListTrainingJobEvents, all pages."""
+        query = {"StartTime": start_time, "EndTime": end_time}
+        params = {"training_job_id": job_id}
+        found = self._pages("ListTrainingJobEvents", _JOB + "/events", params, query, "Events", 100)
+        return [str(event) for page in found for event in page]
+
+    def instance_events(self, job_id: str, instance: str) -> Sequence[str]:
+        """ListTrainingJobInstanceEvents, all pages."""
+        params = {"training_job_id": job_id, "instance_id": instance}
+        path = _JOB + "/instances/{instance_id}/events"
+        found = self._pages("ListTrainingJobInstanceEvents", path, params, {}, "Events", 100)
+        return [str(event) for page in found for event in page]
+
+    def error_info(self, job_id: str) -> ErrorInfo | None:
+        """GetTrainingJobErrorInfo, or None when there is no error."""
+        action = "GetTrainingJobErrorInfo"
+        answer = self._on_job(action, "GET", job_id, "/errorinfo")
+        info = _tolerantly(ErrorInfo, answer.json.get("ErrorInfo") or {}, action)
+        return info if info is not None and (info.code or info.message) else None
+
+    def output_models(self, job_id: str) -> Sequence[Mapping[str, Any]]:
+        """ListTrainingJobOutputModels, as the service describes them."""
+        answer = self._on_job("ListTrainingJobOutputModels", "GET", job_id, "/outputmodels")
+        return [model for model in answer.json.get("OutputModels") or [] if isinstance(model, dict)]
+
+    def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
+        """UpdateTrainingJobLabels: add or replace."""
+        body = {"Labels": [{"Key": key, "Value": value} for key, value in labels.items()]}
+        self.transport.call(
+            "UpdateTrainingJobLabels",
+            "POST",
+            _JOB + "/labels",
+            {"training_job_id": job_id},
+            body=body,
+            idempotent=True,  # the same labels twice are the same labels
+        )
+
+    def delete_labels(self, job_id: str, keys: Sequence[str]) -> None:
+        """DeleteTrainingJobLabels."""
+        self._on_job("DeleteTrainingJobLabels", "DELETE", job_id, "/labels", {"Keys": ",".join(keys)})
+
+    def _on_job(
+        self, action: str, method: str, job_id: str, path: str = "", query: Mapping[str, Any] | None = None
+    ) -> Answer:
+        return self.transport.call(action, method, _JOB + path, {"training_job_id": job_id}, query)
+
+    def _pages(
+        self,
+        action: str,
+        path: str,
+        params: Mapping[str, str],
+        query: Mapping[str, Any],
+        items: str,
+        page_size: int,
+    ) -> Iterator[_Page]:
+        def fetch(number: int, size: int) -> Mapping[str, Any]:
+            paged = {**query, "PageNumber": number, "PageSize": size}
+            return self.transport.call(action, "GET", path, params, paged).json
+
+        return pages(fetch, items, page_size=page_size)
+
+
+def prefer_wait(wait_s: float) -> dict[str, str]:
+    """The header that asks to hold an answer back; whole seconds only, so that it is never held for too long."""
+    return {"Prefer": f"wait={int(wait_s)}"} if wait_s >= 1 else {}
+
+
+def read_timeout(timeout_s: tuple[float, float], wait_s: float) -> tuple[float, float]:
+    """Timeouts for an answer that may be held back."""
+    return timeout_s[0], timeout_s[1] + max(wait_s, 0.0)
+
+
+def _read(model: type[_Record], content: Any, answer: Answer, action: str) -> _Record:
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
+        raise BadAnswerError(
+            f"{action}: the answer is not what the API describes (in {fields or 'all of it'})",
+            status_code=answer.status_code,
+            request_id=answer.request_id,
+        ) from error
+
+
+def _tolerantly(model: type[_Record], content: Any, action: str) -> _Record | None:
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        _log.warning("%s: an item that cannot be read is left out: %s", action, error)
+        return None
+
+
+def _records(model: type[_Record], found: Iterator[_Page], action: str) -> Iterator[_Record]:
+    for page in found:
+        for item in page:
+            record = _tolerantly(model, item, action)
+            if record is not None:
+                yield record

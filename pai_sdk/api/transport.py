@@ -1,0 +1,212 @@
+"""Requests to one API: signed, with timeouts and the one retry policy; JSON objects out and in."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import requests
+import requests.adapters
+
+from pai_sdk import __version__
+from pai_sdk.api.answers import Answer, read_answer
+from pai_sdk.api.auth import Acs3Auth
+from pai_sdk.api.encoding import json_of, path_of, query_of
+from pai_sdk.api.unanswered import explain
+from pai_sdk.config_rules import scheme_and_host
+from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.errors import BadAnswerError, ConnectionFailedError, ServiceFaultError, ThrottledError
+from pai_sdk.retry import RetryPolicy
+from pai_sdk.storage.endpoint import is_loopback
+
+__all__ = ["Answer", "Transport"]
+
+_log = logging.getLogger(__name__)
+_USER_AGENT = f"pai-sdk/{__version__}"
+_POOL = 16
+# A page of a proxy or a cut answer may be a passing fault; on a wrong endpoint it stays, and nobody wants to wait.
+_MOST_STRANGE_ANSWERS = 5
+_FOR_GOOD = (501, 505)  # not implemented; HTTP version not supported
+
+
+class Transport:
+    """Sends requests to one endpoint. Safe to use from many threads.
+
+    Args:
+        endpoint: where; https unless it says http:// itself.
+        credentials: gives the key that is valid now; asked before each attempt.
+        version: the API's version, such as `2022-01-12`.
+        retry: the policy for every call.
+        timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
+        on_unreachable: called when nothing listens at the endpoint, once a call, before the next attempt.
+
+    Example:
+        >>> from pai_sdk.credentials import static_credentials
+        >>> key = static_credentials("LTAI-example", "secret")
+        >>> Transport("pai.cn-hangzhou.aliyuncs.com", key, version="2022-01-12")
+        <Transport https://pai.cn-hangzhou.aliyuncs.com 2022-01-12>
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        credentials: CredentialsProvider,
+        *,
+        version: str,
+        retry: RetryPolicy | None = None,
+        timeout_s: tuple[float, float] = (5.0, 30.0),
+        on_unreachable: Callable[[], None] | None = None,
+    ) -> None:
+        self.endpoint = "{}://{}".format(*scheme_and_host(endpoint))
+        self.retry = retry or RetryPolicy()
+        self.timeout_s = timeout_s
+        self._credentials = credentials
+        self._version = version
+        self._on_unreachable = on_unreachable
+        self._session = requests.Session()
+        adapter = requests.adapters.HTTPAdapter(pool_connections=2, pool_maxsize=_POOL, max_retries=0)
+        self._session.mount("https://", adapter)
+        self._session.mount("http://", adapter)
+        if is_loopback(endpoint):
+            self._session.trust_env = False  # no proxy between this machine and itself
+
+    def __repr__(self) -> str:
+        return f"<Transport {self.endpoint} {self._version}>"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def call(
+        self,
+        action: str,
+        method: str,
+        path_template: str,
+        path_params: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        *,
+        idempotent: bool | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: tuple[float, float] | None = None,
+    ) -> Answer:
+        """Ask for an action, as often as the policy allows.
+
+        Args:
+            action: its name, such as `GetTrainingJob`.
+            method: of HTTP.
+            path_template: with `{names}` of `path_params`.
+            path_params: what to put there; encoded here.
+            query: None is left out; lists and dicts are sent as JSON.
+            body: the JSON object to send.
+            idempotent: whether it may be sent again although it may have arrived; all but POST, unless said.
+            headers: further ones.
+            timeout_s: in place of the transport's.
+
+        Raises:
+            ApiError: the service refused.
+            BadAnswerError: what came is not the service's answer.
+            ConnectionFailedError: no answer came; `maybe_arrived` tells whether it may have been carried out.
+            InvalidInputError: a part of the path is empty, or a text holds what is no character.
+        """
+        request = requests.Request(
+            method,
+            self.endpoint + path_of(path_template, path_params or {}) + query_of(query or {}),
+            headers={"Accept": "application/json", "User-Agent": _USER_AGENT, **(headers or {})},
+            auth=Acs3Auth(self._credentials, action, self._version),
+        )
+        if body is not None:
+            request.data = json_of(body)
+            request.headers["Content-Type"] = "application/json; charset=utf-8"
+        repeatable = method.upper() != "POST" if idempotent is None else idempotent
+        attempt = _Attempt(self._session, action, request, timeout_s or self.timeout_s)
+        return self._attempt_until_answered(attempt, repeatable)
+
+    def _attempt_until_answered(self, attempt: _Attempt, repeatable: bool) -> Answer:
+        strange = 0
+        restarted = False
+
+        def is_transient(error: BaseException) -> bool:
+            nonlocal strange
+            if isinstance(error, _NoAnswer):
+                return error.transient and (repeatable or not error.maybe_arrived)
+            if isinstance(error, ThrottledError):
+                return True  # refused at the door: nothing was carried out
+            if isinstance(error, BadAnswerError):
+                strange += error.status_code < 400
+                return repeatable and _may_pass(error) and strange < _MOST_STRANGE_ANSWERS
+            return repeatable and isinstance(error, ServiceFaultError) and error.status_code not in _FOR_GOOD
+
+        def on_retry(number: int, error: BaseException, pause_s: float) -> None:
+            nonlocal restarted
+            _log.info("%s; attempt %d follows in %.1f s", error, number + 1, pause_s)
+            if isinstance(error, _NoAnswer) and error.refused and self._on_unreachable and not restarted:
+                restarted = True
+                self._on_unreachable()
+
+        try:
+            return self.retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
+        except _NoAnswer as error:
+            tries = f" (tried {attempt.count} times)" if attempt.count > 1 else ""
+            raise ConnectionFailedError(
+                f"{error}{tries}",
+                endpoint=self.endpoint,
+                attempts=attempt.count,
+                maybe_arrived=error.maybe_arrived,
+            ) from error.__cause__
+
+
+class _NoAnswer(ConnectionFailedError):
+    """One attempt without an answer; what the caller gets in the end tells of all attempts."""
+
+    transient = True
+    refused = False
+
+
+class _Attempt:
+    """One call, to be made as often as the policy says."""
+
+    def __init__(
+        self, session: requests.Session, action: str, request: requests.Request, timeout_s: tuple[float, float]
+    ) -> None:
+        self.request = request
+        self.count = 0
+        self._session = session
+        self._action = action
+        self._timeout_s = timeout_s
+        scheme, _, rest = str(request.url).partition("://")
+        self._host = rest.partition("/")[0]
+        self._endpoint = f"{scheme}://{self._host}"
+
+    def __call__(self) -> Answer:
+        self.count += 1
+        begun = time.monotonic()
+        try:
+            # Prepared, and so signed, for each attempt: a date grows old, and a nonce counts once.
+            prepared = self._session.prepare_request(self.request)
+            settings = self._session.merge_environment_settings(prepared.url, {}, None, None, None)
+            response = self._session.send(prepared, timeout=self._timeout_s, allow_redirects=False, **settings)
+        except requests.RequestException as error:
+            raise self._no_answer(error) from error
+        # Neither query nor headers nor bodies: secrets may be in them.
+        _log.debug(
+            "%s %s %s: HTTP %d in %.0f ms",
+            self._action,
+            self.request.method,
+            str(self.request.url).partition("?")[0],
+            response.status_code,
+            (time.monotonic() - begun) * 1000,
+        )
+        return read_answer(response, action=self._action, host=self._host)
+
+    def _no_answer(self, error: requests.RequestException) -> _NoAnswer:
+        why = explain(error, self._endpoint)
+        made = _NoAnswer(f"{self._action}: {why.sentence}", endpoint=self._endpoint, maybe_arrived=why.sent)
+        made.transient, made.refused = why.transient, why.refused
+        return made
+
+
+def _may_pass(error: BadAnswerError) -> bool:
+    return error.status_code < 300 or error.status_code in (408, 429) or error.status_code >= 500

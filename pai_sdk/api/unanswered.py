@@ -1,0 +1,108 @@
+"""When no answer came: why, and whether the request may have been carried out all the same."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import requests
+from urllib3.exceptions import NewConnectionError
+
+__all__ = ["Unanswered", "explain"]
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """Why there was no answer.
+
+    Attributes:
+        sentence: for people.
+        sent: whether the request may have arrived.
+        transient: whether another attempt may fare better.
+        refused: whether nothing listens at the endpoint.
+    """
+
+    sentence: str
+    sent: bool
+    transient: bool = True
+    refused: bool = False
+
+
+def explain(error: requests.RequestException, endpoint: str) -> Unanswered:
+    """Find out what an error of requests means.
+
+    Args:
+        error: what was raised.
+        endpoint: whom we wanted to reach.
+
+    Example:
+        >>> explain(requests.exceptions.ReadTimeout(), "https://pai.cn-hangzhou.aliyuncs.com").sent
+        True
+    """
+    causes = [*_causes(error)]
+    certificate = next((c for c in causes if isinstance(c, ssl.SSLCertVerificationError)), None)
+    if certificate is not None:
+        why = certificate.verify_message or "not trusted"
+        return Unanswered(f"the certificate of {endpoint} is not accepted: {why}", sent=False, transient=False)
+    if isinstance(error, requests.exceptions.SSLError):
+        hint = "does it speak TLS? If not, write the endpoint with http://"
+        return Unanswered(f"no secure connection to {endpoint}; {hint}", sent=False)
+    if isinstance(error, requests.exceptions.ProxyError):
+        return Unanswered(f"the proxy did not reach {endpoint}; check HTTPS_PROXY and NO_PROXY", sent=False)
+    unknown_host = next((c for c in causes if isinstance(c, socket.gaierror)), None)
+    if unknown_host is not None:
+        return _unknown_host(unknown_host, endpoint)
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return Unanswered(f"{endpoint} cannot be reached in time; check the endpoint and the network", sent=False)
+    if any(isinstance(c, NewConnectionError) for c in causes):
+        return _no_connection(causes, endpoint)
+    if isinstance(error, requests.exceptions.Timeout):
+        return Unanswered(f"{endpoint} went silent", sent=True)
+    if isinstance(
+        error,
+        requests.exceptions.ConnectionError
+        | requests.exceptions.ChunkedEncodingError
+        | requests.exceptions.ContentDecodingError,
+    ):
+        # requests reports a silence in the middle of a body as a broken connection.
+        return Unanswered(f"the connection to {endpoint} broke off before the answer was whole", sent=True)
+    # What is left is about the request itself. Its text may quote a header, and so a token.
+    name = type(error).__name__
+    return Unanswered(f"the request to {endpoint} cannot be sent ({name})", sent=False, transient=False)
+
+
+def _unknown_host(error: socket.gaierror, endpoint: str) -> Unanswered:
+    if error.errno == socket.EAI_AGAIN:
+        return Unanswered(f"no network: the name of {endpoint} cannot be looked up now", sent=False)
+    return Unanswered(
+        f"there is no host {endpoint}; check region and endpoint, and whether a VPC host is in reach from here",
+        sent=False,
+        transient=False,
+    )
+
+
+def _no_connection(causes: list[BaseException], endpoint: str) -> Unanswered:
+    numbers = {c.errno for c in causes if isinstance(c, OSError)}
+    if errno.ECONNREFUSED in numbers:
+        return Unanswered(
+            f"nothing listens at {endpoint}; check the endpoint, or start the service", sent=False, refused=True
+        )
+    if numbers & {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}:
+        return Unanswered(f"no network: there is no way to {endpoint} from here", sent=False)
+    return Unanswered(f"no connection to {endpoint}; check the endpoint and the network", sent=False)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and all it was made of, however deep requests and urllib3 have wrapped it."""
+    todo, seen = [error], set[int]()
+    while todo:
+        current = todo.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        inner = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+        todo += [each for each in inner if isinstance(each, BaseException)]

@@ -1,0 +1,83 @@
+"""Workspaces on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pai_sdk.api.paging import pages
+from pai_sdk.api.transport import Transport
+from pai_sdk.errors import NotFoundError
+from pai_sdk.job.wire import Received
+
+__all__ = ["VERSION", "WorkspaceRecord", "Workspaces"]
+
+VERSION = "2021-02-04"
+_WORKSPACES = "/api/v1/workspaces"
+
+
+class WorkspaceRecord(Received):
+    """A workspace, as the service describes it."""
+
+    workspace_id: str | None = None
+    workspace_name: str | None = None
+    display_name: str | None = None
+    description: str | None = None
+    status: str | None = None
+    is_default: bool | None = None
+
+
+class Workspaces:
+    """The actions on workspaces, one method each.
+
+    Args:
+        transport: to the workspace API, version `VERSION`.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self, workspace_id: str) -> WorkspaceRecord:
+        """GetWorkspace."""
+        answer = self._transport.call(
+            "GetWorkspace", "GET", _WORKSPACES + "/{workspace_id}", {"workspace_id": workspace_id}
+        )
+        return WorkspaceRecord.model_validate({"WorkspaceId": workspace_id, **answer.json})
+
+    def default(self) -> WorkspaceRecord:
+        """GetDefaultWorkspace."""
+        return WorkspaceRecord.model_validate(
+            self._transport.call("GetDefaultWorkspace", "GET", "/api/v1/defaultWorkspaces").json
+        )
+
+    def list(self, *, name: str | None = None) -> Iterator[WorkspaceRecord]:
+        """ListWorkspaces, all pages.
+
+        Args:
+            name: only workspaces with this text in their name.
+        """
+
+        def fetch(number: int, size: int) -> Mapping[str, Any]:
+            query = {"WorkspaceName": name, "PageNumber": number, "PageSize": size}
+            return self._transport.call("ListWorkspaces", "GET", _WORKSPACES, query=query).json
+
+        for page in pages(fetch, "Workspaces"):
+            for item in page:
+                yield WorkspaceRecord.model_validate(item)
+
+    def model_export_path(self, workspace_id: str) -> str | None:
+        """Where the workspace wants models to be put (GetConfig, `modelExportPath`), or None when it says nothing.
+
+        The service writes it as an OSS URI whose bucket is the workspace's default one.
+        """
+        try:
+            answer = self._transport.call(
+                "GetConfig",
+                "GET",
+                _WORKSPACES + "/{workspace_id}/config",
+                {"workspace_id": workspace_id},
+                {"CategoryName": "CommonResourceConfig", "ConfigKey": "modelExportPath"},
+            )
+        except NotFoundError:
+            return None
+        return answer.json.get("ConfigValue") or None

@@ -1,0 +1,200 @@
+"""Jobs on a service that speaks PAI's API: Alibaba Cloud's, or one of your own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.api import submission, training_jobs
+from pai_sdk.api.job_logs import JobLogs
+from pai_sdk.api.training_jobs import TrainingJobs
+from pai_sdk.api.transport import Transport
+from pai_sdk.backend.base import Plan, Purpose
+from pai_sdk.config import Settings
+from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.job.spec import CodeDir
+from pai_sdk.retry import RetryPolicy
+from pai_sdk.storage.endpoint import host_of
+from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss import OssClient
+
+__all__ = ["ServiceBackend"]
+
+_FOLDERS: Mapping[Purpose, str] = {"code": "pai/code", "input": "pai/input_data"}
+_FOR_A_JOB = ("region_id", "workspace_id", "oss_bucket_name")
+
+
+class ServiceBackend:
+    """Submits jobs to the PAI API and keeps their files in OSS. Safe to use from several threads.
+
+    Args:
+        settings: where.
+        credentials: gives the key that is valid now.
+        retry: the policy for every call.
+        on_unreachable: called when nothing listens at the API's endpoint, before the next attempt, and before files
+            are moved: a service that starts itself keeps them too.
+        timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
+
+    Raises:
+        SettingsError: neither an endpoint nor a region is set; what else a job needs is named with it.
+
+    Example:
+        >>> from pai_sdk.credentials import static_credentials
+        >>> settings = Settings(region_id="cn-hangzhou", workspace_id="1", oss_bucket_name="models")
+        >>> backend = ServiceBackend(settings, static_credentials("LTAI-example", "secret"))
+        >>> backend.default_output("digits-x7k2", "model")
+        'oss://models/pai/training_job/digits-x7k2/model/'
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        credentials: CredentialsProvider,
+        *,
+        retry: RetryPolicy | None = None,
+        on_unreachable: Callable[[], None] | None = None,
+        timeout_s: tuple[float, float] = (5.0, 30.0),
+    ) -> None:
+        if not settings.endpoint:
+            settings.require(*([] if settings.region_id else _FOR_A_JOB))
+        self._settings = settings
+        self._credentials = credentials
+        self._retry = retry or RetryPolicy()
+        self._on_unreachable = on_unreachable
+        self._transport = Transport(
+            settings.pai_url,
+            credentials,
+            version=training_jobs.VERSION,
+            retry=self._retry,
+            timeout_s=timeout_s,
+            on_unreachable=on_unreachable,
+        )
+        self._jobs = TrainingJobs(self._transport)
+        self._logs = JobLogs(self._transport)
+        self._lock = threading.Lock()
+        self._oss: OssClient | None = None
+
+    def __repr__(self) -> str:
+        return f"<ServiceBackend {self._transport.endpoint}>"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+        with self._lock:
+            client, self._oss = self._oss, None
+        if client is not None:
+            client.close()
+
+    # ---- before a job
+
+    def place(self, tree: FileTree, purpose: Purpose) -> str:
+        """A folder named by the content: the same files are never uploaded twice."""
+        return f"{self._bucket()}/{_FOLDERS[purpose]}/{tree.digest[:32]}/"
+
+    def code_dir(self, uri: str) -> CodeDir:
+        """The code folder of a job whose code lies at that URI."""
+        where = OssUri.parse(uri)
+        return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint or host_of(self._settings.oss_url))
+
+    def default_output(self, job_name: str, channel: str) -> str:
+        """A folder of the job's own, in the bucket of the settings."""
+        return f"{self._bucket()}/pai/training_job/{job_name}/{channel}/"
+
+    def submit(self, plan: Plan, *, progress: bool = True) -> str:
+        """Upload the plan's files, then create the job; one job, whatever faults happen on the way."""
+        if plan.request.workspace_id is None:
+            self._settings.require("workspace_id")
+        if plan.uploads:
+            from pai_sdk.storage.transfer import upload_tree
+
+            client = self._files()
+            for upload in plan.uploads:
+                upload_tree(client, upload.tree, OssUri.parse(upload.uri), progress=progress)
+        request = plan.request
+        if request.workspace_id is None:
+            request = request.model_copy(update={"workspace_id": self._settings.workspace_id})
+        return submission.create(self._jobs, request)
+
+    # ---- a job
+
+    def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
+        """The job as it is now; a service that can holds its answer until there is news."""
+        return self._jobs.get(job_id, changed_from=changed_from, wait_s=wait_s)
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        newest_first: bool = True,
+    ) -> Iterator[JobRecord]:
+        """All jobs of the workspace that fit, however old; of all workspaces when none is set."""
+        return self._jobs.list(
+            status=status,
+            name=name,
+            labels=labels,
+            workspace_id=self._settings.workspace_id,
+            newest_first=newest_first,
+        )
+
+    def stop(self, job_id: str) -> None:
+        """Ask for an end."""
+        self._jobs.stop(job_id)
+
+    def delete(self, job_id: str) -> None:
+        """Forget a job that has ended."""
+        self._jobs.delete(job_id)
+
+    def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
+        """Lines of one instance's log."""
+        return self._logs.read(job_id, instance, start=start, limit=limit, wait_s=wait_s)
+
+    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+        """The job's metric values, oldest first."""
+        return self._jobs.metrics(job_id, name=name)
+
+    def events(self, job_id: str) -> Sequence[str]:
+        """What happened to the job."""
+        return self._jobs.events(job_id)
+
+    def error_info(self, job_id: str) -> ErrorInfo | None:
+        """Why the job failed, or None."""
+        return self._jobs.error_info(job_id)
+
+    def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
+        """Add or replace labels."""
+        self._jobs.update_labels(job_id, labels)
+
+    def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
+        """Fetch a file or a folder that a job left."""
+        from pai_sdk.storage.transfer import download
+
+        return download(self._files(), OssUri.parse(uri), target, progress=progress)
+
+    # ---- what they share
+
+    def _bucket(self) -> str:
+        self._settings.require(*_FOR_A_JOB)
+        return f"oss://{self._settings.oss_bucket_name}"
+
+    def _files(self) -> OssClient:
+        if self._on_unreachable is not None:
+            self._on_unreachable()
+        with self._lock:
+            if self._oss is None:
+                from pai_sdk.storage.oss import OssClient
+
+                self._oss = OssClient(
+                    self._settings.oss_url,
+                    self._credentials,
+                    region=self._settings.region_id,
+                    retry=self._retry,
+                )
+            return self._oss

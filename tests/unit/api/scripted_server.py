@@ -1,0 +1,124 @@
+"""An HTTP server that answers as a test tells it to, faults included, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came over the wire."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer. `body` is bytes, or what is sent as JSON; `cut` leaves that many bytes of it out."""
+
+    body: Any = field(default_factory=dict)
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    cut: int = 0
+    after_s: float = 0.0
+
+
+class Reset:
+    """The connection is torn down without an answer."""
+
+
+Step = Reply | type[Reset]
+
+
+class ScriptedServer:
+    """Answers with `script`, step by step, or by the function `answer`; the last step stays."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.asked: list[Asked] = []
+        self.script: list[Step] = []
+        self.answer: Callable[[Asked], Step] | None = None
+        self._lock = threading.Lock()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            wbufsize = -1  # head and body in one packet: else the kernel waits 40 ms between them
+
+            def _any(self) -> None:
+                outer._serve(self)
+
+            do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _any
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_: object) -> None:
+                pass  # a client that hangs up is part of many tests
+
+        self._server = Server(("127.0.0.1", port), Handler)
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=lambda: self._server.serve_forever(0.01), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    def _serve(self, handler: BaseHTTPRequestHandler) -> None:
+        url = urlsplit(handler.path)
+        asked = Asked(
+            handler.command,
+            url.path,
+            dict(parse_qsl(url.query, keep_blank_values=True)),
+            {name.lower(): value for name, value in handler.headers.items()},
+            handler.rfile.read(int(handler.headers.get("Content-Length") or 0)),
+        )
+        with self._lock:
+            self.asked.append(asked)
+            if self.answer is not None:
+                step = self.answer(asked)
+            else:
+                step = self.script.pop(0) if len(self.script) > 1 else (self.script or [Reply()])[0]
+        if isinstance(step, Reply):
+            self._reply(handler, step)
+        else:
+            # With a linger time of zero, close sends RST.
+            handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            handler.close_connection = True
+            handler.connection.close()
+
+    @staticmethod
+    def _reply(handler: BaseHTTPRequestHandler, step: Reply) -> None:
+        time.sleep(step.after_s)
+        body = step.body if isinstance(step.body, bytes) else json.dumps(step.body).encode()
+        handler.send_response_only(step.status)
+        for name, value in step.headers.items():
+            handler.send_header(name, value)
+        if step.status not in (204, 304):
+            handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        if step.status not in (204, 304) and handler.command != "HEAD":
+            handler.wfile.write(body[: len(body) - step.cut])
+        if step.cut:
+            handler.close_connection = True

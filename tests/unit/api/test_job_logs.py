@@ -1,0 +1,160 @@
+"""A log addressed by line, from services that page in their own ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pai_sdk.api.answers import Answer
+from pai_sdk.api.job_logs import JobLogs
+from pai_sdk.api.transport import Transport
+from pai_sdk.errors import InvalidRequestError, api_error
+from pai_sdk.job.record import LogPage
+from tests.unit.api.scripted_server import Reply, ScriptedServer
+
+
+class PagedLog:
+    """Stands in for the transport: a service with a log, a largest page, and one of two ways to insist on it."""
+
+    timeout_s = (5.0, 30.0)
+
+    def __init__(self, count: int, *, largest: int = 10_000, refuses: bool = False, total: Any = str) -> None:
+        self.lines = [f"line {n}" for n in range(count)]
+        self.asked: list[dict[str, Any]] = []
+        self._largest, self._refuses, self._total = largest, refuses, total
+
+    def call(self, action: str, method: str, path: str, params: Any, query: Any, **more: Any) -> Answer:
+        self.asked.append({**query, **more})
+        size = query["PageSize"]
+        if size > self._largest:
+            if self._refuses:
+                raise api_error("PageSize", code="InvalidParameter", status_code=400, request_id=None)
+            size = self._largest
+        start = (query["PageNumber"] - 1) * size
+        return Answer({"Logs": self.lines[start : start + size], "TotalCount": self._total(len(self.lines))})
+
+
+def logs_of(service: Any) -> JobLogs:
+    return JobLogs(service)
+
+
+def read(logs: JobLogs, start: int, limit: int = 1000, wait_s: float = 0.0) -> LogPage:
+    return logs.read("t-1", "t-1-master-0", start=start, limit=limit, wait_s=wait_s)
+
+
+@given(
+    st.integers(0, 2500),
+    st.sampled_from([20, 50, 100, 333, 1000, 10_000]),
+    st.booleans(),
+    st.sampled_from([str, int]),
+    st.lists(st.tuples(st.integers(0, 2600), st.integers(1, 1500), st.sampled_from([0.0, 10.0])), max_size=6),
+)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def test_lines_are_those_asked_for_whatever_the_pages(
+    count: int, largest: int, refuses: bool, total: Any, reads: list[tuple[int, int, float]]
+) -> None:
+    service = PagedLog(count, largest=largest, refuses=refuses, total=total)
+    logs = logs_of(service)
+    for start, limit, wait_s in reads:
+        start = min(start, count)  # a reader is never beyond the end
+        page = read(logs, start, limit, wait_s)
+        assert list(page.lines) == service.lines[start : start + len(page.lines)]
+        assert len(page.lines) <= limit
+        assert page.lines or start == count
+
+
+@given(st.integers(0, 3000), st.sampled_from([20, 100, 1000]), st.booleans(), st.sampled_from([0.0, 10.0]))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_a_whole_log_line_by_line(count: int, largest: int, refuses: bool, wait_s: float) -> None:
+    service = PagedLog(count, largest=largest, refuses=refuses)
+    logs = logs_of(service)
+    got: list[str] = []
+    while lines := read(logs, len(got), wait_s=wait_s).lines:
+        got += lines
+    assert got == service.lines
+
+
+@given(st.lists(st.integers(0, 700), min_size=1, max_size=12), st.sampled_from([100, 1000]))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_a_log_that_grows_while_it_is_followed(growth: list[int], largest: int) -> None:
+    service = PagedLog(0, largest=largest)
+    logs = logs_of(service)
+    got: list[str] = []
+    for more in growth:
+        service.lines += [f"line {n}" for n in range(len(service.lines), len(service.lines) + more)]
+        while lines := read(logs, len(got), wait_s=10.0).lines:
+            got += lines
+    assert got == service.lines
+
+
+def test_large_pages_where_they_are_granted() -> None:
+    service = PagedLog(10_000)
+    logs = logs_of(service)
+    for start in range(0, 10_000, 1000):
+        assert len(read(logs, start).lines) == 1000
+    assert len(service.asked) == 10
+
+
+def test_a_refused_size_is_remembered() -> None:
+    service = PagedLog(1000, largest=100, refuses=True)
+    logs = logs_of(service)
+    for start in range(0, 1000, 100):
+        assert len(read(logs, start).lines) == 100
+    assert [asked["PageSize"] for asked in service.asked].count(1000) == 2
+
+
+def test_only_the_count_is_wanted() -> None:
+    service = PagedLog(5000)
+    page = read(logs_of(service), 0, limit=1)
+    assert (page.lines, page.total) == (("line 0",), 5000)
+    assert service.asked[0]["PageSize"] == 1
+
+
+def test_another_400_comes_through() -> None:
+    service = PagedLog(5, largest=0, refuses=True)
+    logs = logs_of(service)
+    with pytest.raises(InvalidRequestError):
+        read(logs, 0)
+
+
+@pytest.mark.parametrize("start", [0, 1, 541, 1000, 1237, 4999])
+def test_a_held_answer_begins_with_the_wanted_line(start: int) -> None:
+    service = PagedLog(start)
+    logs = logs_of(service)
+    assert read(logs, start, wait_s=10.0).lines == ()
+    assert len(service.asked) <= 2
+    asked = service.asked[-1]
+    assert (asked["PageNumber"] - 1) * asked["PageSize"] == start
+    assert asked["headers"] == {"Prefer": "wait=10"}
+    assert asked["timeout_s"] == (5.0, 40.0)
+
+
+def test_a_burst_after_a_held_answer_comes_in_one_go() -> None:
+    service = PagedLog(1237)  # a prime: pages of one line are the only ones that begin there
+    logs = logs_of(service)
+    service.lines += [f"more {n}" for n in range(900)]
+    assert len(read(logs, 1237, wait_s=10.0).lines) > 500
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_an_instance_that_has_not_begun(server: ScriptedServer, transport: Transport, status: int) -> None:
+    server.script = [Reply({"Code": "TRAINING_JOB_INSTANCE_NOT_FOUND", "Message": "not yet"}, status)]
+    assert read(JobLogs(transport), 0) == LogPage(())
+
+
+def test_headers_of_our_own_service(server: ScriptedServer, transport: Transport) -> None:
+    ends = {"Preference-Applied": "wait=5", "x-pai-log-complete": "true"}
+    server.script = [Reply({"Logs": ["a", "b\n", None, "c\r\n", " d "], "TotalCount": "5"}, headers=ends)]
+    logs = JobLogs(transport)
+    assert read(logs, 0, wait_s=5) == LogPage(("a", "b", "", "c", " d "), complete=True, waited=True, total=5)
+    assert not read(logs, 0, limit=2).complete
+    assert server.asked[0].query == {"InstanceId": "t-1-master-0", "PageNumber": "1", "PageSize": "1000"}
+    assert server.asked[0].headers["prefer"] == "wait=5"
+
+
+def test_an_answer_without_lines(server: ScriptedServer, transport: Transport) -> None:
+    server.script = [Reply({"Logs": None, "TotalCount": None})]
+    assert read(JobLogs(transport), 0) == LogPage(())

@@ -1,0 +1,411 @@
+"""The transport through faults: what is tried again, what is not, and what the user reads in the end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from pai_sdk.api.transport import Transport
+from pai_sdk.credentials import static_credentials
+from pai_sdk.errors import (
+    ApiError,
+    AuthenticationError,
+    BadAnswerError,
+    ConflictError,
+    ConnectionFailedError,
+    InvalidInputError,
+    InvalidRequestError,
+    NotFoundError,
+    PermissionDeniedError,
+    ServiceFaultError,
+    ServiceStartError,
+    SettingsError,
+    ThrottledError,
+)
+from pai_sdk.retry import RetryPolicy
+from tests.unit.api.conftest import FakeClock
+from tests.unit.api.scripted_server import Reply, Reset, ScriptedServer
+
+KEY = static_credentials("LTAI-example", "keep-me-secret", "keep-my-token")
+GOOD = Reply({"RequestId": "r-1", "Answer": 42})
+HTML = b"<html><body>502 Bad Gateway</body></html>"
+
+
+def get(transport: Transport, **more: Any) -> Any:
+    return transport.call("GetThing", "GET", "/api/v1/things/{id}", {"id": "t-1"}, **more)
+
+
+def post(transport: Transport, **more: Any) -> Any:
+    return transport.call("CreateThing", "POST", "/api/v1/things", body={"Name": "ü"}, **more)
+
+
+def unused_endpoint() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_an_answer(server: ScriptedServer, transport: Transport) -> None:
+    server.script = [GOOD]
+    answer = post(transport, query={"A": 1, "B": None, "C": True, "L": {"k": "a b&c=ü"}, "E": ""})
+    assert answer.json["Answer"] == 42
+    assert (answer.status_code, answer.request_id) == (200, "r-1")
+    (asked,) = server.asked
+    assert asked.query == {"A": "1", "C": "true", "L": '{"k":"a b&c=ü"}', "E": ""}
+    assert asked.body == '{"Name":"ü"}'.encode()
+    assert asked.headers["content-type"] == "application/json; charset=utf-8"
+    assert asked.headers["user-agent"].startswith("pai-sdk/")
+    assert asked.headers["x-acs-action"] == "CreateThing"
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_answers_without_a_body(server: ScriptedServer, transport: Transport, status: int) -> None:
+    server.script = [Reply(status=status, headers={"ETag": '"7"'})]
+    answer = get(transport)
+    assert (answer.json, answer.status_code, answer.headers["etag"]) == ({}, status, '"7"')
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Reset,
+        Reply({"Code": "InternalError", "Message": "oops"}, 500),
+        Reply({"Code": "ServiceUnavailable", "Message": "oops"}, 503),
+        Reply({"Code": "Throttling.User", "Message": "slow"}, 429),
+        Reply({"Code": "Throttling", "Message": "slow"}, 400),
+        Reply(HTML, 502),
+        Reply(HTML, 429),
+        Reply(b"", 200),
+        Reply(b"", 500),
+        Reply(b'{"RequestId": "cut', 200),
+        Reply({"RequestId": "r"}, 200, cut=5),
+        Reply([], 200),
+        Reply(HTML, 200),
+    ],
+)
+def test_passing_faults_of_repeatable_calls(
+    server: ScriptedServer, transport: Transport, clock: FakeClock, fault: Any
+) -> None:
+    server.script = [fault, fault, GOOD]
+    assert get(transport).json["Answer"] == 42
+    assert len(server.asked) == 3
+    assert len({asked.headers["x-acs-signature-nonce"] for asked in server.asked}) == 3
+    assert len(clock.pauses) == 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "pause_s"),
+    [
+        ({"Retry-After": "3"}, 3.0),
+        ({"x-acs-retry-after": "1500"}, 1.5),
+        ({"x-acs-retry-after": "1500", "Retry-After": "3"}, 1.5),
+        ({"Retry-After": formatdate(1_000_004, usegmt=True), "Date": formatdate(1_000_000, usegmt=True)}, 4.0),
+        ({"Retry-After": "1000"}, 10.0),
+    ],
+)
+@pytest.mark.parametrize("body", [{"Code": "Throttling"}, HTML])
+def test_the_server_says_when_to_come_back(
+    server: ScriptedServer,
+    transport: Transport,
+    clock: FakeClock,
+    headers: dict[str, str],
+    pause_s: float,
+    body: Any,
+) -> None:
+    server.script = [Reply(body, 503, headers), GOOD]
+    get(transport)
+    assert clock.pauses == [pause_s]
+
+
+@pytest.mark.parametrize("wish", ["soon", "-1", "nan", "Wed, 99 Foo"])
+def test_a_wish_nobody_understands_is_no_wish(
+    server: ScriptedServer, transport: Transport, clock: FakeClock, wish: str
+) -> None:
+    server.script = [Reply({}, 503, {"Retry-After": wish}), GOOD]
+    get(transport)
+    assert 0 < clock.pauses[0] <= 0.2
+
+
+def test_the_deadline_ends_it(server: ScriptedServer, transport: Transport, clock: FakeClock) -> None:
+    server.script = [Reply({"Code": "InternalError", "Message": "oops", "RequestId": "r-9"}, 500)]
+    with pytest.raises(ServiceFaultError, match=r"GetThing: oops \[InternalError, HTTP 500, RequestId r-9\]"):
+        get(transport)
+    assert clock.now_s <= 60
+    assert len(server.asked) == 10
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "family"),
+    [
+        ("InvalidParameter", 400, InvalidRequestError),
+        ("TrainingJobNotFound", 404, NotFoundError),
+        ("Conflict", 409, ConflictError),
+        ("Forbidden.RAM", 403, PermissionDeniedError),
+        ("NoPermission", 400, PermissionDeniedError),
+        ("InvalidAccessKeyId.NotFound", 404, AuthenticationError),
+        ("", 401, AuthenticationError),
+        ("Strange", 418, ApiError),
+        ("NotImplemented", 501, ServiceFaultError),
+    ],
+)
+def test_refusals_are_told_at_once(
+    server: ScriptedServer, transport: Transport, code: str, status: int, family: type[ApiError]
+) -> None:
+    server.script = [Reply({"code": code, "message": "no", "requestId": "r-5"}, status)]
+    with pytest.raises(family) as caught:
+        get(transport)
+    assert type(caught.value) is family
+    assert (caught.value.code, caught.value.status_code, caught.value.request_id) == (code, status, "r-5")
+    assert len(server.asked) == 1
+
+
+def test_the_request_id_may_be_in_a_header(server: ScriptedServer, transport: Transport) -> None:
+    server.script = [Reply({"Code": "X", "Message": "no"}, 400, {"x-acs-request-id": "r-h"})]
+    with pytest.raises(InvalidRequestError, match="RequestId r-h"):
+        get(transport)
+
+
+@pytest.mark.parametrize(
+    ("code", "date_ahead_s", "sentence"),
+    [
+        ("InvalidAccessKeyId.NotFound", 0, "the access key id is not known to 127.0.0.1"),
+        ("SignatureDoesNotMatch", 0, "the access key secret does not belong to the access key id"),
+        ("InvalidSecurityToken.Expired", 0, "get a new temporary key"),
+        ("MissingSecurityToken", 0, "needs its security token"),
+        (
+            "InvalidTimeStamp.Expired",
+            3600,
+            r"the clock of this machine is 3[56]\d\d s behind the service's",
+        ),
+        ("IllegalTimestamp", -3600, r"the clock of this machine is 3[56]\d\d s ahead of the service's"),
+        ("IllegalTimestamp", 0, "the clock of this machine seems to differ"),
+    ],
+)
+def test_wrong_key_and_wrong_clock_in_one_sentence(
+    server: ScriptedServer, transport: Transport, code: str, date_ahead_s: int, sentence: str
+) -> None:
+    body = {"Code": code, "Message": "server string to sign is: x-acs-security-token:keep-my-token"}
+    server.script = [Reply(body, 400, {"Date": formatdate(time.time() + date_ahead_s, usegmt=True)})]
+    with pytest.raises(AuthenticationError, match=sentence) as caught:
+        get(transport)
+    assert "keep-my-token" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reply", "status", "told"),
+    [
+        (Reply(HTML, 404), 404, "HTML or XML"),
+        (Reply(b"plain words", 403), 403, "not JSON"),
+        (Reply({}, 302, {"Location": "http://elsewhere/"}), 302, "a redirection"),
+        (Reply(HTML, 200), 200, "check that the endpoint is one of PAI"),
+        (Reply([1], 200), 200, "a JSON list instead of an object"),
+        (Reply(b"null", 200), 200, "a JSON NoneType instead of an object"),
+        (Reply(b"", 200), 200, "an empty body"),
+        (Reply(b"\xff\xfe{", 200), 200, "not JSON"),
+        (Reply(b'{"a":' * 100_000, 200), 200, "cut off or broken"),
+        (Reply(HTML, 502), 502, "HTTP 502 with HTML"),
+    ],
+)
+def test_answers_that_are_not_the_services_keep_their_status(
+    server: ScriptedServer, transport: Transport, reply: Reply, status: int, told: str
+) -> None:
+    server.script = [reply]
+    with pytest.raises(BadAnswerError, match=told) as caught:
+        get(transport)
+    assert caught.value.status_code == status
+    assert len(caught.value.body) <= 500
+
+
+def test_a_truncated_answer_that_stays_is_a_broken_connection(
+    server: ScriptedServer, transport: Transport
+) -> None:
+    server.script = [Reply({"RequestId": "r"}, cut=5)]
+    with pytest.raises(ConnectionFailedError, match="broke off before the answer was whole") as caught:
+        get(transport)
+    assert caught.value.attempts == 10
+    assert "tried 10 times" in str(caught.value)
+
+
+class TestWhatMayNotBeSentTwice:
+    @pytest.mark.parametrize(
+        ("fault", "error"),
+        [
+            (Reset, ConnectionFailedError),
+            (Reply({}, cut=1), ConnectionFailedError),
+            (Reply({"Code": "InternalError"}, 500), ServiceFaultError),
+            (Reply(HTML, 502), BadAnswerError),
+            (Reply(b"", 200), BadAnswerError),
+        ],
+    )
+    def test_once_it_may_have_arrived(
+        self, server: ScriptedServer, transport: Transport, fault: Any, error: type[Exception]
+    ) -> None:
+        server.script = [fault]
+        with pytest.raises(error) as caught:
+            post(transport)
+        assert len(server.asked) == 1
+        assert getattr(caught.value, "maybe_arrived", True)
+
+    def test_silence(self, server: ScriptedServer, transport: Transport) -> None:
+        server.script = [Reply(after_s=0.5)]
+        with pytest.raises(ConnectionFailedError, match="went silent") as caught:
+            post(transport, timeout_s=(1.0, 0.1))
+        assert caught.value.maybe_arrived
+
+    def test_but_again_when_it_was_turned_away(self, server: ScriptedServer, transport: Transport) -> None:
+        server.script = [Reply({"Code": "Throttling.Api"}, 429), GOOD]
+        assert post(transport).json["Answer"] == 42
+
+    def test_but_again_when_nothing_listened(self, retry: RetryPolicy) -> None:
+        starts: list[ScriptedServer] = []
+        endpoint = unused_endpoint()
+
+        def start() -> None:
+            server = ScriptedServer(int(endpoint.rpartition(":")[2]))
+            server.script = [GOOD]
+            starts.append(server)
+
+        transport = Transport(endpoint, KEY, version="1", retry=retry, on_unreachable=start)
+        try:
+            assert post(transport).json["Answer"] == 42
+            assert len(starts) == 1
+        finally:
+            transport.close()
+            for server in starts:
+                server.close()
+
+
+class TestNobodyThere:
+    def test_refused(self, retry: RetryPolicy, clock: FakeClock) -> None:
+        calls: list[int] = []
+        endpoint = unused_endpoint()
+        transport = Transport(endpoint, KEY, version="1", retry=retry, on_unreachable=lambda: calls.append(1))
+        with pytest.raises(ConnectionFailedError, match=f"nothing listens at {endpoint}") as caught:
+            get(transport)
+        assert (len(calls), caught.value.maybe_arrived, caught.value.attempts) == (1, False, 10)
+        assert caught.value.endpoint == endpoint
+
+    def test_a_service_that_cannot_be_started_says_so(self, retry: RetryPolicy) -> None:
+        def fail() -> None:
+            raise ServiceStartError("the disk is full")
+
+        transport = Transport(unused_endpoint(), KEY, version="1", retry=retry, on_unreachable=fail)
+        with pytest.raises(ServiceStartError, match="disk is full"):
+            get(transport)
+
+    @pytest.mark.parametrize(
+        ("number", "tries", "sentence"),
+        [
+            (
+                socket.EAI_NONAME,
+                1,
+                "there is no host https://pai.cn-nowhere.aliyuncs.com; check region and",
+            ),
+            (
+                socket.EAI_AGAIN,
+                10,
+                "no network: the name of https://pai.cn-nowhere.aliyuncs.com cannot be",
+            ),
+        ],
+    )
+    def test_wrong_region_and_no_network(
+        self, monkeypatch: pytest.MonkeyPatch, retry: RetryPolicy, number: int, tries: int, sentence: str
+    ) -> None:
+        def no_such_host(*_: object, **__: object) -> None:
+            raise socket.gaierror(number, "no address")
+
+        monkeypatch.setattr(socket, "getaddrinfo", no_such_host)
+        transport = Transport("pai.cn-nowhere.aliyuncs.com", KEY, version="1", retry=retry)
+        with pytest.raises(ConnectionFailedError, match=sentence) as caught:
+            post(transport)
+        assert (caught.value.attempts, caught.value.maybe_arrived) == (tries, False)
+
+    def test_tls_to_a_server_that_speaks_none(self, server: ScriptedServer, retry: RetryPolicy) -> None:
+        endpoint = server.endpoint.replace("http://", "https://")
+        transport = Transport(endpoint, KEY, version="1", retry=retry)
+        with pytest.raises(ConnectionFailedError, match="write the endpoint with http://"):
+            get(transport)
+
+    def test_a_proxy_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch, retry: RetryPolicy) -> None:
+        monkeypatch.setenv("HTTPS_PROXY", unused_endpoint())
+        transport = Transport("pai.cn-hangzhou.aliyuncs.com", KEY, version="1", retry=retry)
+        with pytest.raises(ConnectionFailedError, match="the proxy did not reach") as caught:
+            get(transport)
+        assert not caught.value.maybe_arrived
+
+    def test_no_proxy_to_this_machine(
+        self, monkeypatch: pytest.MonkeyPatch, server: ScriptedServer, transport: Transport
+    ) -> None:
+        monkeypatch.setenv("HTTP_PROXY", unused_endpoint())
+        server.script = [GOOD]
+        assert get(transport).json["Answer"] == 42
+
+
+@pytest.mark.parametrize("job_id", ["", ".", ".."])
+def test_an_id_that_would_be_another_path(transport: Transport, job_id: str) -> None:
+    with pytest.raises(InvalidInputError, match="is not an id"):
+        transport.call("GetThing", "GET", "/things/{id}", {"id": job_id})
+
+
+@pytest.mark.parametrize("job_id", ["a/b", "a b", "ü", "a?b#c", "%2e%2e", "a\nb", "\"'$(x)", "a{b}"])
+def test_a_hostile_id_stays_one_part_of_the_path(
+    server: ScriptedServer, transport: Transport, job_id: str
+) -> None:
+    from urllib.parse import unquote
+
+    transport.call("GetThing", "GET", "/things/{id}/x", {"id": job_id})
+    (asked,) = server.asked
+    _, things, part, x = asked.path.split("/")
+    assert (things, unquote(part), x) == ("things", job_id, "x")
+
+
+def test_half_a_character_is_told(transport: Transport) -> None:
+    with pytest.raises(InvalidInputError, match="lone surrogate"):
+        transport.call("CreateThing", "POST", "/things", body={"Name": "a\ud800b"})
+    with pytest.raises(InvalidInputError, match="lone surrogate"):
+        transport.call("ListThings", "GET", "/things", query={"Name": "a\ud800b"})
+
+
+@pytest.mark.parametrize("endpoint", ["ftp://x", "http://u:pw-secret@host", "http://host/path", "a b", ""])
+def test_an_endpoint_that_is_none(endpoint: str) -> None:
+    with pytest.raises(SettingsError, match="is not an endpoint") as caught:
+        Transport(endpoint, KEY, version="1")
+    assert "pw-secret" not in str(caught.value)
+
+
+def test_no_secret_in_logs_and_errors(
+    server: ScriptedServer, retry: RetryPolicy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server.script = [Reply({"Code": "Throttling"}, 429), Reset, Reply({"Code": "X", "Message": "no"}, 400)]
+    transport = Transport(server.endpoint, KEY, version="1", retry=retry)
+    with pytest.raises(InvalidRequestError) as caught:
+        transport.call("UpdateThing", "PUT", "/things", body={"Password": "in-the-body"})
+    texts = [caplog.text, str(caught.value), repr(transport), repr(caught.value)]
+    for secret in ("keep-me-secret", "keep-my-token", "Signature=", "in-the-body"):
+        assert not any(secret in text for text in texts)
+    assert "UpdateThing PUT" in caplog.text
+
+
+def test_throttled_to_the_end(server: ScriptedServer, transport: Transport) -> None:
+    server.script = [Reply({"Code": "Throttling.User", "Message": "slow down"}, 429, {"Retry-After": "2"})]
+    with pytest.raises(ThrottledError, match="slow down") as caught:
+        post(transport)
+    assert caught.value.retry_after_s == 2.0
+
+
+def test_many_threads_share_one_transport(server: ScriptedServer, transport: Transport) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    server.answer = lambda asked: Reset if len(server.asked) % 7 == 0 else Reply({"Path": asked.path})
+    with ThreadPoolExecutor(8) as pool:
+        answers = [
+            *pool.map(lambda n: transport.call("GetThing", "GET", "/{n}", {"n": str(n)}).json["Path"], range(60))
+        ]
+    assert answers == [f"/{n}" for n in range(60)]

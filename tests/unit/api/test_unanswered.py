@@ -1,0 +1,73 @@
+"""Why no answer came, told from what requests raises."""
+
+from __future__ import annotations
+
+import errno
+import ssl
+from typing import Any
+
+import pytest
+import requests
+from urllib3.exceptions import MaxRetryError, NewConnectionError, ProtocolError, ReadTimeoutError
+
+from pai_sdk.api.unanswered import explain
+
+HOST = "https://pai.example.com"
+
+
+def wrapped(number: int) -> requests.ConnectionError:
+    """As it comes out of urllib3 and requests."""
+    try:
+        try:
+            raise OSError(number, "reason")
+        except OSError as error:
+            raise NewConnectionError(None, "cannot connect") from error  # type: ignore[arg-type]
+    except NewConnectionError as error:
+        return requests.ConnectionError(MaxRetryError(None, "/", error))  # type: ignore[arg-type]
+
+
+def bad_certificate() -> requests.exceptions.SSLError:
+    inner = ssl.SSLCertVerificationError(1, "self-signed certificate")
+    inner.verify_message = "self-signed certificate"
+    return requests.exceptions.SSLError(MaxRetryError(None, "/", inner))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "facts"),
+    [
+        (bad_certificate(), "is not accepted: self-signed certificate", {"sent": False, "transient": False}),
+        (requests.exceptions.SSLError("EOF"), "no secure connection to", {"sent": False}),
+        (requests.exceptions.ProxyError("x"), "the proxy did not reach", {"sent": False}),
+        (requests.exceptions.ConnectTimeout("x"), "cannot be reached in time", {"sent": False}),
+        (requests.exceptions.ReadTimeout("x"), "went silent", {"sent": True}),
+        (wrapped(errno.ECONNREFUSED), "nothing listens at", {"sent": False, "refused": True}),
+        (wrapped(errno.ENETUNREACH), "no network: there is no way to", {"sent": False}),
+        (wrapped(errno.EMFILE), "no connection to", {"sent": False}),
+        (requests.ConnectionError(ProtocolError("reset", OSError(104, "x"))), "broke off", {"sent": True}),
+        (requests.exceptions.ChunkedEncodingError("x"), "broke off", {"sent": True}),
+        (
+            requests.ConnectionError(ReadTimeoutError(None, "/", "x")),  # type: ignore[arg-type]
+            "broke off",
+            {"sent": True},
+        ),
+        (
+            requests.exceptions.InvalidHeader("token-in-a-header"),
+            "cannot be sent (InvalidHeader)",
+            {"sent": False, "transient": False},
+        ),
+    ],
+)
+def test_one_sentence_each(error: requests.RequestException, sentence: str, facts: dict[str, Any]) -> None:
+    why = explain(error, HOST)
+    assert sentence in why.sentence
+    assert HOST in why.sentence
+    assert "\n" not in why.sentence
+    assert "token" not in why.sentence
+    expected = {"transient": True, "refused": False} | facts
+    assert {name: getattr(why, name) for name in expected} == expected
+
+
+def test_an_error_that_is_its_own_cause_ends() -> None:
+    error = requests.ConnectionError("loop")
+    error.__context__ = error
+    assert explain(error, HOST).sent

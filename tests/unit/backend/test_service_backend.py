@@ -1,0 +1,205 @@
+"""Jobs on a service that speaks PAI's API."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pai_sdk.backend.base import Backend, Plan, Upload
+from pai_sdk.backend.service import ServiceBackend
+from pai_sdk.config import Settings, load_settings
+from pai_sdk.credentials import static_credentials
+from pai_sdk.errors import SettingsError, StorageError
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.retry import RetryPolicy
+from pai_sdk.storage.tree import FileTree
+from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
+
+KEY = static_credentials("LTAI-example", "secret")
+CLOUD = Settings(region_id="cn-hangzhou", workspace_id="7", oss_bucket_name="models")
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    server = ScriptedServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def backend(server: ScriptedServer) -> Iterator[ServiceBackend]:
+    settings = load_settings(
+        {
+            "region_id": "local",
+            "workspace_id": "7",
+            "oss_bucket_name": "models",
+            "endpoint": server.endpoint,
+            "oss_endpoint": server.endpoint,
+        }
+    )
+    backend = ServiceBackend(settings, KEY, retry=RetryPolicy(sleep=lambda _: None))
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> FileTree:
+    folder = tmp_path / "my code ü"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('hi')")
+    return FileTree.scan(folder)
+
+
+def a_request(**more: Any) -> TrainingJobRequest:
+    return TrainingJobRequest.model_validate(
+        {"TrainingJobName": "demo", "ComputeResource": {"EcsSpec": "ecs.c6.large"}, **more}
+    )
+
+
+def test_it_is_a_backend(backend: ServiceBackend) -> None:
+    known: Backend = backend
+    assert repr(known).startswith("<ServiceBackend http://127.0.0.1:")
+
+
+class TestPlaces:
+    def test_named_by_content(self, tree: FileTree) -> None:
+        backend = ServiceBackend(CLOUD, KEY)
+        assert backend.place(tree, "code") == f"oss://models/pai/code/{tree.digest[:32]}/"
+        assert backend.place(tree, "input") == f"oss://models/pai/input_data/{tree.digest[:32]}/"
+        assert backend.default_output("demo-x7", "model") == "oss://models/pai/training_job/demo-x7/model/"
+
+    @pytest.mark.parametrize(
+        ("settings", "uri", "bucket", "key", "endpoint"),
+        [
+            (CLOUD, "oss://models/pai/code/3f/", "models", "pai/code/3f/", "oss-cn-hangzhou.aliyuncs.com"),
+            (
+                Settings(region_id="cn-hangzhou", network="VPC"),
+                "oss://b-b/ä b?c#d/",
+                "b-b",
+                "ä b?c#d/",
+                "oss-cn-hangzhou-internal.aliyuncs.com",
+            ),
+            (CLOUD, "oss://other.oss-cn-beijing.aliyuncs.com/k/", "other", "k/", "oss-cn-beijing.aliyuncs.com"),
+            (
+                Settings(region_id="r", oss_endpoint="http://127.0.0.1:8765"),
+                "oss://models/k/",
+                "models",
+                "k/",
+                "127.0.0.1:8765",
+            ),
+        ],
+    )
+    def test_a_code_dir(self, settings: Settings, uri: str, bucket: str, key: str, endpoint: str) -> None:
+        assert ServiceBackend(settings, KEY).code_dir(uri).to_wire() == {
+            "LocationType": "oss",
+            "LocationValue": {"Bucket": bucket, "Key": key, "Endpoint": endpoint},
+        }
+
+
+class TestSettings:
+    def test_all_that_a_job_needs_is_named_at_once(self) -> None:
+        with pytest.raises(SettingsError, match="3 settings are missing"):
+            ServiceBackend(Settings(), KEY)
+
+    def test_looking_at_jobs_needs_less_than_submitting_them(self, tree: FileTree) -> None:
+        backend = ServiceBackend(Settings(region_id="cn-hangzhou"), KEY)
+        for act in (lambda: backend.place(tree, "code"), lambda: backend.default_output("n", "model")):
+            with pytest.raises(SettingsError, match="2 settings are missing"):
+                act()
+        with pytest.raises(SettingsError, match="workspace_id"):
+            backend.submit(Plan(a_request()))
+
+
+class TestSubmit:
+    def test_files_first_then_the_job(
+        self, server: ScriptedServer, backend: ServiceBackend, tree: FileTree
+    ) -> None:
+        def answer(asked: Asked) -> Reply:
+            if asked.path == "/api/v1/trainingjobs":
+                return Reply({"TrainingJobId": "t-1"})
+            if asked.method == "HEAD":
+                return Reply(b"", 404)
+            return Reply(b"", headers={"ETag": '"x"', "x-oss-request-id": "r"})
+
+        server.answer = answer
+        plan = Plan(a_request(), (Upload(tree, backend.place(tree, "code")),))
+        assert backend.submit(plan, progress=False) == "t-1"
+        puts = [asked.path for asked in server.asked if asked.method == "PUT"]
+        assert f"/models/pai%2Fcode%2F{tree.digest[:32]}%2Ftrain.py" in puts
+        assert server.asked[-1].method == "POST"
+        body = server.asked[-1].json
+        assert body["WorkspaceId"] == "7"
+        assert [label["Key"] for label in body["Labels"]] == ["pai-sdk-submission"]
+        assert plan.request.labels == []
+
+    def test_the_requests_own_workspace_stays(self, server: ScriptedServer, backend: ServiceBackend) -> None:
+        server.script = [Reply({"TrainingJobId": "t-1"})]
+        backend.submit(Plan(a_request(WorkspaceId="99")))
+        assert server.asked[0].json["WorkspaceId"] == "99"
+
+
+def test_a_job_through_the_protocol(server: ScriptedServer, backend: ServiceBackend) -> None:
+    answers = {
+        "/api/v1/trainingjobs": {"TrainingJobs": [{"TrainingJobId": "t-1"}], "TotalCount": 1},
+        "/api/v1/trainingjobs/t-1": {"Status": "Running"},
+        "/api/v1/trainingjobs/t-1/logs": {"Logs": ["a", "b"], "TotalCount": "2"},
+        "/api/v1/trainingjobs/t-1/metrics": {"Metrics": [{"Name": "loss", "Value": 0.5}], "TotalCount": 1},
+        "/api/v1/trainingjobs/t-1/events": {"Events": ["created"], "TotalCount": "1"},
+        "/api/v1/trainingjobs/t-1/errorinfo": {"ErrorInfo": {"Code": "OOM"}},
+    }
+    server.answer = lambda asked: Reply(answers.get(asked.path, {"RequestId": "r"}))
+    assert [record.training_job_id for record in backend.list(labels={"a": "b"})] == ["t-1"]
+    assert server.asked[0].query["WorkspaceId"] == "7"
+    assert json.loads(server.asked[0].query["Labels"]) == {"a": "b"}
+    assert backend.get("t-1").status == "Running"
+    assert backend.read_log("t-1", "t-1-master-0", start=1, limit=10).lines == ("b",)
+    assert [point.value for point in backend.metrics("t-1", name="loss")] == [0.5]
+    assert backend.events("t-1") == ["created"]
+    info = backend.error_info("t-1")
+    assert info is not None
+    assert info.code == "OOM"
+    backend.update_labels("t-1", {"k": "v"})
+    backend.stop("t-1")
+    backend.delete("t-1")
+    asked = [f"{a.method} {a.path}" for a in server.asked[-3:]]
+    assert asked == [
+        "POST /api/v1/trainingjobs/t-1/labels",
+        "PUT /api/v1/trainingjobs/t-1/stop",
+        "DELETE /api/v1/trainingjobs/t-1",
+    ]
+
+
+def test_a_download(server: ScriptedServer, backend: ServiceBackend, tmp_path: Path) -> None:
+    from email.utils import formatdate
+
+    headers = {"ETag": '"x"', "Last-Modified": formatdate(0, usegmt=True), "x-oss-request-id": "r"}
+    server.answer = lambda asked: Reply(b"weights", headers=headers)
+    found = backend.download("oss://models/out/model.pt", tmp_path / "model.pt", progress=False)
+    assert found.read_bytes() == b"weights"
+
+
+def test_a_service_that_sleeps_is_woken_before_files_are_moved(server: ScriptedServer, tmp_path: Path) -> None:
+    woken: list[int] = []
+    settings = Settings(region_id="r", endpoint=server.endpoint, oss_endpoint=server.endpoint)
+    backend = ServiceBackend(settings, KEY, on_unreachable=lambda: woken.append(len(server.asked)))
+    server.script = [Reply(b"", 404)]
+    with pytest.raises(StorageError):
+        backend.download("oss://models/out/", tmp_path, progress=False)
+    assert woken == [0]
+    backend.close()
+
+
+def test_oss_is_loaded_only_when_needed() -> None:
+    check = (
+        "import sys; from pai_sdk.backend.service import ServiceBackend; from pai_sdk.config import Settings;"
+        "ServiceBackend(Settings(region_id='r'), lambda: None).code_dir('oss://bucket/key/');"
+        "sys.exit('oss2' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
