@@ -1,0 +1,113 @@
+"""Objects that grow: content is added to the file first, and becomes visible when the row says so."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import threading
+import time
+from dataclasses import replace
+from typing import Any, BinaryIO, cast
+
+from pai_sdk.errors import StorageError
+from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
+from pai_sdk.service.objects.faults import WrongPositionError, fault
+from pai_sdk.service.objects.index import ObjectIndex, ObjectInfo
+
+__all__ = ["Appender", "BoundedReader"]
+
+
+class Appender:
+    """Appends to objects, one at a time.
+
+    Attributes:
+        lock: held from looking at an object's length until the longer one is recorded.
+    """
+
+    def __init__(self, index: ObjectIndex, blobs: BlobFolder) -> None:
+        self._index, self._blobs = index, blobs
+        self.lock = threading.Lock()
+
+    def present(self, bucket: str, key: str, position: int) -> ObjectInfo | None:
+        """The object to append to, or None when it has yet to be made.
+
+        Raises:
+            StorageError: `PositionNotEqualToLength` or `ObjectNotAppendable`.
+        """
+        try:
+            info = self._index.find(bucket, key)
+        except StorageError as error:
+            if error.code != "NoSuchKey":
+                raise
+            if position != 0:
+                raise WrongPositionError(bucket=bucket, key=key, size_bytes=0) from None
+            return None
+        if info.kind != "Appendable":
+            raise fault("ObjectNotAppendable", bucket=bucket, key=key)
+        if info.size_bytes != position:
+            raise WrongPositionError(bucket=bucket, key=key, size_bytes=info.size_bytes)
+        return info
+
+    def extend(self, info: ObjectInfo, writer: BlobWriter) -> ObjectInfo:
+        """Add to the object what was written; a crash on the way leaves it as it was."""
+        piece = writer.finish()
+        try:
+            grown = self._blobs.path(info.blob)
+            with self._blobs.path(piece.name).open("rb") as source, grown.open("r+b") as target:
+                target.truncate(info.size_bytes)  # an append that died may have left its bytes
+                target.seek(info.size_bytes)
+                shutil.copyfileobj(source, target, 1 << 20)
+        finally:
+            self._blobs.remove([piece.name])
+        longer = replace(
+            info,
+            size_bytes=info.size_bytes + piece.size_bytes,
+            etag=hashlib.md5(f"{info.etag}{piece.md5}".encode(), usedforsecurity=False).hexdigest().upper(),
+            modified_at=time.time(),
+        )
+        self._index.extend(info, longer)
+        return longer
+
+
+class BoundedReader(io.RawIOBase):
+    """The beginning of a file that may grow, as if it were all."""
+
+    def __init__(self, stream: BinaryIO, size_bytes: int) -> None:
+        super().__init__()
+        self._stream, self._size_bytes = stream, size_bytes
+
+    @classmethod
+    def over(cls, stream: BinaryIO, info: ObjectInfo) -> BinaryIO:
+        """A buffered reader of as many bytes as the object has."""
+        return cast(BinaryIO, io.BufferedReader(cls(stream, info.size_bytes)))
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Like any file's, with the end where the object ends."""
+        if whence == io.SEEK_END:
+            offset, whence = self._size_bytes + offset, io.SEEK_SET
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """The position."""
+        return self._stream.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        """Read up to the end of the object."""
+        view = memoryview(buffer).cast("B")
+        chunk = self._stream.read(max(0, min(len(view), self._size_bytes - self._stream.tell())))
+        view[: len(chunk)] = chunk
+        return len(chunk)
+
+    def close(self) -> None:
+        """Close the file too."""
+        self._stream.close()
+        super().close()

@@ -1,0 +1,193 @@
+"""The content of the objects: files named by chance, never by a key, so that no key can lead out of the folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["SHARDS", "Blob", "BlobFolder", "BlobWriter"]
+
+SHARDS = tuple(f"{number:02x}" for number in range(256))
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A finished file: its name, size and MD5 (upper-case hexadecimal, as OSS writes it)."""
+
+    name: str
+    size_bytes: int
+    md5: str
+
+
+class BlobFolder:
+    """`blobs/ab/<name>` for what is whole, `incoming/<name>` for what is being written.
+
+    Args:
+        root: the folder of the store. What an earlier process left half-written below it is removed.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._blobs, self._incoming = root / "blobs", root / "incoming"
+        self._lock = threading.Lock()
+        self._young: set[str] | None = set()
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        self._incoming.mkdir(parents=True, mode=0o700, exist_ok=True)
+        for shard in SHARDS:
+            (self._blobs / shard).mkdir(parents=True, mode=0o700, exist_ok=True)
+
+    def path(self, name: str) -> Path:
+        """Where a blob lies."""
+        return self._blobs / name[:2] / name
+
+    def writer(self) -> BlobWriter:
+        """Begin a new blob."""
+        name = self._new_name()
+        return BlobWriter(name, self._incoming / name, self.path(name))
+
+    def adopt(self, path: Path, *, move: bool) -> Blob:
+        """Take in a file, by copy or, within one file system, by renaming it."""
+        if move:
+            name, md5 = self._new_name(), hashlib.md5(usedforsecurity=False)
+            with path.open("rb") as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    md5.update(chunk)
+                size_bytes = stream.tell()
+            try:
+                path.rename(self.path(name))
+                return Blob(name, size_bytes, md5.hexdigest().upper())
+            except OSError:  # another file system, most likely; a copy will tell
+                pass
+        with self.writer() as writer, path.open("rb") as stream:
+            writer.copy_from(stream)
+            blob = writer.finish()
+        if move:
+            path.unlink()
+        return blob
+
+    def share(self, name: str) -> str:
+        """A second name for a blob that nobody will ever change; returns the name."""
+        twin = self._new_name()
+        try:
+            os.link(self.path(name), self.path(twin))
+        except FileNotFoundError:
+            raise
+        except OSError:  # a file system without hard links, or too many of them
+            with self.writer() as writer, self.path(name).open("rb") as stream:
+                writer.copy_from(stream)
+                return writer.finish().name
+        return twin
+
+    def join(self, names: Sequence[str]) -> str:
+        """A new blob of others put one behind the other; returns its name."""
+        if len(names) == 1:
+            return self.share(names[0])
+        with self.writer() as writer:
+            for name in names:
+                with self.path(name).open("rb") as stream:
+                    writer.copy_unhashed(stream)
+            return writer.finish().name
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Unlink blobs; whoever has one open goes on reading it."""
+        for name in names:
+            self.path(name).unlink(missing_ok=True)
+
+    def old_names(self, shard: str) -> list[str]:
+        """The blobs of a shard that were there before this process, until `settle` is called."""
+        found = [path.name for path in (self._blobs / shard).iterdir()]
+        # Names are noted before their files are made: whatever was found and is ours is in the set.
+        with self._lock:
+            young = frozenset(self._young or ())
+        return [name for name in found if name not in young]
+
+    def settle(self) -> None:
+        """Forget which blobs are new; `old_names` is of no use from here on."""
+        with self._lock:
+            self._young = None
+
+    def _new_name(self) -> str:
+        name = uuid.uuid4().hex
+        with self._lock:
+            if self._young is not None:
+                self._young.add(name)
+        return name
+
+
+class BlobWriter:
+    """A blob that is being written; left unfinished, it vanishes at the end of the block."""
+
+    def __init__(self, name: str, draft: Path, final: Path) -> None:
+        self._name, self._draft, self._final = name, draft, final
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self.size_bytes = 0
+        self._stream: BinaryIO = os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+
+    def __enter__(self) -> BlobWriter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.discard()
+
+    def write(self, *chunks: bytes) -> None:
+        """Append some bytes."""
+        self.keep(*chunks)
+        self.hash(*chunks)
+
+    def keep(self, *chunks: bytes) -> None:
+        """The one half of `write`; the other can go on in another thread meanwhile."""
+        for chunk in chunks:
+            self._stream.write(chunk)
+            self.size_bytes += len(chunk)
+
+    def hash(self, *chunks: bytes) -> None:
+        """The other half of `write`."""
+        for chunk in chunks:
+            self._md5.update(chunk)
+
+    def copy_from(self, stream: BinaryIO, size_bytes: int | None = None) -> None:
+        """Append what a file still holds, or so many bytes of it.
+
+        Raises:
+            EOFError: it holds fewer.
+        """
+        left = size_bytes
+        while left is None or left > 0:
+            chunk = stream.read(_CHUNK_BYTES if left is None else min(left, _CHUNK_BYTES))
+            if not chunk:
+                break
+            self.write(chunk)
+            left = None if left is None else left - len(chunk)
+        if left:
+            raise EOFError(f"{left} bytes are missing")
+
+    def copy_unhashed(self, stream: BinaryIO) -> None:
+        """Append what a file still holds, leaving size and MD5 to those who know them."""
+        shutil.copyfileobj(stream, self._stream, _CHUNK_BYTES)
+
+    @property
+    def md5(self) -> bytes:
+        """The digest of what was written so far."""
+        return self._md5.digest()
+
+    def finish(self) -> Blob:
+        """Put the blob in its place, whole."""
+        self._stream.close()
+        self._draft.rename(self._final)
+        return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper())
+
+    def discard(self) -> None:
+        """Remove what was written, unless it is finished."""
+        with suppress(
+            OSError
+        ):  # closing writes what is buffered, and a full disk refuses it; it is not wanted anyway
+            self._stream.close()
+        self._draft.unlink(missing_ok=True)

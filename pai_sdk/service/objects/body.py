@@ -1,0 +1,132 @@
+"""From the network into a blob: the body is written and hashed in a thread while more of it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+import anyio
+
+from pai_sdk.service.objects.blobs import BlobWriter
+from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.request import OssRequest
+from pai_sdk.service.objects.threads import Threads
+
+__all__ = ["MAX_BODY_BYTES", "read_small_body", "write_body"]
+
+T = TypeVar("T")
+
+MAX_BODY_BYTES = 5 << 30
+_BATCH_BYTES = 1 << 20  # of a body, this much is in memory twice: being written, and arriving
+
+
+async def write_body(
+    request: OssRequest, threads: Threads, begin: Callable[[], BlobWriter], conclude: Callable[[BlobWriter], T]
+) -> T:
+    """Write the body of a request, check it, and make something of it.
+
+    Args:
+        request: the request.
+        threads: where the writing happens.
+        begin: makes the writer.
+        conclude: called once, in a thread, when the whole body is there; what it does not keep vanishes.
+
+    Raises:
+        StorageError: the body is too long or not what its Content-MD5 says.
+        ClientDisconnect: it ended early.
+    """
+    length, md5 = request.content_length, _content_md5(request)
+    if length is not None and length > MAX_BODY_BYTES:
+        raise fault("EntityTooLarge")
+    batches = _batches(request)
+    first: list[bytes] = await anext(batches, [])
+
+    def all_at_once() -> T:
+        with begin() as writer:
+            writer.write(*first)
+            return _conclude(writer, length, md5, conclude)
+
+    if length is not None and sum(map(len, first)) >= length:
+        return await threads.run(all_at_once)
+
+    writer = await threads.run(begin)
+    writing = _start_writing(threads, writer, first)
+    try:
+        async for batch in batches:
+            await writing
+            if writer.size_bytes > MAX_BODY_BYTES:
+                raise fault("EntityTooLarge")
+            writing = _start_writing(threads, writer, batch)
+        await writing
+        return await threads.run(_conclude, writer, length, md5, conclude)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await asyncio.gather(writing, return_exceptions=True)
+            await threads.run(writer.discard)
+
+
+async def read_small_body(request: OssRequest, limit_bytes: int) -> bytes:
+    """The body of a request that only says something.
+
+    Raises:
+        StorageError: it is longer than the limit, or not what its Content-MD5 says.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit_bytes:
+            raise fault("EntityTooLarge", f"The body may have {limit_bytes} bytes at most.")
+    md5 = _content_md5(request)
+    if md5 is not None:
+        _check_md5(hashlib.md5(body, usedforsecurity=False).digest(), md5)
+    return bytes(body)
+
+
+def _start_writing(threads: Threads, writer: BlobWriter, batch: list[bytes]) -> asyncio.Future[tuple[None, None]]:
+    """Write and hash at the same time, each on a core of its own."""
+    return asyncio.gather(threads.run(writer.keep, *batch), threads.run(writer.hash, *batch))
+
+
+async def _batches(request: OssRequest) -> AsyncIterator[list[bytes]]:
+    """The body in pieces large enough for a thread to be worth its while."""
+    batch: list[bytes] = []
+    size_bytes = 0
+    async for chunk in request.stream():
+        batch.append(chunk)
+        size_bytes += len(chunk)
+        if size_bytes >= _BATCH_BYTES:
+            yield batch
+            batch, size_bytes = [], 0
+    if batch:
+        yield batch
+
+
+def _conclude(writer: BlobWriter, length: int | None, md5: bytes | None, conclude: Callable[[BlobWriter], T]) -> T:
+    if length is not None and writer.size_bytes != length:
+        raise fault("IncompleteBody")
+    if md5 is not None:
+        _check_md5(writer.md5, md5)
+    return conclude(writer)
+
+
+def _check_md5(found: bytes, wanted: bytes) -> None:
+    if not hmac.compare_digest(found, wanted):
+        raise fault("InvalidDigest")
+
+
+def _content_md5(request: OssRequest) -> bytes | None:
+    text = request.header("content-md5")
+    if not text:
+        return None
+    try:
+        md5 = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise fault("InvalidDigest", "Content-MD5 is not base64.") from error
+    if len(md5) != 16:
+        raise fault("InvalidDigest", "Content-MD5 is not the base64 text of an MD5.")
+    return md5

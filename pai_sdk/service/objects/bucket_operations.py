@@ -1,0 +1,226 @@
+"""What can be done with the service and its buckets."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from itertools import islice
+
+from starlette.responses import Response
+
+from pai_sdk.service.objects.answers import xml_answer
+from pai_sdk.service.objects.body import read_small_body
+from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectInfo
+from pai_sdk.service.objects.names import encode_key
+from pai_sdk.service.objects.request import OssRequest
+from pai_sdk.service.objects.store import ObjectStore
+from pai_sdk.service.objects.threads import Threads
+from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse
+
+__all__ = ["BucketOperations"]
+
+_OWNER: Children = [("ID", "pai"), ("DisplayName", "pai")]
+_MAX_KEYS = 1000
+_MAX_REQUEST_XML_BYTES = 4 << 20
+_CLASS = ("StorageClass", "Standard")
+
+Entry = ObjectInfo | CommonPrefix
+
+
+class BucketOperations:
+    """The operations of OSS on the service (`GET /`) and on buckets."""
+
+    def __init__(self, store: ObjectStore, threads: Threads, *, region: str) -> None:
+        self._store, self._threads = store, threads
+        self._location = f"oss-{region}"
+        self._region = region
+
+    async def list_buckets(self, request: OssRequest) -> Response:
+        """ListBuckets."""
+        query, limit = request.query, request.number("max-keys", 100, 1, _MAX_KEYS)
+        prefix, marker = query.get("prefix", ""), query.get("marker", "")
+        found = await self._threads.run(self._store.list_buckets)
+        behind = [info for info in found if info.name.startswith(prefix) and info.name > marker]
+        page, more = behind[:limit], len(behind) > limit
+        return xml_answer(
+            "ListAllMyBucketsResult",
+            [
+                ("Owner", _OWNER),
+                ("Buckets", [("Bucket", self._described(info, request)) for info in page]),
+                ("Prefix", prefix),
+                ("Marker", marker),
+                ("MaxKeys", limit),
+                ("IsTruncated", more),
+                *([("NextMarker", page[-1].name)] if more else []),
+            ],
+        )
+
+    async def create(self, request: OssRequest) -> Response:
+        """PutBucket; one that is there already is no error for its owner."""
+        if request.header("x-oss-acl") not in ("", "private"):
+            raise fault("NotImplemented", "Buckets are private here; leave x-oss-acl out.")
+        await read_small_body(request, _MAX_REQUEST_XML_BYTES)
+        await self._threads.run(self._store.create_bucket, request.bucket)
+        return Response(headers={"Location": f"/{request.bucket}"})
+
+    async def delete(self, request: OssRequest) -> Response:
+        """DeleteBucket."""
+        await self._threads.run(self._store.delete_bucket, request.bucket)
+        return Response(status_code=204)
+
+    async def info(self, request: OssRequest) -> Response:
+        """GetBucketInfo."""
+        bucket = await self._threads.run(self._store.bucket, request.bucket)
+        return xml_answer(
+            "BucketInfo",
+            [
+                (
+                    "Bucket",
+                    [
+                        *self._described(bucket, request),
+                        ("Owner", _OWNER),
+                        ("AccessControlList", [("Grant", "private")]),
+                        ("DataRedundancyType", "LRS"),
+                    ],
+                )
+            ],
+        )
+
+    async def location(self, request: OssRequest) -> Response:
+        """GetBucketLocation."""
+        await self._threads.run(self._store.bucket, request.bucket)
+        return xml_answer("LocationConstraint", self._location)
+
+    async def acl(self, request: OssRequest) -> Response:
+        """GetBucketAcl: always private."""
+        await self._threads.run(self._store.bucket, request.bucket)
+        return xml_answer(
+            "AccessControlPolicy", [("Owner", _OWNER), ("AccessControlList", [("Grant", "private")])]
+        )
+
+    async def list_objects(self, request: OssRequest) -> Response:
+        """ListObjects (GetBucket), the first version."""
+        query, limit = request.query, request.number("max-keys", 100, 1, _MAX_KEYS)
+        prefix, delimiter, marker = (query.get(name, "") for name in ("prefix", "delimiter", "marker"))
+        page, last = await self._threads.run(self._page, request, prefix, delimiter, marker, limit)
+        written, encoding = name_writer(query, [prefix, delimiter, marker, *map(_name, page)])
+        return xml_answer(
+            "ListBucketResult",
+            [
+                ("Name", request.bucket),
+                ("Prefix", written(prefix)),
+                ("Marker", written(marker)),
+                ("MaxKeys", limit),
+                ("Delimiter", written(delimiter)),
+                *encoding,
+                ("IsTruncated", bool(last)),
+                *([("NextMarker", written(last))] if last else []),
+                *_listed(page, written, with_owner=True),
+            ],
+        )
+
+    async def list_objects_v2(self, request: OssRequest) -> Response:
+        """ListObjectsV2."""
+        query, limit = request.query, request.number("max-keys", 100, 1, _MAX_KEYS)
+        if query["list-type"] != "2":
+            raise fault("InvalidArgument", "list-type can only be 2.")
+        prefix, delimiter, start = (query.get(name, "") for name in ("prefix", "delimiter", "start-after"))
+        token = query.get("continuation-token", "")
+        after = _from_token(token) if token else start
+        page, last = await self._threads.run(self._page, request, prefix, delimiter, after, limit)
+        written, encoding = name_writer(query, [prefix, delimiter, start, *map(_name, page)])
+        return xml_answer(
+            "ListBucketResult",
+            [
+                ("Name", request.bucket),
+                ("Prefix", written(prefix)),
+                ("StartAfter", written(start)),
+                ("MaxKeys", limit),
+                ("Delimiter", written(delimiter)),
+                *encoding,
+                ("IsTruncated", bool(last)),
+                *([("ContinuationToken", token)] if token else []),
+                *([("NextContinuationToken", _to_token(last))] if last else []),
+                ("KeyCount", len(page)),
+                *_listed(page, written, with_owner=query.get("fetch-owner") == "true"),
+            ],
+        )
+
+    async def delete_objects(self, request: OssRequest) -> Response:
+        """DeleteMultipleObjects."""
+        root = parse(await read_small_body(request, _MAX_REQUEST_XML_BYTES), "Delete")
+        keys = [element.findtext("Key") or "" for element in root.findall("Object")]
+        if not 1 <= len(keys) <= _MAX_KEYS:
+            raise fault("MalformedXML", f"1 to {_MAX_KEYS} keys can be deleted at once.")
+        if any(element.find("VersionId") is not None for element in root.findall("Object")):
+            raise fault("NotImplemented", "There are no versions here.")
+        for key in keys:
+            encode_key(key)
+        await self._threads.run(self._store.delete_many, request.bucket, keys)
+        if root.findtext("Quiet") == "true":
+            return Response()
+        written, encoding = name_writer(request.query, keys)
+        return xml_answer("DeleteResult", [*encoding, *(("Deleted", [("Key", written(key))]) for key in keys)])
+
+    def _page(
+        self, request: OssRequest, prefix: str, delimiter: str, after: str, limit: int
+    ) -> tuple[list[Entry], str]:
+        """A page of a list, and its last name when there is more behind it."""
+        entries = self._store.entries(request.bucket, prefix=prefix, delimiter=delimiter, after=after)
+        page = list(islice(entries, limit + 1))
+        more = len(page) > limit
+        return page[:limit], _name(page[limit - 1]) if more else ""
+
+    def _described(self, info: BucketInfo, request: OssRequest) -> Children:
+        return [
+            ("Name", info.name),
+            ("Location", self._location),
+            ("Region", self._region),
+            ("CreationDate", iso_time(info.created_at)),
+            ("ExtranetEndpoint", request.host),
+            ("IntranetEndpoint", request.host),
+            _CLASS,
+        ]
+
+
+def _name(entry: Entry) -> str:
+    return entry.key if isinstance(entry, ObjectInfo) else entry.prefix
+
+
+def _listed(page: list[Entry], written: Callable[[str], str], *, with_owner: bool) -> Children:
+    owner: Children = [("Owner", _OWNER)] if with_owner else []
+    contents: Children = [
+        (
+            "Contents",
+            [
+                ("Key", written(entry.key)),
+                ("LastModified", iso_time(entry.modified_at)),
+                ("ETag", f'"{entry.etag}"'),
+                ("Type", entry.kind),
+                ("Size", entry.size_bytes),
+                _CLASS,
+                *owner,
+            ],
+        )
+        for entry in page
+        if isinstance(entry, ObjectInfo)
+    ]
+    groups: Children = [
+        ("CommonPrefixes", [("Prefix", written(entry.prefix))])
+        for entry in page
+        if isinstance(entry, CommonPrefix)
+    ]
+    return [*contents, *groups]
+
+
+def _to_token(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def _from_token(token: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(token.encode()).decode()
+    except (binascii.Error, ValueError) as error:
+        raise fault("InvalidArgument", "The continuation token is none of ours.") from error

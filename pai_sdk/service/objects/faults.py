@@ -1,0 +1,79 @@
+"""What the object store refuses, under the codes of OSS; the wire turns each into an answer."""
+
+from __future__ import annotations
+
+from pai_sdk.errors import StorageError
+
+__all__ = ["FAULTS", "WrongPositionError", "fault"]
+
+FAULTS: dict[str, tuple[int, str]] = {
+    "AccessDenied": (403, "The request is not signed, or has expired."),
+    "BucketAlreadyExists": (409, "The bucket name is taken; choose another."),
+    "BucketNotEmpty": (409, "The bucket still holds objects or unfinished uploads; delete them first."),
+    "EntityTooLarge": (400, "The body is larger than one request may carry; upload it in parts."),
+    "EntityTooSmall": (400, "Each part but the last must have at least 100 KB."),
+    "FileAlreadyExists": (409, "The object is there already and x-oss-forbid-overwrite was asked for."),
+    "IncompleteBody": (400, "The body ended before its Content-Length; nothing was stored."),
+    "InsufficientStorage": (
+        507,
+        "The disk of the object store is full; nothing was stored. Make room, then try again.",
+    ),
+    "InternalError": (500, "The object store failed; its log says why. Nothing was stored."),
+    "InvalidAccessKeyId": (403, "The access key id is not known here; check it."),
+    "InvalidArgument": (400, "An argument of the request cannot be used."),
+    "InvalidBucketName": (400, "A bucket name has 3 to 63 lower-case letters, digits and inner hyphens."),
+    "InvalidDigest": (400, "Content-MD5 is not the MD5 of the bytes that arrived; send them again."),
+    "InvalidObjectName": (400, "A key has 1 to 1023 bytes of UTF-8 and does not begin with / or \\."),
+    "InvalidPart": (400, "A part that was listed was not uploaded, or has another ETag."),
+    "InvalidPartOrder": (400, "The parts must be listed in ascending order of their numbers."),
+    "InvalidRange": (416, "The range lies outside of the object."),
+    "MalformedXML": (400, "The body is not the XML that this request needs."),
+    "MethodNotAllowed": (405, "The method is not allowed on this resource."),
+    "MissingArgument": (400, "A required argument is missing."),
+    "MissingContentLength": (411, "The request needs a Content-Length."),
+    "NoSuchBucket": (404, "There is no such bucket; check its name."),
+    "NoSuchKey": (404, "There is no such object; check its key."),
+    "NoSuchUpload": (404, "There is no such upload; it was completed or aborted, or never begun."),
+    "NotImplemented": (501, "This object store does not offer what was asked for."),
+    "ObjectNotAppendable": (409, "The object was not made by AppendObject; nothing can be appended to it."),
+    "PositionNotEqualToLength": (409, "The position is not the present length of the object."),
+    "PreconditionFailed": (412, "A condition of the request does not hold."),
+    "RequestTimeTooSkewed": (403, "The time of the request is more than 15 minutes off; set the clock."),
+    "SignatureDoesNotMatch": (403, "The signature is not that of this request; check the access key secret."),
+}
+
+
+def fault(code: str, message: str = "", *, bucket: str = "", key: str = "") -> StorageError:
+    """An error with the code, status and sentence of OSS.
+
+    Args:
+        code: one of `FAULTS`.
+        message: said instead of the usual sentence.
+        bucket: the bucket it is about, if any.
+        key: the object it is about, if any.
+
+    Example:
+        >>> fault("NoSuchKey", bucket="models", key="a.bin").status_code
+        404
+    """
+    status, sentence = FAULTS[code]
+    uri = f"oss://{bucket}/{key}" if bucket else ""
+    return StorageError(message or sentence, uri=uri, status_code=status, code=code)
+
+
+class WrongPositionError(StorageError):
+    """Something was to be appended elsewhere than at the end (`PositionNotEqualToLength`).
+
+    Attributes:
+        size_bytes: where the end is.
+    """
+
+    def __init__(self, *, bucket: str, key: str, size_bytes: int) -> None:
+        status, sentence = FAULTS["PositionNotEqualToLength"]
+        super().__init__(
+            f"{sentence[:-1]}, {size_bytes} bytes.",
+            uri=f"oss://{bucket}/{key}",
+            status_code=status,
+            code="PositionNotEqualToLength",
+        )
+        self.size_bytes = size_bytes

@@ -1,0 +1,233 @@
+"""Uploads in parts: each part is a blob, and at the end one new blob is made of them all."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
+from pai_sdk.service.objects.database import Database, parts, uploads
+from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.index import ObjectInfo, record_object, require_bucket
+from pai_sdk.service.objects.names import encode_key, successor
+
+__all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartInfo", "UploadInfo"]
+
+MAX_PARTS = 10_000
+MIN_PART_BYTES = 100 * 1024
+
+
+@dataclass(frozen=True)
+class PartInfo:
+    """A part that has arrived."""
+
+    number: int
+    size_bytes: int
+    etag: str
+    modified_at: float
+    blob: str
+
+
+@dataclass(frozen=True)
+class UploadInfo:
+    """An upload that was begun, and neither completed nor aborted."""
+
+    id: str
+    bucket: str
+    key: str
+    content_type: str
+    headers: Mapping[str, str]
+    started_at: float
+
+
+class MultipartUploads:
+    """Begins, feeds, completes, aborts and lists uploads in parts."""
+
+    def __init__(self, database: Database, blobs: BlobFolder) -> None:
+        self._database, self._blobs = database, blobs
+
+    def start(self, bucket: str, key: str, *, content_type: str, headers: Mapping[str, str]) -> str:
+        """Begin an upload; returns its id."""
+        upload_id = uuid.uuid4().hex.upper()
+        values = {"content_type": content_type, "headers": dict(headers), "started_at": time.time()}
+        with self._database.write() as connection:
+            require_bucket(connection, bucket)
+            connection.execute(insert(uploads).values(id=upload_id, bucket=bucket, key=encode_key(key), **values))
+        return upload_id
+
+    def find(self, bucket: str, key: str, upload_id: str) -> UploadInfo:
+        """The upload of that id.
+
+        Raises:
+            StorageError: `NoSuchUpload`.
+        """
+        with self._database.read() as connection:
+            return _find(connection, bucket, key, upload_id)
+
+    def add_part(self, writer: BlobWriter, bucket: str, key: str, upload_id: str, number: int) -> PartInfo:
+        """Take what was written as a part; one of the same number is replaced."""
+        blob = writer.finish()
+        part = PartInfo(number, blob.size_bytes, blob.md5, time.time(), blob.name)
+        try:
+            replaced = self._record_part(part, bucket, key, upload_id)
+        except BaseException:
+            self._blobs.remove([blob.name])
+            raise
+        if replaced is not None:
+            self._blobs.remove([replaced])
+        return part
+
+    def _record_part(self, part: PartInfo, bucket: str, key: str, upload_id: str) -> str | None:
+        values = {
+            "size_bytes": part.size_bytes,
+            "etag": part.etag,
+            "modified_at": part.modified_at,
+            "blob": part.blob,
+        }
+        where = parts.c.upload == upload_id, parts.c.number == part.number
+        with self._database.write() as connection:
+            _find(connection, bucket, key, upload_id)
+            replaced: str | None = connection.execute(select(parts.c.blob).where(*where)).scalar()
+            if replaced is None:
+                connection.execute(insert(parts).values(upload=upload_id, number=part.number, **values))
+            else:
+                connection.execute(update(parts).where(*where).values(**values))
+        return replaced
+
+    def parts(
+        self, bucket: str, key: str, upload_id: str, *, after: int = 0, limit: int = MAX_PARTS
+    ) -> list[PartInfo]:
+        """The parts that have arrived, by number."""
+        with self._database.read() as connection:
+            _find(connection, bucket, key, upload_id)
+            query = select(parts).where(parts.c.upload == upload_id, parts.c.number > after)
+            return [_part(row) for row in connection.execute(query.order_by(parts.c.number).limit(limit))]
+
+    def complete(
+        self,
+        bucket: str,
+        key: str,
+        upload_id: str,
+        listed: Sequence[tuple[int, str]] | None = None,
+        *,
+        forbid_overwrite: bool = False,
+    ) -> ObjectInfo:
+        """Make the object of its parts.
+
+        Args:
+            bucket: the bucket.
+            key: the object's key.
+            upload_id: the upload.
+            listed: number and ETag of each part to take; None for all that have arrived.
+            forbid_overwrite: refuse when there is something at the key.
+
+        Raises:
+            StorageError: `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `FileAlreadyExists`.
+        """
+        upload = self.find(bucket, key, upload_id)
+        taken = _choose(self.parts(bucket, key, upload_id), listed)
+        try:
+            blob = self._blobs.join([part.blob for part in taken])
+        except FileNotFoundError as error:  # a part was replaced, or the upload ended, while we were at it
+            self.find(bucket, key, upload_id)
+            raise fault("InvalidPart", bucket=bucket, key=key) from error
+        info = ObjectInfo(
+            bucket=bucket,
+            key=key,
+            size_bytes=sum(part.size_bytes for part in taken),
+            etag=_combined_etag(taken),
+            content_type=upload.content_type,
+            kind="Multipart",
+            headers=upload.headers,
+            blob=blob,
+        )
+        try:
+            with self._database.write() as connection:
+                freed = _forget(connection, bucket, key, upload_id)
+                replaced = record_object(connection, info, forbid_overwrite=forbid_overwrite)
+        except BaseException:
+            self._blobs.remove([blob])
+            raise
+        self._blobs.remove([*freed, *([replaced] if replaced else [])])
+        return info
+
+    def abort(self, bucket: str, key: str, upload_id: str) -> None:
+        """End an upload and remove its parts."""
+        with self._database.write() as connection:
+            freed = _forget(connection, bucket, key, upload_id)
+        self._blobs.remove(freed)
+
+    def list(self, bucket: str, *, prefix: str = "", after: tuple[str, str] = ("", "")) -> list[UploadInfo]:
+        """The unfinished uploads of a bucket, by key and id, behind a key or behind one upload of a key."""
+        key_marker, id_marker = after[0].encode(), after[1]
+        stem = prefix.encode()
+        query = select(uploads).where(uploads.c.bucket == bucket, uploads.c.key >= max(stem, key_marker))
+        if (end := successor(stem)) is not None:
+            query = query.where(uploads.c.key < end)
+        with self._database.read() as connection:
+            require_bucket(connection, bucket)
+            found = [_upload(row) for row in connection.execute(query.order_by(uploads.c.key, uploads.c.id))]
+        return [upload for upload in found if _is_behind(upload, key_marker, id_marker)]
+
+
+def _is_behind(upload: UploadInfo, key_marker: bytes, id_marker: str) -> bool:
+    key = upload.key.encode()
+    return key > key_marker or (key == key_marker and bool(id_marker) and upload.id > id_marker)
+
+
+def _find(connection: Connection, bucket: str, key: str, upload_id: str) -> UploadInfo:
+    query = select(uploads).where(uploads.c.id == upload_id, uploads.c.bucket == bucket)
+    row = connection.execute(query.where(uploads.c.key == encode_key(key))).first()
+    if row is None:
+        require_bucket(connection, bucket)
+        raise fault("NoSuchUpload", bucket=bucket, key=key)
+    return _upload(row)
+
+
+def _forget(connection: Connection, bucket: str, key: str, upload_id: str) -> list[str]:
+    _find(connection, bucket, key, upload_id)
+    freed = list(connection.execute(select(parts.c.blob).where(parts.c.upload == upload_id)).scalars())
+    connection.execute(delete(parts).where(parts.c.upload == upload_id))
+    connection.execute(delete(uploads).where(uploads.c.id == upload_id))
+    return freed
+
+
+def _choose(arrived: Sequence[PartInfo], listed: Sequence[tuple[int, str]] | None) -> Sequence[PartInfo]:
+    if listed is None:
+        chosen = list(arrived)
+    else:
+        numbers = [number for number, _ in listed]
+        if any(later <= earlier for earlier, later in pairwise(numbers)):
+            raise fault("InvalidPartOrder")
+        by_number = {part.number: part for part in arrived}
+        chosen = []
+        for number, etag in listed:
+            part = by_number.get(number)
+            if part is None or part.etag != etag.strip('"').upper():
+                raise fault("InvalidPart", f"Part {number} was not uploaded, or has another ETag.")
+            chosen.append(part)
+    if not chosen:
+        raise fault("InvalidPart", "There are no parts to make an object of.")
+    if any(part.size_bytes < MIN_PART_BYTES for part in chosen[:-1]):
+        raise fault("EntityTooSmall")
+    return chosen
+
+
+def _combined_etag(taken: Sequence[PartInfo]) -> str:
+    digests = b"".join(bytes.fromhex(part.etag) for part in taken)
+    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest().upper()}-{len(taken)}"
+
+
+def _upload(row: Any) -> UploadInfo:
+    return UploadInfo(row.id, row.bucket, bytes(row.key).decode(), row.content_type, row.headers, row.started_at)
+
+
+def _part(row: Any) -> PartInfo:
+    return PartInfo(row.number, row.size_bytes, row.etag, row.modified_at, row.blob)

@@ -1,0 +1,223 @@
+"""What can be done with uploads in parts."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from starlette.responses import Response
+
+from pai_sdk.service.objects.answers import xml_answer
+from pai_sdk.service.objects.body import read_small_body, write_body
+from pai_sdk.service.objects.conditions import check_conditions, copy_range
+from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.multipart import MAX_PARTS, PartInfo, UploadInfo
+from pai_sdk.service.objects.object_operations import (
+    content_type_of,
+    copy_source,
+    kept_headers,
+    refuse_unknown_wishes,
+)
+from pai_sdk.service.objects.request import OssRequest
+from pai_sdk.service.objects.store import ObjectStore
+from pai_sdk.service.objects.threads import Threads
+from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse
+
+__all__ = ["MultipartOperations"]
+
+_MAX_PAGE = 1000
+_MAX_REQUEST_XML_BYTES = 4 << 20
+
+
+class MultipartOperations:
+    """The operations of OSS on uploads in parts."""
+
+    def __init__(self, store: ObjectStore, threads: Threads) -> None:
+        self._store, self._uploads, self._threads = store, store.uploads, threads
+
+    async def start(self, request: OssRequest) -> Response:
+        """InitiateMultipartUpload."""
+        refuse_unknown_wishes(request)
+        written, encoding = name_writer(request.query, [request.key])
+        upload_id = await self._threads.run(
+            self._uploads.start,
+            request.bucket,
+            request.key,
+            content_type=content_type_of(request),
+            headers=kept_headers(request),
+        )
+        return xml_answer(
+            "InitiateMultipartUploadResult",
+            [*encoding, ("Bucket", request.bucket), ("Key", written(request.key)), ("UploadId", upload_id)],
+        )
+
+    async def put_part(self, request: OssRequest) -> Response:
+        """UploadPart, and UploadPartCopy when a source is named."""
+        number = request.number("partNumber", 0, 1, MAX_PARTS)
+        if not number:
+            raise fault("InvalidArgument", "partNumber is missing.")
+        address = request.bucket, request.key, request.query["uploadId"]
+        await self._threads.run(self._uploads.find, *address)
+        if request.header("x-oss-copy-source"):
+            part = await self._threads.run(self._copy_part, request, number)
+            facts = [("ETag", f'"{part.etag}"'), ("LastModified", iso_time(part.modified_at))]
+            return xml_answer("CopyPartResult", facts, {"ETag": f'"{part.etag}"'})
+        part = await write_body(
+            request,
+            self._threads,
+            self._store.writer,
+            lambda writer: self._uploads.add_part(writer, *address, number),
+        )
+        return Response(headers={"ETag": f'"{part.etag}"'})
+
+    def _copy_part(self, request: OssRequest, number: int) -> PartInfo:
+        info, stream = self._store.open_with_info(*copy_source(request))
+        with stream, self._store.writer() as writer:
+            if not check_conditions(request, info, "x-oss-copy-source-"):
+                raise fault("PreconditionFailed")
+            first, size_bytes = copy_range(request, info.size_bytes)
+            stream.seek(first)
+            writer.copy_from(stream, size_bytes)
+            return self._uploads.add_part(writer, request.bucket, request.key, request.query["uploadId"], number)
+
+    async def complete(self, request: OssRequest) -> Response:
+        """CompleteMultipartUpload."""
+        body = await read_small_body(request, _MAX_REQUEST_XML_BYTES)
+        everything = request.header("x-oss-complete-all").lower() == "yes"
+        if everything and body:
+            raise fault("InvalidArgument", "With x-oss-complete-all no parts may be listed.")
+        listed = None if everything else _listed_parts(body)
+        written, encoding = name_writer(request.query, [request.key])
+        info = await self._threads.run(
+            self._uploads.complete,
+            request.bucket,
+            request.key,
+            request.query["uploadId"],
+            listed,
+            forbid_overwrite=request.header("x-oss-forbid-overwrite").lower() == "true",
+        )
+        return xml_answer(
+            "CompleteMultipartUploadResult",
+            [
+                *encoding,
+                ("Location", f"http://{request.host}/{info.bucket}/{written(info.key)}"),
+                ("Bucket", info.bucket),
+                ("Key", written(info.key)),
+                ("ETag", f'"{info.etag}"'),
+            ],
+            {"ETag": f'"{info.etag}"'},
+        )
+
+    async def abort(self, request: OssRequest) -> Response:
+        """AbortMultipartUpload."""
+        await self._threads.run(self._uploads.abort, request.bucket, request.key, request.query["uploadId"])
+        return Response(status_code=204)
+
+    async def list_parts(self, request: OssRequest) -> Response:
+        """ListParts."""
+        limit = request.number("max-parts", _MAX_PAGE, 1, _MAX_PAGE)
+        after = request.number("part-number-marker", 0, 0, MAX_PARTS)
+        upload_id = request.query["uploadId"]
+        found = await self._threads.run(
+            self._uploads.parts, request.bucket, request.key, upload_id, after=after, limit=limit + 1
+        )
+        page, more = found[:limit], len(found) > limit
+        written, encoding = name_writer(request.query, [request.key])
+        return xml_answer(
+            "ListPartsResult",
+            [
+                *encoding,
+                ("Bucket", request.bucket),
+                ("Key", written(request.key)),
+                ("UploadId", upload_id),
+                ("StorageClass", "Standard"),
+                ("PartNumberMarker", after),
+                ("NextPartNumberMarker", page[-1].number if page else after),
+                ("MaxParts", limit),
+                ("IsTruncated", more),
+                *(("Part", _described(part)) for part in page),
+            ],
+        )
+
+    async def list_uploads(self, request: OssRequest) -> Response:
+        """ListMultipartUploads."""
+        query, limit = request.query, request.number("max-uploads", _MAX_PAGE, 1, _MAX_PAGE)
+        prefix, delimiter, key_marker, id_marker = (
+            query.get(name, "") for name in ("prefix", "delimiter", "key-marker", "upload-id-marker")
+        )
+        found = await self._threads.run(
+            self._uploads.list, request.bucket, prefix=prefix, after=(key_marker, id_marker)
+        )
+        page, groups, last = _grouped(found, prefix, delimiter, key_marker, limit)
+        names = [prefix, delimiter, key_marker, *groups, *(upload.key for upload in page)]
+        written, encoding = name_writer(query, names)
+        return xml_answer(
+            "ListMultipartUploadsResult",
+            [
+                ("Bucket", request.bucket),
+                *encoding,
+                ("KeyMarker", written(key_marker)),
+                ("UploadIdMarker", id_marker),
+                ("NextKeyMarker", written(last[0])),
+                ("NextUploadIdMarker", last[1]),
+                ("Delimiter", written(delimiter)),
+                ("Prefix", written(prefix)),
+                ("MaxUploads", limit),
+                ("IsTruncated", bool(last[0])),
+                *(
+                    (
+                        "Upload",
+                        [
+                            ("Key", written(upload.key)),
+                            ("UploadId", upload.id),
+                            ("StorageClass", "Standard"),
+                            ("Initiated", iso_time(upload.started_at)),
+                        ],
+                    )
+                    for upload in page
+                ),
+                *(("CommonPrefixes", [("Prefix", written(group))]) for group in groups),
+            ],
+        )
+
+
+def _described(part: PartInfo) -> Children:
+    return [
+        ("PartNumber", part.number),
+        ("LastModified", iso_time(part.modified_at)),
+        ("ETag", f'"{part.etag}"'),
+        ("Size", part.size_bytes),
+    ]
+
+
+def _listed_parts(body: bytes) -> list[tuple[int, str]]:
+    return [_listed_part(element) for element in parse(body, "CompleteMultipartUpload").findall("Part")]
+
+
+def _listed_part(element: ElementTree.Element) -> tuple[int, str]:
+    number, etag = (element.findtext("PartNumber") or "").strip(), (element.findtext("ETag") or "").strip()
+    if not number.isascii() or not number.isdigit() or len(number) > 5 or not etag:
+        raise fault("MalformedXML", "A Part needs its PartNumber and its ETag.")
+    return int(number), etag
+
+
+def _grouped(
+    found: list[UploadInfo], prefix: str, delimiter: str, key_marker: str, limit: int
+) -> tuple[list[UploadInfo], list[str], tuple[str, str]]:
+    """Uploads and common prefixes of a page, and the markers of the next; empty ones when there is none."""
+    page: list[UploadInfo] = []
+    groups: list[str] = []
+    last = ("", "")
+    for upload in found:
+        end = upload.key.find(delimiter, len(prefix)) if delimiter else -1
+        group = upload.key[: end + len(delimiter)] if end >= 0 else ""
+        if group and (group == key_marker or (groups and groups[-1] == group)):
+            continue
+        if len(page) + len(groups) == limit:
+            return page, groups, last
+        if group:
+            groups.append(group)
+            last = (group, "")
+        else:
+            page.append(upload)
+            last = (upload.key, upload.id)
+    return page, groups, ("", "")

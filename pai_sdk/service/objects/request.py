@@ -1,0 +1,143 @@
+"""One request of the OSS wire, taken apart: which bucket, which key, which parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.signature import SignedRequest
+
+__all__ = ["OssRequest", "host_of", "read_request"]
+
+_MAX_PARAMETERS = 64
+
+
+@dataclass(frozen=True)
+class OssRequest:
+    """A request, its body still to come.
+
+    Attributes:
+        signed: what the signature speaks of.
+        query: the parameters by name.
+        host: as the client named it.
+        receive: where the body comes from.
+    """
+
+    signed: SignedRequest
+    query: Mapping[str, str]
+    host: str
+    receive: Receive
+
+    @property
+    def method(self) -> str:
+        """`GET`, `PUT` and so on."""
+        return self.signed.method
+
+    @property
+    def bucket(self) -> str:
+        """The bucket; empty when the service itself is asked."""
+        return self.signed.bucket
+
+    @property
+    def key(self) -> str:
+        """The key; empty when a bucket is asked."""
+        return self.signed.key
+
+    def header(self, name: str) -> str:
+        """A header by its lower-case name; empty when missing."""
+        return self.signed.header(name)
+
+    def number(self, name: str, default: int, low: int, high: int) -> int:
+        """A numeric parameter.
+
+        Raises:
+            StorageError: `InvalidArgument` when it is not a number of that range.
+        """
+        text = self.query.get(name, "")
+        if not text:
+            return default
+        if not re.fullmatch("[0-9]{1,18}", text) or not low <= int(text) <= high:
+            raise fault("InvalidArgument", f"{name} must be a number from {low} to {high}.")
+        return int(text)
+
+    @property
+    def content_length(self) -> int | None:
+        """How long the body is to be; None when it comes in chunks."""
+        text = self.header("content-length")
+        if not text:
+            return None if self.header("transfer-encoding") else 0
+        if not re.fullmatch("[0-9]{1,18}", text):
+            raise fault("InvalidArgument", "Content-Length is not a number.")
+        return int(text)
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """The body, as it comes.
+
+        Raises:
+            ClientDisconnect: the client went away before its end.
+        """
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            if body := message.get("body", b""):
+                yield body
+            if not message.get("more_body", False):
+                return
+
+
+def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> OssRequest:
+    """Take a request apart.
+
+    Args:
+        scope: what the server knows of it.
+        receive: where its body comes from.
+        domains: hosts below which the first label names the bucket, as in `bucket.localhost`.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    headers: dict[str, bytes] = {}
+    for raw_name, value in scope["headers"]:
+        name = raw_name.decode("latin-1").lower()
+        headers[name] = headers[name] + b"," + value if name in headers else value
+    host = headers.get("host", b"").decode("latin-1")
+    bucket, key = _address(scope, host, domains)
+    try:
+        # Like the web's forms, clients write a space of the query as + or %20.
+        query = parse_qsl(
+            scope.get("query_string", b"").decode("latin-1"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MAX_PARAMETERS,
+        )
+    except ValueError as error:
+        raise fault("InvalidArgument", "The query cannot be read.") from error
+    signed = SignedRequest(scope["method"], bucket, key, query, headers)
+    return OssRequest(signed, dict(query), host, receive)
+
+
+def host_of(scope: Scope) -> str:
+    """The host as the client named it."""
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+
+
+def _address(scope: Scope, host: str, domains: Iterable[str]) -> tuple[str, str]:
+    # Not scope["path"]: there %2F and / look the same, and a key may begin with //.
+    raw = scope.get("raw_path") or scope["path"].encode()
+    path = raw.removeprefix(scope.get("root_path", "").encode()).removeprefix(b"/")
+    try:
+        name = host.rpartition(":")[0] or host
+        for domain in domains:
+            if name.endswith(f".{domain}"):
+                return name.removesuffix(f".{domain}"), unquote_to_bytes(path).decode()
+        bucket, _, key = path.partition(b"/")
+        return unquote_to_bytes(bucket).decode(), unquote_to_bytes(key).decode()
+    except UnicodeDecodeError as error:
+        raise fault("InvalidObjectName") from error

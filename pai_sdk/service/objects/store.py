@@ -1,0 +1,370 @@
+"""The object store: an index in a database, the content in plain files.
+
+A write is a file that grows beside the others, is renamed into its place when whole, and becomes the object by one
+row committed. Only then is it acknowledged; whatever dies before leaves a file without a row, which is swept away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import mimetypes
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from sqlalchemy import Engine, select
+
+from pai_sdk.errors import ServiceStartError, StorageError
+from pai_sdk.service.objects.appending import Appender, BoundedReader
+from pai_sdk.service.objects.blobs import SHARDS, Blob, BlobFolder, BlobWriter
+from pai_sdk.service.objects.database import Database, objects, parts
+from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex, ObjectInfo, ObjectKind
+from pai_sdk.service.objects.multipart import MultipartUploads
+from pai_sdk.service.objects.names import check_bucket, encode_key
+
+__all__ = ["DEFAULT_CONTENT_TYPE", "ObjectStore"]
+
+DEFAULT_CONTENT_TYPE = "application/octet-stream"
+
+_log = logging.getLogger(__name__)
+
+
+class ObjectStore:
+    """Buckets of objects below one folder. Safe to use from many threads; one process at a time.
+
+    Args:
+        root: the folder; made when missing.
+        database: a database URL or an engine for the index; without it, SQLite in the folder itself.
+
+    Raises:
+        ServiceStartError: the folder cannot be written, or another process uses it.
+
+    Example:
+        >>> import tempfile
+        >>> with ObjectStore(tempfile.mkdtemp()) as store:
+        ...     _ = store.create_bucket("models")
+        ...     _ = store.put_bytes("models", "a/b.txt", b"hello")
+        ...     [info.key for info in store.list("models")]
+        ['a/b.txt']
+    """
+
+    def __init__(self, root: str | Path, database: str | Engine | None = None) -> None:
+        root = Path(root).absolute()
+        self._lock_file = _claim(root)
+        try:
+            self._database = Database(database or f"sqlite:///{root / 'objects.db'}")
+            self._blobs = BlobFolder(root)
+        except OSError as error:
+            self._lock_file.close()
+            raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
+        except BaseException:
+            self._lock_file.close()
+            raise
+        self._index = ObjectIndex(self._database)
+        self._appender = Appender(self._index, self._blobs)
+        self.uploads = MultipartUploads(self._database, self._blobs)
+        self._closing = threading.Event()
+        self._sweeper = threading.Thread(target=self._sweep, name="oss-sweep", daemon=True)
+        self._sweeper.start()
+
+    def __enter__(self) -> ObjectStore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop, and let another process have the folder."""
+        self._closing.set()
+        self._sweeper.join()
+        self._database.close()
+        self._lock_file.close()
+
+    # ---- buckets --------------------------------------------------------------------------------------------
+
+    def create_bucket(self, bucket: str) -> bool:
+        """Make a bucket; False when it is there already.
+
+        Raises:
+            StorageError: the name cannot be used.
+        """
+        return self._index.add_bucket(check_bucket(bucket))
+
+    def bucket(self, bucket: str) -> BucketInfo:
+        """What is known of a bucket.
+
+        Raises:
+            StorageError: there is no such bucket.
+        """
+        return self._index.bucket(bucket)
+
+    def bucket_exists(self, bucket: str) -> bool:
+        """Whether there is such a bucket."""
+        try:
+            self._index.bucket(bucket)
+        except StorageError:
+            return False
+        return True
+
+    def list_buckets(self) -> list[BucketInfo]:
+        """All buckets, by name."""
+        return self._index.buckets()
+
+    def delete_bucket(self, bucket: str) -> None:
+        """Delete an empty bucket."""
+        self._index.drop_bucket(bucket)
+
+    # ---- reading --------------------------------------------------------------------------------------------
+
+    def head(self, bucket: str, key: str) -> ObjectInfo:
+        """What is known of an object.
+
+        Raises:
+            StorageError: `code` is `NoSuchKey` or `NoSuchBucket`.
+        """
+        return self._index.find(bucket, key)
+
+    def open(self, bucket: str, key: str) -> BinaryIO:
+        """The content of an object, as it is now; replacing or deleting the object does not disturb the reader."""
+        return self.open_with_info(bucket, key)[1]
+
+    def open_with_info(self, bucket: str, key: str) -> tuple[ObjectInfo, BinaryIO]:
+        """`head` and `open` in one: what is said is said of the very bytes that are read."""
+        while True:
+            info = self.head(bucket, key)
+            try:
+                stream = self.path_of_blob(info.blob).open("rb")
+            except FileNotFoundError:
+                if self.head(bucket, key).blob == info.blob:
+                    raise
+                continue  # replaced since we looked
+            return info, BoundedReader.over(stream, info) if info.kind == "Appendable" else stream
+
+    def path_of(self, bucket: str, key: str) -> Path:
+        """The file that holds an object's content now: to be read or copied at once, never changed or linked.
+
+        The file of an appendable object may be longer than the object; read `head(…).size_bytes` bytes of it.
+        """
+        return self.path_of_blob(self.head(bucket, key).blob)
+
+    def path_of_blob(self, blob: str) -> Path:
+        """The file of that name."""
+        return self._blobs.path(blob)
+
+    def list(
+        self,
+        bucket: str,
+        prefix: str = "",
+        delimiter: str | None = None,
+        start_after: str = "",
+        limit: int | None = None,
+    ) -> Iterator[ObjectInfo]:
+        """The objects whose keys begin with `prefix`, in the order of their UTF-8 bytes, read as you go.
+
+        Args:
+            bucket: the bucket.
+            prefix: all keys begin with it.
+            delimiter: leave out the keys that have it behind the prefix: `/` lists one folder, not those in it.
+            start_after: only keys behind this one.
+            limit: at most so many.
+        """
+        entries = self.entries(bucket, prefix=prefix, delimiter=delimiter or "", after=start_after)
+        return islice((entry for entry in entries if isinstance(entry, ObjectInfo)), limit)
+
+    def entries(
+        self, bucket: str, *, prefix: str = "", delimiter: str = "", after: str = ""
+    ) -> Iterator[ObjectInfo | CommonPrefix]:
+        """Like `list`, but what the delimiter takes together is there as one `CommonPrefix` each."""
+        return self._index.entries(bucket, prefix=prefix, delimiter=delimiter, after=after)
+
+    # ---- writing --------------------------------------------------------------------------------------------
+
+    def put_bytes(self, bucket: str, key: str, content: bytes, *, content_type: str | None = None) -> ObjectInfo:
+        """Write a small object."""
+        with self.writer() as writer:
+            writer.write(content)
+            return self.finish(writer, bucket, key, content_type=content_type)
+
+    def put_file(self, bucket: str, key: str, path: str | Path, *, move: bool = False) -> ObjectInfo:
+        """Write a file into an object.
+
+        Args:
+            bucket: the bucket.
+            key: the object's key.
+            path: the file.
+            move: the file is given away: it is renamed where that works, and is gone afterwards.
+        """
+        encode_key(key)
+        self.bucket(bucket)
+        return self._record(bucket, key, self._blobs.adopt(Path(path), move=move))
+
+    def writer(self) -> BlobWriter:
+        """Begin content that `finish` makes an object of."""
+        return self._blobs.writer()
+
+    def finish(
+        self,
+        writer: BlobWriter,
+        bucket: str,
+        key: str,
+        *,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        forbid_overwrite: bool = False,
+    ) -> ObjectInfo:
+        """Make an object of what was written; when this returns, it outlives the process.
+
+        Raises:
+            StorageError: among others, `FileAlreadyExists` when overwriting was forbidden.
+        """
+        encode_key(key)
+        return self._record(
+            bucket,
+            key,
+            writer.finish(),
+            content_type=content_type,
+            headers=headers,
+            forbid_overwrite=forbid_overwrite,
+        )
+
+    def append(
+        self,
+        writer: BlobWriter,
+        bucket: str,
+        key: str,
+        position: int,
+        *,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> ObjectInfo:
+        """Append what was written to an object that is `position` bytes long; at 0, make it.
+
+        Raises:
+            StorageError: `PositionNotEqualToLength` or `ObjectNotAppendable`.
+        """
+        with self._appender.lock:
+            known = self._appender.present(bucket, key, position)
+            if known is not None:
+                return self._appender.extend(known, writer)
+            return self._record(
+                bucket, key, writer.finish(), content_type=content_type, headers=headers, kind="Appendable"
+            )
+
+    def copy(
+        self,
+        source_bucket: str,
+        source_key: str,
+        bucket: str,
+        key: str,
+        *,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        forbid_overwrite: bool = False,
+    ) -> ObjectInfo:
+        """Copy an object, without reading it where the file system has hard links.
+
+        Args:
+            source_bucket: the bucket it is in.
+            source_key: its key.
+            bucket: the bucket it is copied to.
+            key: the key there.
+            content_type: of the copy; only looked at when `headers` are given.
+            headers: those of the copy; None keeps headers and content type as they are.
+            forbid_overwrite: refuse when there is something at the key.
+        """
+        encode_key(key)
+        self.bucket(bucket)
+        info, stream = self.open_with_info(source_bucket, source_key)
+        with stream:
+            blob = self._copied(info, stream)
+        kept = headers is None
+        return self._record(
+            bucket,
+            key,
+            blob,
+            content_type=info.content_type if kept else content_type,
+            headers=info.headers if kept else headers,
+            forbid_overwrite=forbid_overwrite,
+        )
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Delete an object; no error when there is none."""
+        self.delete_many(bucket, [key])
+
+    def delete_many(self, bucket: str, keys: Iterable[str]) -> None:
+        """Delete objects, all or none."""
+        self._blobs.remove(self._index.forget(bucket, keys))
+
+    def _copied(self, info: ObjectInfo, stream: BinaryIO) -> Blob:
+        if info.kind == "Normal":
+            try:
+                return Blob(self._blobs.share(info.blob), info.size_bytes, info.etag)
+            except FileNotFoundError:
+                pass  # deleted meanwhile; the open stream still has it
+        with self.writer() as writer:
+            writer.copy_from(stream)
+            return writer.finish()
+
+    def _record(
+        self,
+        bucket: str,
+        key: str,
+        blob: Blob,
+        *,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        kind: ObjectKind = "Normal",
+        forbid_overwrite: bool = False,
+    ) -> ObjectInfo:
+        info = ObjectInfo(
+            bucket=bucket,
+            key=key,
+            size_bytes=blob.size_bytes,
+            etag=blob.md5,
+            content_type=content_type or mimetypes.guess_type(key)[0] or DEFAULT_CONTENT_TYPE,
+            kind=kind,
+            headers=headers or {},
+            blob=blob.name,
+        )
+        try:
+            replaced = self._index.record(info, forbid_overwrite=forbid_overwrite)
+        except BaseException:
+            self._blobs.remove([blob.name])
+            raise
+        if replaced is not None:
+            self._blobs.remove([replaced])
+        return info
+
+    def _sweep(self) -> None:
+        """Remove the blobs that an earlier process wrote or replaced, and died before it could say so."""
+        for shard in SHARDS:
+            if self._closing.is_set():
+                return
+            orphans = set(self._blobs.old_names(shard))
+            if not orphans:
+                continue
+            with self._database.read() as connection:
+                for column in (objects.c.blob, parts.c.blob):
+                    found = select(column).where(column >= shard, column < shard + "g")
+                    orphans.difference_update(connection.execute(found).scalars())
+            if orphans:
+                _log.info("removing %d blobs that belong to no object", len(orphans))
+                self._blobs.remove(orphans)
+        self._blobs.settle()
+
+
+def _claim(root: Path) -> BinaryIO:
+    try:
+        root.mkdir(parents=True, mode=0o700, exist_ok=True)
+        lock_file = (root / "lock").open("ab")
+    except OSError as error:
+        raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock_file.close()
+        raise ServiceStartError(f"the folder {root} is in use by another service; stop that one first") from error
+    return lock_file

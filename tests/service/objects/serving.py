@@ -1,0 +1,60 @@
+"""The OSS wire on a real port: in a thread, for most tests, or as a program of its own that can be killed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from pai_sdk.service.objects import ObjectStore, create_app
+
+KEY_ID, SECRET, REGION, BUCKET = "test-id", "test-secret", "cn-test", "my-bucket"
+
+
+def _server(store: ObjectStore) -> uvicorn.Server:
+    app = create_app(store, {KEY_ID: SECRET}, region=REGION)
+    return uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_level="warning", access_log=False)
+    )
+
+
+def _wait_for_port(server: uvicorn.Server) -> int:
+    deadline = time.monotonic() + 20
+    while not server.started:
+        assert time.monotonic() < deadline, "the server did not come up"
+        time.sleep(0.005)
+    return server.servers[0].sockets[0].getsockname()[1]
+
+
+@contextmanager
+def served(root: Path) -> Iterator[tuple[ObjectStore, str]]:
+    with ObjectStore(root) as store:
+        store.create_bucket(BUCKET)
+        server = _server(store)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        try:
+            yield store, f"http://127.0.0.1:{_wait_for_port(server)}"
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+def main(root: str, max_file_bytes: str) -> None:
+    """Serve a folder until killed; the first line printed is the endpoint."""
+    import resource
+
+    if int(max_file_bytes):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(max_file_bytes), int(max_file_bytes)))
+    with served(Path(root)) as (_, endpoint):
+        print(endpoint, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

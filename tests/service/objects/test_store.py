@@ -1,0 +1,297 @@
+"""The store itself, as the service's own code uses it."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, create_engine, event, text
+
+from pai_sdk.errors import ServiceStartError, StorageError
+from pai_sdk.service.objects import CommonPrefix, ObjectStore
+from tests.service.objects.serving import BUCKET
+
+HOSTILE_KEYS = [
+    "plain.txt",
+    "a/b/c",
+    "a//b",
+    "a/",
+    "../../etc/passwd",
+    "x/../../y",
+    "..",
+    ".",
+    "~root",
+    "with space",
+    " ",
+    "quote'\"`$(id)",
+    "?#%+&=;:@",
+    "%2F%00",
+    "line\nbreak",
+    "tab\tand\rreturn",
+    "nul\x00inside",
+    "\x01\x1f\x7f",
+    "ünïcödé/日本語/🙂",
+    "e\u0301 and \u00e9",
+    "k" * 1023,
+    "C:\\Windows",
+]
+
+
+def keys_of(store: ObjectStore, **options) -> list[str]:
+    return [info.key for info in store.list(BUCKET, **options)]
+
+
+def content_of(store: ObjectStore, key: str) -> bytes:
+    with store.open(BUCKET, key) as stream:
+        return stream.read()
+
+
+def blob_files(store: ObjectStore) -> list[Path]:
+    root = store.path_of_blob("00").parents[2]
+    return [path for folder in ("blobs", "incoming") for path in (root / folder).rglob("*") if path.is_file()]
+
+
+def code_of(error: pytest.ExceptionInfo[StorageError]) -> tuple[int, str]:
+    return error.value.status_code, error.value.code
+
+
+@pytest.mark.parametrize("key", HOSTILE_KEYS, ids=ascii)
+def test_any_key_comes_back_and_none_leads_out_of_the_folder(store: ObjectStore, tmp_path: Path, key: str) -> None:
+    before = {path for path in tmp_path.rglob("*") if (tmp_path / "store" / "blobs") not in path.parents}
+    store.put_bytes(BUCKET, key, key.encode())
+    assert content_of(store, key) == key.encode()
+    assert keys_of(store) == [key]
+    after = {path for path in tmp_path.rglob("*") if (tmp_path / "store" / "blobs") not in path.parents}
+    assert after == before
+    store.delete(BUCKET, key)
+    assert keys_of(store) == []
+    assert blob_files(store) == []
+
+
+@pytest.mark.parametrize("key", ["", "/a", "\\a", "k" * 1024, "é" * 512, "\ud800"], ids=ascii)
+def test_keys_oss_does_not_allow_are_refused_and_leave_nothing(store: ObjectStore, key: str) -> None:
+    with pytest.raises(StorageError) as error:
+        store.put_bytes(BUCKET, key, b"x")
+    assert code_of(error) == (400, "InvalidObjectName")
+    assert blob_files(store) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["ab", "a" * 64, "Upper", "under_score", "-lead", "trail-", "a.b", "a/b", "api", ""]
+)
+def test_bucket_names_oss_or_we_do_not_allow(store: ObjectStore, name: str) -> None:
+    with pytest.raises(StorageError) as error:
+        store.create_bucket(name)
+    assert code_of(error) == (400, "InvalidBucketName")
+
+
+def test_what_is_known_of_an_object(store: ObjectStore) -> None:
+    store.put_bytes(BUCKET, "a.json", b"{}")
+    info = store.head(BUCKET, "a.json")
+    assert (info.size_bytes, info.content_type, info.kind) == (2, "application/json", "Normal")
+    assert info.etag == hashlib.md5(b"{}").hexdigest().upper()
+    assert store.path_of(BUCKET, "a.json").read_bytes() == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("bucket", "code"), [(BUCKET, "NoSuchKey"), ("no-such-bucket", "NoSuchBucket")], ids=["key", "bucket"]
+)
+def test_what_is_not_there(store: ObjectStore, bucket: str, code: str) -> None:
+    for read in (store.head, store.open, store.path_of):
+        with pytest.raises(StorageError) as error:
+            read(bucket, "missing")
+        assert code_of(error) == (404, code)
+
+
+def test_a_bucket_that_is_not_there_takes_and_lists_nothing(store: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    for use in (
+        lambda: store.put_bytes("no-such-bucket", "k", b"x"),
+        lambda: store.put_file("no-such-bucket", "k", tmp_path / "file", move=True),
+        lambda: list(store.list("no-such-bucket")),
+        lambda: store.delete("no-such-bucket", "k"),
+    ):
+        with pytest.raises(StorageError) as error:
+            use()
+        assert code_of(error) == (404, "NoSuchBucket")
+    assert (tmp_path / "file").exists()
+    assert blob_files(store) == []
+    assert not store.bucket_exists("no-such-bucket")
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_a_file_is_copied_or_given_away(store: ObjectStore, tmp_path: Path, move: bool) -> None:
+    path = tmp_path / "model.bin"
+    path.write_bytes(b"0123456789" * 300_000)
+    info = store.put_file(BUCKET, "model.bin", path, move=move)
+    assert info.etag == hashlib.md5(b"0123456789" * 300_000).hexdigest().upper()
+    assert content_of(store, "model.bin") == b"0123456789" * 300_000
+    assert path.exists() is not move
+
+
+def test_a_reader_keeps_what_it_opened(store: ObjectStore) -> None:
+    store.put_bytes(BUCKET, "k", b"old")
+    with store.open(BUCKET, "k") as replaced:
+        store.put_bytes(BUCKET, "k", b"new")
+        with store.open(BUCKET, "k") as deleted:
+            store.delete(BUCKET, "k")
+            assert (replaced.read(), deleted.read()) == (b"old", b"new")
+    assert blob_files(store) == []
+
+
+def test_a_copy_is_independent(store: ObjectStore) -> None:
+    store.put_bytes(BUCKET, "a", b"one")
+    store.copy(BUCKET, "a", BUCKET, "b")
+    store.put_bytes(BUCKET, "a", b"two")
+    store.copy(BUCKET, "b", BUCKET, "b")
+    assert content_of(store, "b") == b"one"
+    assert len(blob_files(store)) == 2
+
+
+def test_appending_is_seen_only_when_recorded(store: ObjectStore) -> None:
+    def append(position: int, content: bytes) -> None:
+        with store.writer() as writer:
+            writer.write(content)
+            store.append(writer, BUCKET, "log", position)
+
+    append(0, b"first ")
+    with store.open(BUCKET, "log") as early:
+        append(6, b"second")
+        assert early.read() == b"first "
+    # What an append that died half-way leaves behind the recorded end:
+    with store.path_of(BUCKET, "log").open("ab") as stream:
+        stream.write(b"garbage")
+    with store.open(BUCKET, "log") as stream:
+        assert stream.read(3) == b"fir"
+        assert stream.seek(-3, 2) == 9
+        assert stream.read() == b"ond"
+    append(12, b"!")
+    assert content_of(store, "log") == b"first second!"
+    for position, code in [(0, "PositionNotEqualToLength"), (14, "PositionNotEqualToLength")]:
+        with pytest.raises(StorageError) as error:
+            append(position, b"x")
+        assert code_of(error) == (409, code)
+    assert len(blob_files(store)) == 1
+
+
+def test_writers_of_one_key_at_once_leave_one_whole_object(store: ObjectStore) -> None:
+    contents = [bytes([letter]) * 200_000 for letter in b"abcdefgh"]
+    threads = [threading.Thread(target=store.put_bytes, args=(BUCKET, "k", content)) for content in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert content_of(store, "k") in contents
+    assert len(blob_files(store)) == 1
+
+
+def test_lists_are_in_the_order_of_the_bytes(store: ObjectStore) -> None:
+    keys = ["b", "a", "A", "a/1", "a0", "a-", "é", "z", "\U0001f642", "\uffee", "~"]
+    for key in keys:
+        store.put_bytes(BUCKET, key, b"")
+    assert keys_of(store) == sorted(keys, key=str.encode)
+    assert keys_of(store, prefix="a") == ["a", "a-", "a/1", "a0"]
+    assert keys_of(store, prefix="a", delimiter="/") == ["a", "a-", "a0"]
+    assert keys_of(store, start_after="a/1", limit=2) == ["a0", "b"]
+    assert keys_of(store, prefix="a", start_after="zzz") == []
+
+
+def test_a_list_with_delimiter_jumps_over_what_it_takes_together(store: ObjectStore) -> None:
+    for folder in range(3):
+        for number in range(400):
+            store.put_bytes(BUCKET, f"{folder}/{number}", b"")
+    statements: list[str] = []
+
+    def note(*facts: object) -> None:
+        statements.append(str(facts[2]))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        found = list(store.entries(BUCKET, delimiter="/"))
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert found == [CommonPrefix("0/"), CommonPrefix("1/"), CommonPrefix("2/")]
+    assert 3 <= len(statements) <= 6
+
+
+def test_the_index_may_lie_in_an_engine_of_somebody_else(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'index.db'}", connect_args={"check_same_thread": False})
+    with ObjectStore(tmp_path / "store", engine) as store:
+        store.create_bucket(BUCKET)
+        store.put_bytes(BUCKET, "k", b"x")
+        assert content_of(store, "k") == b"x"
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM oss_objects")).scalar() == 1
+    engine.dispose()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sets(
+        st.text(alphabet="ab/é\x01\U0001f642", min_size=1, max_size=5).filter(lambda key: key[0] != "/"),
+        max_size=15,
+    ),
+    st.text(alphabet="ab/é", max_size=2),
+    st.sampled_from(["", "/", "b", "é/"]),
+    st.text(alphabet="ab/é", max_size=3),
+)
+def test_lists_agree_with_their_definition(
+    shared_store: ObjectStore, keys: set[str], prefix: str, delimiter: str, after: str
+) -> None:
+    shared_store.delete_many(BUCKET, keys_of(shared_store))
+    for key in keys:
+        shared_store.put_bytes(BUCKET, key, b"")
+    expected = set()
+    for key in keys:
+        end = key.find(delimiter, len(prefix)) if delimiter else -1
+        name = key[: end + len(delimiter)] if end >= 0 else key
+        if key.startswith(prefix) and name.encode() > after.encode():
+            expected.add(name)
+    found = [
+        entry.prefix if isinstance(entry, CommonPrefix) else entry.key
+        for entry in shared_store.entries(BUCKET, prefix=prefix, delimiter=delimiter, after=after)
+    ]
+    assert found == sorted(expected, key=str.encode)
+
+
+@pytest.fixture(scope="module")
+def shared_store(tmp_path_factory: pytest.TempPathFactory):
+    with ObjectStore(tmp_path_factory.mktemp("shared")) as made:
+        made.create_bucket(BUCKET)
+        yield made
+
+
+def test_only_one_at_a_time_may_use_a_folder(store: ObjectStore, tmp_path: Path) -> None:
+    with pytest.raises(ServiceStartError, match="in use by another service"):
+        ObjectStore(tmp_path / "store")
+    store.close()
+    with ObjectStore(tmp_path / "store") as again:
+        assert again.bucket_exists(BUCKET)
+
+
+def test_a_folder_that_cannot_be_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ServiceStartError, match="cannot be written"):
+        ObjectStore(tmp_path / "file" / "store")
+
+
+def test_what_a_dead_process_left_is_swept_away_and_nothing_else(tmp_path: Path) -> None:
+    with ObjectStore(tmp_path) as store:
+        store.create_bucket(BUCKET)
+        for number in range(20):
+            store.put_bytes(BUCKET, f"k{number}", b"kept")
+        kept = set(blob_files(store))
+    for orphan in ("blobs/ab/" + "ab" * 16, "blobs/00/" + "00" * 16, "incoming/" + "cd" * 16):
+        (tmp_path / orphan).write_bytes(b"left over")
+    with ObjectStore(tmp_path) as store:
+        store.put_bytes(BUCKET, "new", b"kept")
+        deadline = time.monotonic() + 20
+        while len(blob_files(store)) > 21 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(set(blob_files(store)) - kept) == 1
+        assert [content_of(store, key) for key in keys_of(store)] == [b"kept"] * 21

@@ -1,0 +1,154 @@
+"""What the wire refuses, and how it says so."""
+
+from __future__ import annotations
+
+import http.client
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+import oss2
+import pytest
+
+from tests.service.objects.conftest import Wire
+from tests.service.objects.serving import KEY_ID, SECRET
+
+
+def ask(wire: Wire, method: str, path: str, headers: dict[str, str] | None = None, body: bytes | None = None):
+    url = urlsplit(wire.endpoint)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+    connection.request(method, path, body, headers or {})
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer, content
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"secret": "wrong"}, "SignatureDoesNotMatch"),
+        ({"key_id": "nobody"}, "InvalidAccessKeyId"),
+        ({"auth": oss2.Auth, "secret": "wrong"}, "SignatureDoesNotMatch"),
+        ({"auth": oss2.AuthV2}, "AccessDenied"),
+    ],
+)
+def test_wrong_keys_get_403_in_xml(wire: Wire, options: dict, code: str) -> None:
+    bucket = wire.bucket(**options)
+    for use in (
+        lambda: bucket.get_object("k"),
+        lambda: bucket.head_object("k"),
+        lambda: bucket.put_object("k", b"x" * 2_000_000),
+        lambda: bucket.delete_object("k"),
+        lambda: bucket.list_objects(),
+        lambda: bucket.delete_bucket(),
+    ):
+        with pytest.raises(oss2.exceptions.ServerError) as error:
+            use()
+        assert (error.value.status, error.value.code) == (403, code)
+        assert error.value.request_id == error.value.details["RequestId"]
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE"])
+@pytest.mark.parametrize(
+    "path", ["/", "/my-bucket", "/my-bucket/k", "/api", "/../../etc/passwd", "/%ff", "//", "/%00"]
+)
+def test_without_a_key_nothing_is_told(wire: Wire, method: str, path: str) -> None:
+    answer, content = ask(wire, method, path)
+    assert answer.status in (400, 403)
+    assert answer.headers["x-oss-request-id"]
+    if method != "HEAD":
+        root = ElementTree.fromstring(content)
+        assert [element.tag for element in root] == ["Code", "Message", "RequestId", "HostId"]
+        assert root.findtext("Code") in ("AccessDenied", "InvalidObjectName")
+    else:
+        assert content == b""
+        assert answer.headers["x-oss-err"]
+
+
+def test_what_is_missing_says_what(wire: Wire) -> None:
+    bucket = wire.bucket()
+    for use in (bucket.get_object, bucket.head_object, bucket.get_object_meta, bucket.get_object_acl):
+        with pytest.raises(oss2.exceptions.NoSuchKey):
+            use("missing")
+    for use in (wire.bucket("no-such-bucket").get_object, wire.bucket("no-such-bucket").head_object):
+        with pytest.raises(oss2.exceptions.NoSuchBucket):
+            use("missing")
+    assert bucket.delete_object("missing").status == 204
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda bucket: bucket.put_object_tagging("k", oss2.models.Tagging()),
+        lambda bucket: bucket.get_object("k", process="image/resize,w_1"),
+        lambda bucket: bucket.put_symlink("k", "link"),
+        lambda bucket: bucket.get_bucket_lifecycle(),
+        lambda bucket: bucket.get_object("k", params={"versionId": "1"}),
+        lambda bucket: bucket.put_object_acl("k", oss2.OBJECT_ACL_PUBLIC_READ),
+        lambda bucket: bucket.put_object("k", b"changed", headers={"x-oss-object-acl": "public-read"}),
+        lambda bucket: bucket.put_object("k", b"changed", headers={"x-oss-server-side-encryption": "KMS"}),
+        lambda bucket: bucket.put_object("k", b"changed", headers={"x-oss-storage-class": "Archive"}),
+        lambda bucket: bucket._Bucket__do_object("PUT", "k", params={"somethingNew": ""}, data=b"changed"),
+        lambda bucket: bucket._Bucket__do_bucket("DELETE", params={"somethingNew": ""}),
+    ],
+)
+def test_what_is_not_offered_is_refused_not_passed_over(wire: Wire, use) -> None:
+    bucket = wire.bucket()
+    bucket.put_object("k", b"as it was")
+    with pytest.raises(oss2.exceptions.ServerError) as error:
+        use(bucket)
+    assert (error.value.status, error.value.code) == (501, "NotImplemented")
+    assert bucket.get_object("k").read() == b"as it was"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<Delete>",
+        b"<Other/>",
+        b"<Delete/>",
+        b'<!DOCTYPE d [<!ENTITY a "aaaa">]><Delete><Object><Key>&a;</Key></Object></Delete>',
+        b"\xff\xfe\x00",
+        b"<Delete><Object><Key>a</Key></Object></Delete>" + b" " * (5 << 20),
+    ],
+    ids=range(7),
+)
+def test_bodies_that_are_not_what_they_should_be(wire: Wire, body: bytes) -> None:
+    with pytest.raises(oss2.exceptions.ServerError) as error:
+        wire.bucket()._Bucket__do_bucket("POST", params={"delete": ""}, data=body)
+    assert error.value.status == 400
+    assert error.value.code in ("MalformedXML", "EntityTooLarge")
+
+
+@pytest.mark.parametrize("key", ["/leading", "\\leading", "k" * 1024])
+def test_keys_that_oss_does_not_allow(wire: Wire, key: str) -> None:
+    bucket = wire.bucket()
+    for use in (lambda: bucket.put_object(key, b"x"), lambda: bucket.get_object(key)):
+        with pytest.raises(oss2.exceptions.ServerError) as error:
+            use()
+        assert (error.value.status, error.value.code) == (400, "InvalidObjectName")
+
+
+def test_too_large_is_said_before_it_is_sent(wire: Wire) -> None:
+    url = urlsplit(wire.bucket().sign_url("PUT", "huge", 60))
+    answer, content = ask(wire, "PUT", f"{url.path}?{url.query}", {"Content-Length": str((5 << 30) + 1)})
+    assert answer.status == 400
+    assert b"<Code>EntityTooLarge</Code>" in content
+
+
+def test_a_query_nobody_can_read(wire: Wire) -> None:
+    for query in ("a=%ff", "&".join(f"p{number}=1" for number in range(100))):
+        answer, content = ask(wire, "GET", f"/my-bucket/k?{query}")
+        assert answer.status == 400
+        assert b"<Code>InvalidArgument</Code>" in content
+
+
+def test_secrets_stay_out_of_the_log(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="pai_sdk")
+    bucket = wire.bucket()
+    bucket.put_object("k", b"x")
+    with pytest.raises(oss2.exceptions.NoSuchKey):
+        bucket.get_object("missing")
+    assert SECRET not in caplog.text
+    assert KEY_ID not in caplog.text
