@@ -1,0 +1,49 @@
+"""`python -m pai_sdk.service`: what the embedded service runs as. People use `pai-sdk serve`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceSettings
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve a data folder.
+
+    Returns:
+        The exit code.
+    """
+    parser = argparse.ArgumentParser(prog="python -m pai_sdk.service")
+    parser.add_argument("--data", type=Path, default=Path(DEFAULT_DATA_DIR))
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--slots", type=int, default=16)
+    parser.add_argument("--idle-timeout", type=float, metavar="SECONDS")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    from pai_sdk.service.server import serve
+
+    settings = ServiceSettings(
+        data_dir=given.data,
+        host=given.host,
+        port=given.port,
+        slots=given.slots,
+        idle_timeout_s=given.idle_timeout,
+    )
+    try:
+        serve(settings)
+    except ServiceStartError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""The service as one ASGI application: the API below `/api/`, the object store everywhere else."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pai_sdk.service.faults import Fault, fault_response, invalid_parameter
+from pai_sdk.service.parts import Parts
+from pai_sdk.service.routes import job_logs, job_metrics, training_jobs, workspaces
+from pai_sdk.service.routes.answers import request_id
+
+__all__ = ["Dispatcher", "create_api"]
+
+logger = logging.getLogger(__name__)
+
+
+def create_api(parts: Parts) -> FastAPI:
+    """The PAI API. It trusts whoever reaches it: put a `Gate` before it."""
+    app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.parts = parts
+    for module in (training_jobs, job_logs, job_metrics, workspaces):
+        app.include_router(module.router)
+
+    @app.exception_handler(Fault)
+    async def refused(request: Request, fault: Fault) -> JSONResponse:
+        return _response(request, fault)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
+        problems = "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
+        return _response(request, invalid_parameter(problems))
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> JSONResponse:
+        codes = {404: "InvalidAction.NotFound", 405: "InvalidAction.NotFound"}
+        message = f"This service has no action {request.method} {request.url.path[:200]}."
+        return _response(
+            request, Fault(error.status_code, codes.get(error.status_code, "InvalidRequest"), message)
+        )
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> JSONResponse:
+        # Starlette raises the error once more after this answer is sent; the gate writes it to the log.
+        message = "The service met an unexpected fault; its log has the details."
+        return _response(request, Fault(500, "InternalError", message))
+
+    return app
+
+
+def _response(request: Request, fault: Fault) -> JSONResponse:
+    return fault_response(fault, request_id=request_id(request), host=request.headers.get("host", ""))
+
+
+class Dispatcher:
+    """Sends each request to the API or to the object store, and knows since when there was none."""
+
+    def __init__(self, api: ASGIApp, objects: ASGIApp) -> None:
+        self._api = api
+        self._objects = objects
+        self.requests_under_way = 0
+        self.requests_answered = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        path: str = scope["path"]
+        app = self._api if path == "/api" or path.startswith("/api/") else self._objects
+        self.requests_under_way += 1
+        try:
+            await app(scope, receive, send)
+        finally:
+            self.requests_under_way -= 1
+            self.requests_answered += 1

@@ -1,0 +1,72 @@
+"""News of jobs, from any thread to the requests that wait for them without holding one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["Changes", "News"]
+
+
+class News:
+    """What one request waits for. Register first, then look, then wait: nothing is missed in between."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def tell(self) -> None:
+        """There is news."""
+        self._event.set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait for news; False when none came in time. The next wait is for later news."""
+        try:
+            await asyncio.wait_for(self._event.wait(), timeout_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            return False
+        self._event.clear()
+        return True
+
+
+class Changes:
+    """Who waits for which job. `publish` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[News]] = defaultdict(set)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.closed = False
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The loop whose requests wait; before this, publishing does nothing."""
+        self._loop = loop
+
+    def publish(self, job_id: str) -> None:
+        """A job has changed; call it after the change can be read."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._tell, job_id)
+
+    @contextmanager
+    def of(self, job_id: str) -> Iterator[News]:
+        """Register for the news of one job."""
+        news = News()
+        self._waiting[job_id].add(news)
+        try:
+            yield news
+        finally:
+            waiting = self._waiting[job_id]
+            waiting.discard(news)
+            if not waiting:
+                del self._waiting[job_id]
+
+    def release(self) -> None:
+        """Send all waiting requests home; from now on nobody is held. Must run in the loop."""
+        self.closed = True
+        for job_id in list(self._waiting):
+            self._tell(job_id)
+
+    def _tell(self, job_id: str) -> None:
+        for news in self._waiting.get(job_id, ()):
+            news.tell()

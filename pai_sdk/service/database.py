@@ -1,0 +1,81 @@
+"""The service's database: SQLite in a file, or any other that SQLAlchemy knows, by URL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.orm import Session, sessionmaker
+
+from pai_sdk.service.models import Base
+
+__all__ = ["Database"]
+
+_BUSY_TIMEOUT_S = 30
+
+
+class Database:
+    """Sessions for reading and for writing.
+
+    SQLite has one writer at a time. Writers take turns here, in the process, and begin with the write lock: a
+    transaction that reads first and asks for that lock later can be refused.
+
+    Example:
+        >>> database = Database.in_file(Path("/srv/pai/service.db"))  # doctest: +SKIP
+        >>> with database.write() as session:  # doctest: +SKIP
+        ...     session.add(job)
+    """
+
+    def __init__(self, url: str) -> None:
+        self._engine = create_engine(url, pool_size=40, max_overflow=20)
+        self._turn = threading.Lock()
+        if self._engine.dialect.name == "sqlite":
+            _use_sqlite_well(self._engine)
+        self._read = sessionmaker(self._engine, expire_on_commit=False)
+        self._write = sessionmaker(self._engine.execution_options(writes=True), expire_on_commit=False)
+        Base.metadata.create_all(self._engine)
+
+    @classmethod
+    def in_file(cls, path: Path) -> Database:
+        """SQLite in that file, which is created when it is not there."""
+        return cls(f"sqlite:///{path}")
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session that sees one state of the database. What it loaded stays readable after it."""
+        with self._read() as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A session whose changes are committed at the end, or all of them undone by an error."""
+        with self._turn, self._write() as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+
+def _use_sqlite_well(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, record: Any) -> None:  # both are untyped in SQLAlchemy
+        connection.isolation_level = None  # or the driver begins transactions of its own
+        cursor = connection.cursor()
+        for pragma in (
+            "journal_mode = WAL",
+            "synchronous = NORMAL",
+            f"busy_timeout = {_BUSY_TIMEOUT_S * 1000}",
+            "foreign_keys = ON",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begun(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,192 @@
+"""The service that starts itself: found when it runs, else started; one for all processes of a user."""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pai_sdk
+from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.service.folder import is_locked, read_info
+from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
+
+__all__ = ["ensure_running"]
+
+_IDLE_TIMEOUT_S = 30 * 60
+_PROBE_TIMEOUT_S = 3.0
+_LOOK_S = 0.02
+_SHOWN_LOG_LINES = 15
+_NEEDED = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex")
+# The keys and settings of whoever comes first are no business of a service that others use too.
+_NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
+# The package is found wherever this process found it, behind everything else that the interpreter knows.
+_BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from pai_sdk.service.__main__ import main; sys.exit(main())"
+
+
+def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 20.0) -> ServiceInfo:
+    """The service on a data folder; started, if it does not run.
+
+    Args:
+        data_dir: its folder; `~/.pai/service` when not given.
+        timeout_s: how long it may take until it answers.
+
+    Raises:
+        ServiceStartError: it does not come up; the message has the end of its log.
+
+    Example:
+        >>> ensure_running().endpoint  # doctest: +SKIP
+        'http://127.0.0.1:40213'
+    """
+    root = (data_dir or Path(DEFAULT_DATA_DIR)).expanduser().absolute()
+    deadline = time.monotonic() + timeout_s
+    running = _running(root)
+    if running is not None:
+        return running
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise ServiceStartError(
+            f"the embedded service needs {', '.join(missing)}; install them: pip install 'pai-sdk[service]'"
+        )
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _start_lock(root, deadline):
+            return _running(root) or _start(root, deadline)
+    except OSError as error:
+        raise ServiceStartError(
+            f"the data folder {root} cannot be used: {error.strerror or error}; choose another one"
+        ) from error
+
+
+def _running(root: Path) -> ServiceInfo | None:
+    if not is_locked(root):
+        return None
+    info = read_info(root)
+    if info is None or not _answers(info):
+        return None
+    return read_info(root)  # the one that answered may have come up while we were waiting for it
+
+
+def _start(root: Path, deadline: float) -> ServiceInfo:
+    child = None if is_locked(root) else _spawn(root)  # locked, yet silent: it is just coming up, or going down
+    while time.monotonic() < deadline:
+        running = _running(root)
+        if running is not None:
+            return running
+        if child is None and not is_locked(root):
+            child = _spawn(root)
+        elif child is not None and child.poll() is not None:
+            raise ServiceStartError(
+                f"the embedded service ended with exit code {child.returncode} while starting.{_end_of_log(root)}"
+            )
+        time.sleep(_LOOK_S)
+    raise ServiceStartError(f"the embedded service on {root} does not answer in time.{_end_of_log(root)}")
+
+
+def _spawn(root: Path) -> subprocess.Popen[bytes]:
+    """Start the service apart from us: it outlives this process and its terminal."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_HANDED_ON)}
+    package_parent = str(Path(pai_sdk.__file__).resolve().parent.parent)
+    command = [
+        sys.executable,
+        "-c",
+        _BOOT,
+        package_parent,
+        "--data",
+        str(root),
+        "--idle-timeout",
+        str(_IDLE_TIMEOUT_S),
+    ]
+    descriptor = os.open(_log_file(root), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "ab") as log:
+        child = subprocess.Popen(
+            command,
+            cwd=root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    # It may end long before this process does, and would stay a zombie if nobody took note of it.
+    threading.Thread(target=child.wait, name="pai-service-reaper", daemon=True).start()
+    return child
+
+
+@contextmanager
+def _start_lock(root: Path, deadline: float) -> Iterator[None]:
+    """Of several processes that need the service at once, one starts it."""
+    descriptor = os.open(root / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise ServiceStartError(
+                        f"another process is still starting the service on {root}.{_end_of_log(root)}"
+                    ) from None
+                time.sleep(_LOOK_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _answers(info: ServiceInfo) -> bool:
+    """Whether the service that wrote this down can be reached, and knows its key."""
+    address = urlsplit(info.endpoint)
+    path = "/api/v1/defaultWorkspaces"
+    headers = {
+        "host": address.netloc,
+        "x-acs-action": "GetDefaultWorkspace",
+        "x-acs-version": "2021-02-04",
+        "x-acs-date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "x-acs-signature-nonce": uuid.uuid4().hex,
+        "x-acs-content-sha256": payload_hash(b""),
+    }
+    signature = acs3_signature(
+        info.access_key_secret,
+        method="GET",
+        path=path,
+        query={},
+        headers=headers,
+        signed_headers=list(headers),
+        payload_hash=headers["x-acs-content-sha256"],
+    )
+    names = ";".join(sorted(headers))
+    headers["authorization"] = (
+        f"{ACS3} Credential={info.access_key_id},SignedHeaders={names},Signature={signature}"
+    )
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_PROBE_TIMEOUT_S)
+    try:
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _log_file(root: Path) -> Path:
+    return root / "service.log"
+
+
+def _end_of_log(root: Path) -> str:
+    try:
+        lines = _log_file(root).read_text(encoding="utf-8", errors="replace").splitlines()[-_SHOWN_LOG_LINES:]
+    except OSError:
+        return ""
+    return "".join(f"\n  | {line}" for line in [f"the end of {_log_file(root)}:", *lines])

@@ -1,0 +1,39 @@
+"""What the service refuses, in PAI's form: `{RequestId, Code, Message, HostId}` with the fitting HTTP status."""
+
+from __future__ import annotations
+
+from starlette.responses import JSONResponse
+
+__all__ = ["Fault", "fault_response", "invalid_parameter", "job_not_found"]
+
+
+class Fault(Exception):
+    """A refusal, as the client is told.
+
+    Attributes:
+        status_code: the HTTP status.
+        code: the code programs look at.
+        message: what happened and what to do, for people.
+    """
+
+    def __init__(self, status_code: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+        self.code = code
+        self.message = message
+
+
+def invalid_parameter(message: str) -> Fault:
+    """The request itself is wrong."""
+    return Fault(400, "InvalidParameter", message)
+
+
+def job_not_found(job_id: str) -> Fault:
+    """No such job."""
+    return Fault(404, "TRAINING_JOB_NOT_FOUND", f"There is no training job {job_id[:100]!r}.")
+
+
+def fault_response(fault: Fault, *, request_id: str, host: str) -> JSONResponse:
+    """The answer that tells a client of a refusal."""
+    body = {"RequestId": request_id, "Code": fault.code, "Message": fault.message, "HostId": host}
+    return JSONResponse(body, status_code=fault.status_code)

@@ -1,0 +1,170 @@
+"""The data folder of a service: who may use it, what is remembered from one start to the next."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import string
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import urlsplit
+
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+
+__all__ = ["DataFolder", "Keys", "is_locked", "read_info"]
+
+_ALPHABET = string.ascii_letters + string.digits
+_LOOKING_S = 0.3
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The one key pair of a service."""
+
+    access_key_id: str
+    access_key_secret: str
+
+    def __repr__(self) -> str:
+        return f"Keys(access_key_id={self.access_key_id!r})"
+
+
+class DataFolder:
+    """A folder that belongs to one running service at a time. Nobody but its owner can look inside.
+
+    Example:
+        >>> with DataFolder(Path("/srv/pai")) as folder:  # doctest: +SKIP
+        ...     folder.database_file
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().absolute()
+        self._lock: int | None = None
+
+    @property
+    def database_file(self) -> Path:
+        """The database."""
+        return self.root / "service.db"
+
+    @property
+    def jobs_dir(self) -> Path:
+        """One folder for each job."""
+        return self.root / "jobs"
+
+    @property
+    def objects_dir(self) -> Path:
+        """The object store."""
+        return self.root / "objects"
+
+    def job_dir(self, job_id: str) -> Path:
+        """The folder of one job. Ids are made by the service, so they are names of one folder."""
+        return self.jobs_dir / job_id
+
+    def __enter__(self) -> DataFolder:
+        """Create and lock the folder.
+
+        Raises:
+            ServiceStartError: another service uses it, or it cannot be written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.root.chmod(0o700)
+            for folder in (self.jobs_dir, self.objects_dir):
+                folder.mkdir(exist_ok=True, mode=0o700)
+            self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ServiceStartError(
+                f"the data folder {self.root} cannot be used: {error.strerror or error}; choose another one"
+            ) from error
+        if not _lock_for_us(self._lock):
+            self.close()
+            raise ServiceStartError(
+                f"another service already runs on {self.root}; stop it, or choose another data folder"
+            )
+        return self
+
+    def close(self) -> None:
+        """Let the next service have the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def saved(self) -> ServiceInfo | None:
+        """What the last start wrote down, or None."""
+        return read_info(self.root)
+
+    def keys(self, settings: ServiceSettings) -> Keys:
+        """The keys that were asked for, else those of the last start, else new ones."""
+        saved = self.saved()
+        return Keys(
+            settings.access_key_id or (saved.access_key_id if saved else _random("LTAI", 20)),
+            settings.access_key_secret or (saved.access_key_secret if saved else _random("", 30)),
+        )
+
+    def last_port(self) -> int | None:
+        """The port of the last start."""
+        saved = self.saved()
+        return urlsplit(saved.endpoint).port if saved else None
+
+    def save(self, info: ServiceInfo) -> None:
+        """Write down how the service is reached, for its clients and for the next start."""
+        partial = self.root / ".service.json.partial"
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(info.to_json() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.root / "service.json")
+
+
+def _lock_for_us(descriptor: int) -> bool:
+    """Take the lock; a client that is just looking (`is_locked`) may hold it for an instant."""
+    deadline = time.monotonic() + _LOOKING_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOKING_S / 10)
+        else:
+            return True
+
+
+def is_locked(root: Path) -> bool:
+    """Whether a service runs on the folder now."""
+    try:
+        descriptor = os.open(root / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Shared, so that two clients that look at once do not take each other for a service.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def read_info(root: Path) -> ServiceInfo | None:
+    """`service.json` of a data folder, or None when there is none that can be read."""
+    try:
+        facts = json.loads((root / "service.json").read_text(encoding="utf-8"))
+        return ServiceInfo(**facts, data_dir=root)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _random(prefix: str, length: int) -> str:
+    return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(length - len(prefix)))

@@ -1,0 +1,169 @@
+"""The logs of all jobs, in pages."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from pai_sdk.execution.contract import instances
+from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.status import JobStatus
+from pai_sdk.service.faults import Fault
+from pai_sdk.service.folder import DataFolder
+from pai_sdk.service.log_index import LogIndex
+from pai_sdk.service.merged_log import MergedLog
+from pai_sdk.service.models import Job
+
+__all__ = ["JobLogs", "LogSlice", "LogWindow", "sizes_bytes"]
+
+_KEPT_INDEXES = 512
+
+
+@dataclass(frozen=True)
+class LogWindow:
+    """The part of a log that is asked for, by time; None is open."""
+
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True)
+class LogSlice:
+    """A page of a log.
+
+    Attributes:
+        lines: its lines.
+        total: how many lines there are in all, now.
+        complete: no line will follow these.
+    """
+
+    lines: list[str]
+    total: int
+    complete: bool
+
+
+_Log: TypeAlias = LogIndex | MergedLog
+
+
+class JobLogs:
+    """Reads the logs of jobs; keeps the indexes of those read last. Safe to use from several threads."""
+
+    def __init__(self, folder: DataFolder) -> None:
+        self._folder = folder
+        self._known: OrderedDict[tuple[str, str], _Log] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def instance_names(self, job: Job) -> list[str]:
+        """The instances a job has or will have, in rank order."""
+        request = TrainingJobRequest.model_validate(job.request)
+        return [instance.name for instance in instances(job.id, request)]
+
+    def page(
+        self, job: Job, instance: str | None, *, start: int, limit: int, window: LogWindow | None = None
+    ) -> LogSlice:
+        """Lines `start`, `start + 1`, … of one instance, or of all of them in one order.
+
+        Args:
+            job: as it was before the log is read: what has ended by then has written all it had to say.
+            instance: its name, or None for all.
+            start: number of the first line.
+            limit: the most lines.
+            window: count from, and end at, these times; only for one instance.
+
+        Raises:
+            Fault: the job has no such instance.
+        """
+        is_open = not JobStatus(job.status).is_terminal
+        names = self._names(job, instance)
+        log = self._log(job.id, names)
+        total = log.count(is_open=is_open)
+        first, last = 0, total
+        if window is not None and isinstance(log, LogIndex):
+            first, last = self._bounds(job.id, names[0], log, window, total)
+        lines = log.lines(first + start, min(last, first + start + limit), is_open=is_open)
+        return LogSlice(lines, last - first, complete=not is_open and start + len(lines) >= last - first)
+
+    def files(self, job: Job, instance: str | None) -> list[Path]:
+        """The files a page comes from; they need not be there yet."""
+        sandbox = Sandbox(self._folder.job_dir(job.id))
+        return [sandbox.log_file(name) for name in self._names(job, instance)]
+
+    def forget(self, job_id: str) -> None:
+        """The job is no more."""
+        with self._lock:
+            for key in [key for key in self._known if key[0] == job_id]:
+                del self._known[key]
+
+    def _names(self, job: Job, instance: str | None) -> list[str]:
+        names = self.instance_names(job)
+        if instance is None:
+            return names
+        if instance not in names:
+            raise Fault(
+                404,
+                "TRAINING_JOB_INSTANCE_NOT_FOUND",
+                f"Job {job.id} has no instance {instance[:100]!r}; it has {', '.join(names[:5])}.",
+            )
+        return [instance]
+
+    def _log(self, job_id: str, names: Sequence[str]) -> _Log:
+        key = (job_id, names[0] if len(names) == 1 else "")
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = self._opened(job_id, names)
+                if len(self._known) > _KEPT_INDEXES:
+                    self._known.popitem(last=False)
+            self._known.move_to_end(key)
+            return self._known[key]
+
+    def _opened(self, job_id: str, names: Sequence[str]) -> _Log:
+        sandbox = Sandbox(self._folder.job_dir(job_id))
+        indexes = [LogIndex(sandbox.log_file(name)) for name in names]
+        if len(indexes) == 1:
+            return indexes[0]
+        return MergedLog(sandbox.logs_dir / "merged.order", indexes)
+
+    def _bounds(self, job_id: str, instance: str, log: LogIndex, window: LogWindow, total: int) -> tuple[int, int]:
+        """The window in lines. The log's times are known for some of its sizes, so it is as fine as they are."""
+        times, sizes = _times(Sandbox(self._folder.job_dir(job_id)).times_file(instance))
+        first, last = 0, total
+        if window.started_at is not None and times:
+            before = bisect_left(times, window.started_at)
+            first = log.line_at(sizes[before - 1]) if before else 0
+        if window.ended_at is not None and times:
+            until = bisect_right(times, window.ended_at)
+            last = min(total, log.line_at(sizes[until])) if until < len(sizes) else total
+        return first, max(first, last)
+
+
+def sizes_bytes(files: Sequence[Path]) -> list[int]:
+    """The sizes of log files: while they are the same, there is no news. Quick."""
+    return [_size_bytes(file) for file in files]
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _times(path: Path) -> tuple[list[float], list[int]]:
+    """When the log had which size, in the order it was noted."""
+    times: list[float] = []
+    sizes: list[int] = []
+    try:
+        with path.open(encoding="ascii") as file:
+            for line in file:
+                time_text, _, size_text = line.partition(" ")
+                times.append(float(time_text))
+                sizes.append(int(size_text))
+    except FileNotFoundError:
+        pass
+    return times, sizes

@@ -1,0 +1,90 @@
+"""The logs of all instances as one, in an order that stays: a page once read never changes.
+
+The order is made when somebody asks: lines that have come since the last time are put behind those that are there
+already, instance after instance, and that is written down beside the logs.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from pai_sdk.service.log_index import LogIndex
+
+__all__ = ["MergedLog"]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Consecutive lines of one instance."""
+
+    instance: int
+    start: int
+    count: int
+
+
+class MergedLog:
+    """One order for the lines of several logs.
+
+    Args:
+        order_file: where the order is kept.
+        logs: the logs, always in the same sequence.
+    """
+
+    def __init__(self, order_file: Path, logs: Sequence[LogIndex]) -> None:
+        self._order_file = order_file
+        self._logs = logs
+        self._lock = threading.Lock()
+        self._runs = _read(order_file)
+        self._ends = list(accumulate(run.count for run in self._runs))
+        self._taken = [sum(run.count for run in self._runs if run.instance == i) for i in range(len(logs))]
+
+    def count(self, *, is_open: bool) -> int:
+        """How many lines there are in all."""
+        with self._lock:
+            self._catch_up(is_open)
+            return self._ends[-1] if self._ends else 0
+
+    def lines(self, start: int, end: int, *, is_open: bool) -> list[str]:
+        """Lines `start` to `end - 1`; fewer where the logs end earlier."""
+        with self._lock:
+            self._catch_up(is_open)
+            end = min(end, self._ends[-1] if self._ends else 0)
+            found: list[str] = []
+            run_number = bisect_right(self._ends, start)
+            while start < end:
+                run, run_end = self._runs[run_number], self._ends[run_number]
+                first = run.start + start - (run_end - run.count)
+                count = min(end, run_end) - start
+                found += self._logs[run.instance].lines(first, first + count, is_open=is_open)
+                start += count
+                run_number += 1
+            return found
+
+    def _catch_up(self, is_open: bool) -> None:
+        counts = [log.count(is_open=is_open) for log in self._logs]
+        new = [
+            _Run(instance, before, now - before)
+            for instance, (before, now) in enumerate(zip(self._taken, counts, strict=True))
+            if now > before
+        ]
+        if new:
+            with self._order_file.open("a", encoding="ascii") as file:
+                file.writelines(json.dumps([run.instance, run.start, run.count]) + "\n" for run in new)
+            for run in new:
+                self._runs.append(run)
+                self._taken[run.instance] += run.count
+                self._ends.append(run.count + (self._ends[-1] if self._ends else 0))
+
+
+def _read(order_file: Path) -> list[_Run]:
+    try:
+        lines = order_file.read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return []
+    return [_Run(*json.loads(line)) for line in lines]

@@ -1,0 +1,184 @@
+"""Metrics from logs: the regular expressions of a job's metric definitions, applied to what it prints."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from pai_sdk.execution.contract import instances
+from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.service.faults import Fault
+from pai_sdk.service.jobs import Jobs
+
+__all__ = ["MetricsCollector"]
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S = 0.5
+_CHUNK_BYTES = 1 << 20
+_LONGEST_LINE = 4096
+_LONGEST_MATCH_S = 0.05
+_LONGEST_CHUNK_S = 2.0
+
+
+@dataclass
+class _Definition:
+    """One metric of one job. A pattern that takes too long is not applied again."""
+
+    name: str
+    pattern: Any  # the library has no types
+    trouble: str = ""
+
+    def values(self, lines: list[str]) -> Iterator[float]:
+        """The values in the lines, in their order."""
+        begun = time.monotonic()
+        for line in lines:
+            try:
+                # The GIL is let go and there is a limit, so a hostile pattern cannot stop the service.
+                for match in self.pattern.finditer(line, timeout=_LONGEST_MATCH_S, concurrent=True):
+                    value = _number(match.group(1))
+                    if value is not None:
+                        yield value
+            except TimeoutError:
+                self.trouble = f"its regex needs more than {_LONGEST_MATCH_S:g} s for a single line"
+                return
+            if time.monotonic() - begun > _LONGEST_CHUNK_S:
+                self.trouble = f"its regex needs more than {_LONGEST_CHUNK_S:g} s for {len(lines)} lines"
+                return
+
+
+@dataclass
+class _Log:
+    instance: str
+    path: Path
+    offset: int
+
+
+@dataclass
+class _WatchedJob:
+    job_id: str
+    definitions: list[_Definition]
+    logs: list[_Log]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class MetricsCollector:
+    """One thread that reads the logs of the running jobs that have metric definitions.
+
+    How far it has come is kept with the values themselves, so that a restart neither loses nor repeats one.
+    """
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._watched: dict[str, _WatchedJob] = {}
+        self._lock = threading.Lock()
+        self._woken = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; what was not read yet is read after the next start."""
+        self._closing = True
+        self._woken.set()
+        self._thread.join()
+
+    def watch(self, job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> None:
+        """Read the logs of a job from now on, where it left off."""
+        metric_definitions = request.algorithm_spec.metric_definitions if request.algorithm_spec else []
+        if not metric_definitions:
+            return
+        offsets = self._jobs.log_cursors(job_id)
+        watched = _WatchedJob(
+            job_id,
+            [_Definition(definition.name, regex.compile(definition.regex)) for definition in metric_definitions],
+            [
+                _Log(instance.name, sandbox.log_file(instance.name), offsets.get(instance.name, 0))
+                for instance in instances(job_id, request)
+            ],
+        )
+        with self._lock:
+            self._watched.setdefault(job_id, watched)
+        self._woken.set()
+
+    def finish(self, job_id: str) -> None:
+        """Read the rest of a job's logs, which no instance writes to any more, and let go of it."""
+        with self._lock:
+            watched = self._watched.pop(job_id, None)
+        if watched is not None:
+            self._read(watched, is_final=True)
+
+    def _run(self) -> None:
+        while not self._closing:
+            with self._lock:
+                watched_jobs = list(self._watched.values())
+            for watched in watched_jobs:
+                try:
+                    self._read(watched, is_final=False)
+                except Exception:  # whatever it is, the other jobs' metrics are still to be read
+                    logger.exception("the metrics of job %s cannot be read", watched.job_id)
+            self._woken.wait(_PAUSE_S if watched_jobs else None)
+            self._woken.clear()
+
+    def _read(self, watched: _WatchedJob, *, is_final: bool) -> None:
+        with watched.lock:
+            for log in watched.logs:
+                while self._read_chunk(watched, log, is_final=is_final) and not self._closing:
+                    pass
+
+    def _read_chunk(self, watched: _WatchedJob, log: _Log, *, is_final: bool) -> bool:
+        """Read one piece of one log; False when there is nothing more."""
+        try:
+            with log.path.open("rb") as file:
+                file.seek(log.offset)
+                chunk = file.read(_CHUNK_BYTES)
+        except FileNotFoundError:
+            return False
+        is_whole = len(chunk) == _CHUNK_BYTES
+        end = chunk.rfind(b"\n") + 1
+        if end == 0 and (is_whole or is_final):
+            end = len(chunk)  # a line beyond all bounds, or the last one without its end
+        if end == 0:
+            return False
+        lines = [line[:_LONGEST_LINE] for line in chunk[:end].decode("utf-8", errors="replace").splitlines()]
+        values = [
+            (definition.name, value)
+            for definition in watched.definitions
+            if not definition.trouble
+            for value in definition.values(lines)
+        ]
+        try:
+            self._jobs.add_metrics(watched.job_id, values, instance=log.instance, offset=log.offset + end)
+            self._tell_troubles(watched)
+        except Fault:
+            return False  # the job was deleted meanwhile
+        log.offset += end
+        return is_whole or is_final
+
+    def _tell_troubles(self, watched: _WatchedJob) -> None:
+        for definition in watched.definitions:
+            if definition.trouble:
+                self._jobs.note(
+                    watched.job_id, f"Metric {definition.name!r} is no longer read: {definition.trouble}."
+                )
+        watched.definitions = [definition for definition in watched.definitions if not definition.trouble]
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,113 @@
+"""What the service keeps of its jobs, as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, ForeignKey, Index, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+__all__ = ["Base", "Event", "Job", "JobLabel", "LogCursor", "Metric", "Transition"]
+
+
+class Base(DeclarativeBase):
+    """All tables. Times are seconds since 1970, UTC."""
+
+    type_annotation_map = {dict[str, Any]: JSON, list[dict[str, Any]]: JSON}  # noqa: RUF012 - SQLAlchemy's way
+
+
+class Transition(Base):
+    """A status that a job went through; `ended_at` is None while it is in it."""
+
+    __tablename__ = "transitions"
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    status: Mapped[str]
+    started_at: Mapped[float]
+    ended_at: Mapped[float | None]
+    reason_code: Mapped[str | None]
+    reason_message: Mapped[str | None] = mapped_column(Text)
+
+
+class JobLabel(Base):
+    """A label of a job."""
+
+    __tablename__ = "labels"
+    __table_args__ = (Index("labels_by_value", "key", "value", "job_id"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str] = mapped_column(Text)
+
+
+class Job(Base):
+    """A training job. `number` counts them in the order of their creation."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index("jobs_by_creation", "created_at", "number"),
+        Index("jobs_by_status", "status", "created_at", "number"),
+        Index("jobs_by_name", "name", "created_at"),
+        {"sqlite_autoincrement": True},
+    )
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
+    workspace_id: Mapped[str]
+    request: Mapped[dict[str, Any]]
+    instance_count: Mapped[int]
+    status: Mapped[str]
+    reason_code: Mapped[str | None]
+    reason_message: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[float]
+    modified_at: Mapped[float]
+    started_at: Mapped[float | None]
+    ended_at: Mapped[float | None]
+    instances: Mapped[list[dict[str, Any]]]
+    failed_instance: Mapped[str | None]
+    exit_code: Mapped[int | None]
+    stop_requested: Mapped[bool] = mapped_column(default=False)
+    version: Mapped[int] = mapped_column(default=1)
+
+    transitions: Mapped[list[Transition]] = relationship(
+        order_by=Transition.number, lazy="selectin", passive_deletes="all"
+    )
+    labels: Mapped[list[JobLabel]] = relationship(order_by=JobLabel.key, lazy="selectin", passive_deletes="all")
+
+
+class Metric(Base):
+    """A value that a metric had."""
+
+    __tablename__ = "metrics"
+    __table_args__ = (Index("metrics_by_name", "job_id", "name", "number"),)
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    name: Mapped[str]
+    timestamp: Mapped[float]
+    value: Mapped[float]
+
+
+class Event(Base):
+    """Something that happened to a job, or to one of its instances."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index("events_by_job", "job_id", "number"),)
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    instance: Mapped[str | None]
+    happened_at: Mapped[float]
+    text: Mapped[str] = mapped_column(Text)
+
+
+class LogCursor(Base):
+    """How far the metrics of an instance's log have been read, in bytes."""
+
+    __tablename__ = "log_cursors"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    instance: Mapped[str] = mapped_column(primary_key=True)
+    offset: Mapped[int]

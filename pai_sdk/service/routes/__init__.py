@@ -1,0 +1,1 @@
+"""The actions of the API, one module for each group of them."""

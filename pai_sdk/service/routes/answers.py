@@ -1,0 +1,33 @@
+"""Answers as PAI gives them: a JSON object with a RequestId."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import JSONResponse
+
+__all__ = ["answer", "request_id", "wished_hold_s"]
+
+_WAIT = re.compile(r"\bwait\s*=\s*\"?(\d{1,18})\b")
+
+
+def request_id(request: Request) -> str:
+    """The id the gate gave the request."""
+    known: str = request.state.request_id
+    return known
+
+
+def answer(
+    request: Request, fields: Mapping[str, Any] | None = None, *, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """A success."""
+    return JSONResponse({"RequestId": request_id(request), **(fields or {})}, headers=headers)
+
+
+def wished_hold_s(request: Request, longest_s: float) -> float | None:
+    """How long the answer may be held back for news (`Prefer: wait=N`, RFC 7240); None: not at all."""
+    found = _WAIT.search(request.headers.get("prefer", ""))
+    return min(float(found.group(1)), longest_s) if found else None

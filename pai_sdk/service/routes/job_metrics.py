@@ -1,0 +1,105 @@
+"""TrainingJob: metrics and labels."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from sqlalchemy import func, select
+
+from pai_sdk.job.spec import Label
+from pai_sdk.service.creation import read_body
+from pai_sdk.service.faults import invalid_parameter
+from pai_sdk.service.jobs import latest_metrics
+from pai_sdk.service.models import Metric
+from pai_sdk.service.parts import PartsOf
+from pai_sdk.service.routes.answers import answer
+from pai_sdk.service.routes.training_jobs import PageNumber
+from pai_sdk.service.snapshot import metric_point
+from pai_sdk.service.times import parse_time
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
+
+
+class _Labels(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    labels: list[Label] = Field(alias="Labels")
+
+
+@router.get("/metrics")
+def list_training_job_metrics(
+    request: Request,
+    parts: PartsOf,
+    job_id: str,
+    page_number: PageNumber = 1,
+    page_size: Annotated[int, Query(alias="PageSize", ge=1, le=10_000)] = 100,
+    name: Annotated[str | None, Query(alias="Name")] = None,
+    order: Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")] = "ASC",
+    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
+    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
+) -> Response:
+    """ListTrainingJobMetrics, the oldest first unless told otherwise."""
+    parts.jobs.version(job_id)
+    conditions = [Metric.job_id == job_id]
+    if name:
+        conditions.append(Metric.name == name)
+    started_at, ended_at = parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime")
+    if started_at is not None:
+        conditions.append(Metric.timestamp >= started_at)
+    if ended_at is not None:
+        conditions.append(Metric.timestamp <= ended_at)
+    column = Metric.number.asc() if order.upper() == "ASC" else Metric.number.desc()
+    with parts.jobs.database.read() as session:
+        total = session.scalar(select(func.count()).select_from(Metric).where(*conditions)) or 0
+        page = select(Metric).where(*conditions).order_by(column)
+        metrics = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size)).all()
+    return answer(request, {"Metrics": [metric_point(metric) for metric in metrics], "TotalCount": total})
+
+
+@router.get("/latestmetrics")
+def get_training_job_latest_metrics(
+    request: Request, parts: PartsOf, job_id: str, names: Annotated[str | None, Query(alias="Names")] = None
+) -> Response:
+    """GetTrainingJobLatestMetrics."""
+    parts.jobs.version(job_id)
+    with parts.jobs.database.read() as session:
+        metrics = latest_metrics(session, job_id, _names(names))
+    return answer(request, {"Metrics": [metric_point(metric) for metric in metrics]})
+
+
+@router.post("/labels")
+async def update_training_job_labels(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """UpdateTrainingJobLabels: adds labels, replaces those of the same key, and leaves the others."""
+    body = read_body(await request.body())
+    try:
+        labels = _Labels.model_validate(body).labels
+    except ValidationError as error:
+        raise invalid_parameter(f"Labels: {error.errors()[0]['msg']}") from error
+    parts.jobs.set_labels(job_id, {label.key: label.value for label in labels})
+    return answer(request)
+
+
+@router.delete("/labels")
+def delete_training_job_labels(
+    request: Request, parts: PartsOf, job_id: str, keys: Annotated[str, Query(alias="Keys")]
+) -> Response:
+    """DeleteTrainingJobLabels."""
+    parts.jobs.delete_labels(job_id, _names(keys))
+    return answer(request)
+
+
+def _names(text: str | None) -> list[str]:
+    """A list in a query: joined by commas, or a JSON array."""
+    if not text:
+        return []
+    if text.startswith("["):
+        try:
+            return [str(name) for name in json.loads(text)]
+        except ValueError:
+            pass  # a name that begins so
+    return text.split(",")

@@ -1,0 +1,134 @@
+"""TrainingJob: create, get, list, stop, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from pai_sdk.service.creation import read_body, read_request
+from pai_sdk.service.jobs import existing_job, latest_metrics
+from pai_sdk.service.listing import JobQuery, find_jobs, read_labels
+from pai_sdk.service.parts import Parts, PartsOf
+from pai_sdk.service.routes.answers import answer, wished_hold_s
+from pai_sdk.service.snapshot import error_info, job_in_full, job_in_list, output_models
+from pai_sdk.service.times import parse_time
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/trainingjobs")
+
+PageNumber = Annotated[int, Query(alias="PageNumber", ge=1, le=100_000_000)]
+_PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
+
+
+@router.post("")
+async def create_training_job(request: Request, parts: PartsOf) -> Response:
+    """CreateTrainingJob."""
+    body = read_body(await request.body())
+    workspace_id = parts.settings.workspace_id
+    job = read_request(body, workspace_id=workspace_id, slots=parts.settings.slots)
+    job_id = await run_in_threadpool(parts.jobs.create, job, workspace_id=workspace_id)
+    parts.runner.wake()
+    return answer(request, {"TrainingJobId": job_id})
+
+
+@router.get("")
+def list_training_jobs(
+    request: Request,
+    parts: PartsOf,
+    page_number: PageNumber = 1,
+    page_size: _PageSize = 10,
+    status: Annotated[str | None, Query(alias="Status")] = None,
+    name: Annotated[str | None, Query(alias="TrainingJobName")] = None,
+    job_id: Annotated[str | None, Query(alias="TrainingJobId")] = None,
+    workspace_id: Annotated[str | None, Query(alias="WorkspaceId")] = None,
+    algorithm_name: Annotated[str | None, Query(alias="AlgorithmName")] = None,
+    is_temp_algo: Annotated[bool | None, Query(alias="IsTempAlgo")] = None,
+    labels: Annotated[str | None, Query(alias="Labels")] = None,
+    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
+    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
+    sort_by: Annotated[str, Query(alias="SortBy")] = "GmtCreateTime",
+    order: Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")] = "DESC",
+) -> Response:
+    """ListTrainingJobs. A name fits when it contains what is asked for."""
+    query = JobQuery(
+        status=status,
+        name=name,
+        job_id=job_id,
+        workspace_id=workspace_id,
+        algorithm_name=algorithm_name,
+        is_temp_algo=is_temp_algo,
+        labels=read_labels(labels),
+        started_at=parse_time(start_time, "StartTime"),
+        ended_at=parse_time(end_time, "EndTime"),
+        sort_by=sort_by,
+        descending=order.upper() == "DESC",
+        page_number=page_number,
+        page_size=page_size,
+    )
+    with parts.jobs.database.read() as session:
+        jobs, total = find_jobs(session, query)
+    return answer(request, {"TrainingJobs": [job_in_list(job) for job in jobs], "TotalCount": total})
+
+
+@router.get("/{job_id}")
+async def get_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the answer waits for the next snapshot."""
+    known = request.headers.get("if-none-match")
+    hold_s = wished_hold_s(request, parts.settings.longest_hold_s)
+    headers = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
+    deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
+    with parts.changes.of(job_id) as news:
+        while known is not None:
+            version = await run_in_threadpool(parts.jobs.version, job_id)
+            if known != _etag(version):
+                break
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0 or parts.changes.closed:
+                return Response(status_code=304, headers={**headers, "ETag": known})
+            await news.wait(left_s)
+    version, fields = await run_in_threadpool(_snapshot, parts, job_id)
+    return answer(request, fields, headers={**headers, "ETag": _etag(version)})
+
+
+@router.put("/{job_id}/stop")
+def stop_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """StopTrainingJob. A job that has ended stays as it is."""
+    parts.jobs.request_stop(job_id)
+    parts.runner.wake()
+    return answer(request)
+
+
+@router.delete("/{job_id}")
+def delete_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """DeleteTrainingJob. What it put into the object store stays there."""
+    parts.jobs.delete(job_id)
+    parts.logs.forget(job_id)
+    parts.runner.discard(job_id)
+    return answer(request)
+
+
+@router.get("/{job_id}/errorinfo")
+def get_training_job_error_info(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """GetTrainingJobErrorInfo."""
+    return answer(request, {"ErrorInfo": error_info(parts.jobs.get(job_id))})
+
+
+@router.get("/{job_id}/outputmodels")
+def list_training_job_output_models(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """ListTrainingJobOutputModels."""
+    return answer(request, {"OutputModels": output_models(parts.jobs.get(job_id))})
+
+
+def _snapshot(parts: Parts, job_id: str) -> tuple[int, dict[str, object]]:
+    # One transaction, so that the version is that of all that is shown.
+    with parts.jobs.database.read() as session:
+        job = existing_job(session, job_id)
+        return job.version, job_in_full(job, latest_metrics(session, job_id))
+
+
+def _etag(version: int) -> str:
+    return f'"{version}"'

@@ -1,0 +1,304 @@
+"""What brings jobs from the queue to their end: one thread that decides, a few that copy files."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from pai_sdk.errors import PaiError
+from pai_sdk.execution.base import ExecutionState, Executor
+from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.status import JobStatus
+from pai_sdk.service.folder import DataFolder
+from pai_sdk.service.jobs import Jobs
+from pai_sdk.service.metrics import MetricsCollector
+from pai_sdk.service.models import Job
+from pai_sdk.service.publishing import Publisher
+from pai_sdk.service.staging import StagingCancelled, StagingFailed, stage
+from pai_sdk.service.trash import Trash
+
+if TYPE_CHECKING:
+    from pai_sdk.service.objects.store import ObjectStore
+
+__all__ = ["Scheduler"]
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S = 0.05  # how often running jobs are looked at
+_PUBLISH_S = 30.0  # how often their live outputs are published
+_PAUSE_AFTER_FAULT_S = 1.0
+_COPY_THREADS = 4
+_STOPPED = "The job was stopped by its user."
+
+_Step: TypeAlias = Literal["staging", "running", "finishing"]
+
+
+@dataclass
+class _ActiveJob:
+    """A job that has left the queue and not ended."""
+
+    id: str
+    request: TrainingJobRequest
+    sandbox: Sandbox
+    publisher: Publisher
+    step: _Step
+    status: JobStatus
+    stop_requested: bool = False
+    stop_passed_on: bool = False
+    seen: ExecutionState = field(default_factory=lambda: ExecutionState("absent"))
+    work: Future[None] | None = None
+    publishing: Future[str] | None = None
+    publish_at: float = field(default_factory=lambda: time.monotonic() + _PUBLISH_S)
+    not_before: float = 0.0
+
+
+class Scheduler:
+    """Runs jobs in the order they came, as many at once as there are slots for their instances.
+
+    It keeps no state of its own: what it knows is in the database and in the executor's folders, and after a
+    restart it goes on from there.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        folder: DataFolder,
+        store: ObjectStore,
+        executor: Executor,
+        collector: MetricsCollector,
+        *,
+        slots: int,
+    ) -> None:
+        self._jobs = jobs
+        self._folder = folder
+        self._store = store
+        self._executor = executor
+        self._collector = collector
+        self._slots = slots
+        self._active: dict[str, _ActiveJob] = {}
+        self._queue_is_empty = False
+        self._woken = threading.Event()
+        self._closing = threading.Event()
+        self._trash = Trash(folder.jobs_dir)
+        self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
+        # Apart from the above: the end of one job must not wait for the inputs of another.
+        self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    # ---- asked from outside -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up what an earlier process left, and begin."""
+        self._woken.set()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop deciding. Running jobs go on; the next service on this folder takes them up."""
+        self._closing.set()
+        self._woken.set()
+        self._thread.join()
+        for pool in (self._copiers, self._finishers):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._trash.close()
+
+    def wake(self) -> None:
+        """There is a job in the queue, or one to be stopped."""
+        self._queue_is_empty = False
+        self._woken.set()
+
+    def discard(self, job_id: str) -> None:
+        """The job was deleted; its folder can go."""
+        self._trash.put(self._folder.job_dir(job_id))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job runs or waits."""
+        return self._queue_is_empty and not self._active
+
+    # ---- the thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        is_taken_up = False
+        while not self._closing.is_set():
+            try:
+                if not is_taken_up:
+                    self._take_up_again()
+                    is_taken_up = True
+                self._look_around()
+                pause_s = _LOOK_S if self._active else None
+            except Exception:  # a full disk, say: the jobs are still there when it is mended
+                logger.exception("the scheduler met a fault and tries again")
+                pause_s = _PAUSE_AFTER_FAULT_S
+            if not self._closing.is_set():
+                self._woken.wait(pause_s)
+
+    def _take_up_again(self) -> None:
+        for job in self._jobs.begun():
+            if job.id not in self._active:
+                logger.info("job %s is taken up again", job.id)
+                self._activate(job, "running", JobStatus(job.status))
+
+    def _look_around(self) -> None:
+        if self._woken.is_set():
+            self._woken.clear()
+            for active in self._active.values():
+                active.stop_requested = active.stop_requested or self._jobs.stop_is_requested(active.id)
+            self._admit()
+        for active in list(self._active.values()):
+            if time.monotonic() >= active.not_before:
+                try:
+                    self._advance(active)
+                except Exception:
+                    logger.exception("job %s met a fault in the service and is tried again", active.id)
+                    active.not_before = time.monotonic() + _PAUSE_AFTER_FAULT_S
+
+    def _admit(self) -> None:
+        """Begin the first jobs of the queue, as long as there are slots; nobody is overtaken."""
+        self._queue_is_empty = True
+        free = self._slots - sum(active.request.instance_count for active in self._active.values())
+        for job in self._jobs.queued():
+            if job.instance_count > free:
+                self._queue_is_empty = False
+                return
+            if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
+                free -= job.instance_count
+                self._activate(job, "staging", JobStatus.INITIALIZING)
+
+    def _activate(self, job: Job, step: _Step, status: JobStatus) -> None:
+        request = TrainingJobRequest.model_validate(job.request)
+        sandbox = Sandbox(self._folder.job_dir(job.id))
+        publisher = Publisher(self._store, sandbox, request)
+        self._active[job.id] = _ActiveJob(
+            job.id, request, sandbox, publisher, step, status, stop_requested=job.stop_requested
+        )
+        self._collector.watch(job.id, request, sandbox)
+
+    def _advance(self, active: _ActiveJob) -> None:
+        if active.step == "staging":
+            self._advance_staging(active)
+        if active.step == "running":
+            self._advance_running(active)
+        if active.step == "finishing":
+            self._advance_finishing(active)
+
+    # ---- staging ------------------------------------------------------------------------------------------
+
+    def _advance_staging(self, active: _ActiveJob) -> None:
+        if active.work is None:
+            active.work = self._copiers.submit(self._stage_and_start, active)
+        if not active.work.done():
+            return
+        work, active.work = active.work, None
+        try:
+            work.result()
+        except StagingCancelled:
+            if not self._closing.is_set():
+                self._end(active, JobStatus.TERMINATED, REASON_STOPPED_BY_USER, _STOPPED)
+        except StagingFailed as failure:
+            self._end(active, JobStatus.INITIALIZE_FAILED, failure.reason_code, failure.message)
+        except PaiError as error:
+            self._end(active, JobStatus.INITIALIZE_FAILED, "ExecutorFailed", str(error))
+        except Exception as error:
+            logger.exception("job %s cannot begin", active.id)
+            message = f"The service met an unexpected fault ({type(error).__name__}); its log has the details."
+            self._end(active, JobStatus.INITIALIZE_FAILED, "InternalError", message)
+        else:
+            active.step = "running"
+
+    def _stage_and_start(self, active: _ActiveJob) -> None:
+        def is_cancelled() -> bool:
+            return active.stop_requested or self._closing.is_set()
+
+        stage(self._store, active.sandbox, active.request, is_cancelled=is_cancelled)
+        if is_cancelled():
+            raise StagingCancelled
+        self._executor.start(active.sandbox.root, active.id, active.request)
+
+    # ---- running ------------------------------------------------------------------------------------------
+
+    def _advance_running(self, active: _ActiveJob) -> None:
+        state = self._executor.state(active.sandbox.root)
+        if state.phase == "absent":  # the service ended before the job could begin
+            active.step = "staging"
+            return
+        if active.stop_requested and not active.stop_passed_on:
+            self._executor.stop(active.sandbox.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
+            active.stop_passed_on = True
+        if state.started_at is not None and active.status == JobStatus.INITIALIZING:
+            self._jobs.move(active.id, JobStatus.RUNNING, text="The job runs.", instances=state.instances)
+            active.status = JobStatus.RUNNING
+        elif state.instances != active.seen.instances and state.phase != "ended":
+            self._jobs.set_instances(active.id, state.instances)
+        active.seen = state
+        if state.phase == "ended":
+            active.step = "finishing"
+        else:
+            self._publish_now_and_then(active)
+
+    def _publish_now_and_then(self, active: _ActiveJob) -> None:
+        is_due = time.monotonic() >= active.publish_at and active.publisher.has_live_channels
+        if is_due and (active.publishing is None or active.publishing.done()):
+            active.publish_at = time.monotonic() + _PUBLISH_S
+            active.publishing = self._copiers.submit(active.publisher.publish, live_only=True)
+
+    # ---- the end ------------------------------------------------------------------------------------------
+
+    def _advance_finishing(self, active: _ActiveJob) -> None:
+        if active.work is None:
+            active.work = self._finishers.submit(self._finish, active)
+        if active.work.done():
+            work, active.work = active.work, None
+            work.result()
+            self._let_go(active)
+
+    def _finish(self, active: _ActiveJob) -> None:
+        """Collect what the job has left, then say that it has ended: whoever sees the end finds all of it."""
+        state = active.seen
+        self._collector.finish(active.id)
+        problems = active.publisher.publish(live_only=False)
+        status, reason_code, reason_message = _outcome(state, problems)
+        if problems and status != JobStatus.FAILED:
+            logger.warning("job %s: not all outputs were saved: %s", active.id, problems)
+        self._jobs.move(
+            active.id,
+            status,
+            text=reason_message or "The job has succeeded.",
+            reason_code=reason_code,
+            reason_message=reason_message,
+            instances=state.instances,
+            failed_instance=state.failed_instance,
+            ended_at=state.ended_at,
+        )
+        self._woken.set()
+
+    def _end(self, active: _ActiveJob, status: JobStatus, reason_code: str, reason_message: str) -> None:
+        self._collector.finish(active.id)
+        self._jobs.move(
+            active.id, status, text=reason_message, reason_code=reason_code, reason_message=reason_message
+        )
+        self._let_go(active)
+
+    def _let_go(self, active: _ActiveJob) -> None:
+        del self._active[active.id]
+        self.wake()
+
+
+def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None, str | None]:
+    """Status, reason code and reason of a job that has ended."""
+    if state.reason_code == REASON_STOPPED_BY_USER:
+        return JobStatus.TERMINATED, state.reason_code, state.reason_message
+    if not state.succeeded:
+        return JobStatus.FAILED, state.reason_code or None, state.reason_message or None
+    if unsaved:
+        return (
+            JobStatus.FAILED,
+            "OutputsNotSaved",
+            f"The job ended well, but not all of its outputs were saved: {unsaved}",
+        )
+    return JobStatus.SUCCEED, None, None

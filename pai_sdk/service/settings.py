@@ -1,0 +1,77 @@
+"""How a service is set up, and what a client needs to know to reach it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+__all__ = ["DEFAULT_DATA_DIR", "ServiceInfo", "ServiceSettings"]
+
+DEFAULT_DATA_DIR = "~/.pai/service"
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """What a service is started with. What is None comes from the data folder, or is made on the first start.
+
+    Attributes:
+        data_dir: the folder with everything the service keeps.
+        host: the address to listen on; loopback, unless the machine's network is to reach it.
+        port: the port; None keeps the one of the last start, 0 takes a free one.
+        region_id: the region clients sign for.
+        workspace_id: the only workspace there is.
+        bucket: the bucket that exists from the start.
+        access_key_id, access_key_secret: the key that clients sign with.
+        idle_timeout_s: end by itself after so long without a request or a job; None for never.
+        slots: how many instances may run at once.
+        longest_body_bytes: the largest body of an API request (objects are not limited by it).
+        longest_hold_s: the longest an answer is held back for news.
+
+    Example:
+        >>> ServiceSettings(data_dir=Path("/srv/pai")).slots
+        16
+    """
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int | None = None
+    region_id: str = "local"
+    workspace_id: str = "1"
+    bucket: str = "pai-local"
+    access_key_id: str | None = None
+    access_key_secret: str | None = field(default=None, repr=False)
+    idle_timeout_s: float | None = None
+    slots: int = 16
+    longest_body_bytes: int = 1 << 20
+    longest_hold_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class ServiceInfo:
+    """A running service, as its clients see it.
+
+    Attributes:
+        endpoint: the API's URL.
+        oss_endpoint: the object store's URL.
+        region_id, workspace_id, bucket: what to set a session up with.
+        access_key_id, access_key_secret: the key.
+        pid: the process that serves.
+        data_dir: its folder.
+    """
+
+    endpoint: str
+    oss_endpoint: str
+    region_id: str
+    workspace_id: str
+    bucket: str
+    access_key_id: str
+    access_key_secret: str = field(repr=False)
+    pid: int = 0
+    data_dir: Path = Path()
+
+    def to_json(self) -> str:
+        """One line of JSON with all a client needs; it holds the secret."""
+        facts = asdict(self)
+        del facts["data_dir"]
+        return json.dumps(facts)

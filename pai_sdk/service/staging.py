@@ -1,0 +1,174 @@
+"""Filling a job's sandbox: its code and its inputs, from the object store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import InvalidInputError, StorageError
+from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.spec import CodeDir, OssLocation
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.service.objects.store import ObjectStore
+
+__all__ = ["StagingCancelled", "StagingFailed", "own_uri", "stage"]
+
+_COPY_BYTES = 1 << 20
+_CLOUD = ".aliyuncs.com"
+
+REASON_CODE_MISSING = "CodeNotFound"
+REASON_INPUT_MISSING = "InputNotFound"
+REASON_NOT_SUPPORTED = "NotSupported"
+REASON_NOT_A_FILE_NAME = "InvalidObjectKey"
+REASON_DISK = "StagingFailed"
+
+
+class StagingFailed(Exception):
+    """A job cannot begin.
+
+    Attributes:
+        reason_code: why, for programs.
+        message: why, for people.
+    """
+
+    def __init__(self, reason_code: str, message: str) -> None:
+        super().__init__(message)
+        self.reason_code = reason_code
+        self.message = message
+
+
+class StagingCancelled(Exception):
+    """Somebody does not want the job to begin any more."""
+
+
+def stage(
+    store: ObjectStore, sandbox: Sandbox, request: TrainingJobRequest, *, is_cancelled: Callable[[], bool]
+) -> None:
+    """Put code and inputs in place. May be done again: it begins anew then.
+
+    Args:
+        store: where code and inputs lie.
+        sandbox: the job's folder.
+        request: the job.
+        is_cancelled: asked between files.
+
+    Raises:
+        StagingFailed: something is missing, or is of a kind this service cannot read.
+        StagingCancelled: `is_cancelled` said so.
+    """
+    copier = _Copier(store, is_cancelled)
+    try:
+        shutil.rmtree(sandbox.ml, ignore_errors=True)
+        sandbox.create(request)
+        for output in request.output_channels:
+            uri = own_uri(output.output_uri, f"output channel {output.name!r}")
+            if not store.bucket_exists(uri.bucket):
+                raise StagingFailed(
+                    REASON_INPUT_MISSING,
+                    f"output channel {output.name!r}: there is no bucket {uri.bucket!r} here.",
+                )
+        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+        if code is not None:
+            copier.copy(_code_uri(code), sandbox.usercode, "the code", REASON_CODE_MISSING)
+        for channel in request.input_channels:
+            what = f"input channel {channel.name!r}"
+            copier.copy(
+                own_uri(channel.input_uri, what), sandbox.input_dir(channel.name), what, REASON_INPUT_MISSING
+            )
+    except InvalidInputError as error:
+        raise StagingFailed(REASON_NOT_SUPPORTED, str(error)) from error
+    except StorageError as error:
+        raise StagingFailed(REASON_INPUT_MISSING, str(error)) from error
+    except OSError as error:
+        raise StagingFailed(REASON_DISK, f"The job's files cannot be put in place: {error}.") from error
+
+
+def own_uri(uri: str | None, what: str) -> OssUri:
+    """A channel's URI, when it is one in the service's own object store.
+
+    Raises:
+        StagingFailed: it lies elsewhere.
+    """
+    if uri is None:
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED, f"{what} is a dataset; this service reads and writes oss:// URIs only."
+        )
+    if not uri.startswith("oss://"):
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED, f"{what} is {uri[:200]!r}; this service reads and writes oss:// URIs only."
+        )
+    found = OssUri.parse(uri)
+    _refuse_cloud(found.endpoint, what)
+    return found
+
+
+def _code_uri(code: CodeDir) -> OssUri:
+    location = code.location_value
+    if code.location_type.lower() != "oss":
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED,
+            f"the code lies in {code.location_type[:60]!r}; this service reads code from OSS only.",
+        )
+    if not isinstance(location, OssLocation):
+        raise StagingFailed(REASON_CODE_MISSING, "the location of the code needs Bucket and Key.")
+    _refuse_cloud(location.endpoint, "the code")
+    return OssUri(location.bucket, location.key)
+
+
+def _refuse_cloud(endpoint: str | None, what: str) -> None:
+    """A service may be reached by many names, but Alibaba Cloud's are never among them."""
+    host = (endpoint or "").rpartition("//")[2].partition(":")[0].rstrip("/")
+    if host.endswith(_CLOUD):
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED,
+            f"{what} lies on {host}, but this service has an object store of its own: upload it there.",
+        )
+
+
+class _Copier:
+    def __init__(self, store: ObjectStore, is_cancelled: Callable[[], bool]) -> None:
+        self._store = store
+        self._is_cancelled = is_cancelled
+
+    def copy(self, uri: OssUri, target: Path, what: str, reason_if_missing: str) -> None:
+        """Copy the object, or all objects of the folder, into the target folder."""
+        if not self._store.bucket_exists(uri.bucket):
+            raise StagingFailed(reason_if_missing, f"{what}: there is no bucket {uri.bucket!r} here.")
+        if not uri.is_dir and any(info.key == uri.key for info in self._store.list(uri.bucket, uri.key, limit=1)):
+            self._file(uri.bucket, uri.key, _below(target, uri.name, uri))
+            return
+        folder = uri.as_dir()
+        found = False
+        for info in self._store.list(folder.bucket, folder.key):
+            found = True
+            relative = info.key.removeprefix(folder.key)
+            if relative.endswith("/"):
+                _below(target, relative.rstrip("/"), uri).mkdir(parents=True, exist_ok=True)
+            elif relative:
+                self._file(info.bucket, info.key, _below(target, relative, uri))
+        if not found:
+            raise StagingFailed(
+                reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or mend the URI."
+            )
+
+    def _file(self, bucket: str, key: str, path: Path) -> None:
+        if self._is_cancelled():
+            raise StagingCancelled
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._store.open(bucket, key) as source, path.open("xb") as target:
+            shutil.copyfileobj(source, target, _COPY_BYTES)
+
+
+def _below(folder: Path, relative: str, uri: OssUri) -> Path:
+    """The file of that name in the folder, and nowhere else."""
+    parts = relative.split("/")
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise StagingFailed(
+            REASON_NOT_A_FILE_NAME, f"{uri}: the object {relative[:200]!r} has a name that cannot be a file's."
+        )
+    return folder.joinpath(*parts)

@@ -1,0 +1,42 @@
+"""Times on the wire: UTC, ISO 8601."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from pai_sdk.service.faults import invalid_parameter
+
+__all__ = ["parse_time", "wire_time"]
+
+
+def wire_time(seconds: float | None) -> str | None:
+    """Seconds since 1970 as the wire has them.
+
+    Example:
+        >>> wire_time(0.25)
+        '1970-01-01T00:00:00.250Z'
+    """
+    if seconds is None:
+        return None
+    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_time(text: str | None, parameter: str) -> float | None:
+    """A time of a query (`2026-01-31T08:00Z`, also with seconds) in seconds since 1970; None when not given.
+
+    Raises:
+        Fault: it is not a time.
+    """
+    if not text:
+        return None
+    try:
+        # Python 3.10 knows neither `Z` nor fractions of any length; the wire always means UTC.
+        moment = datetime.fromisoformat(text.strip().upper().removesuffix("Z").partition(".")[0])
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=timezone.utc)
+        return moment.timestamp()
+    except (ValueError, OverflowError) as error:
+        raise invalid_parameter(
+            f"{parameter}: {text[:60]!r} is not a time; write UTC as 2026-01-31T08:00:00Z"
+        ) from error

@@ -1,0 +1,29 @@
+"""Services for the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pai_sdk.execution.base import Executor
+from tests.service.services import Client, running_service
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One service for all tests that can share it; it runs jobs for real."""
+    with running_service(tmp_path_factory.mktemp("service") / "data") as client:
+        yield client
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., Any]:
+    """Starts a service of the test's own."""
+
+    def begin(executor: Executor | None = None, data_dir: Path | None = None, **settings: Any) -> Any:
+        return running_service(data_dir or tmp_path / "data", executor, **settings)
+
+    return begin

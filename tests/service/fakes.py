@@ -1,0 +1,66 @@
+"""An executor whose jobs do what a test says, and when it says so."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from pai_sdk.execution.base import ExecutionState, InstanceState
+from pai_sdk.execution.contract import instances
+from pai_sdk.execution.reasons import REASON_NON_ZERO_EXIT
+from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.job.request import TrainingJobRequest
+
+
+class ScriptedExecutor:
+    """Keeps its states in memory; `running` tells which jobs were begun and have not been ended."""
+
+    def __init__(self) -> None:
+        self._states: dict[Path, ExecutionState] = {}
+        self._lock = threading.Lock()
+        self.begun: list[str] = []
+
+    def start(self, root: Path, job_id: str, request: TrainingJobRequest) -> None:
+        with self._lock:
+            if root in self._states:
+                return
+            self.begun.append(job_id)
+            workers = [InstanceState(i.name, i.role, "Running") for i in instances(job_id, request)]
+            self._states[root] = ExecutionState("running", started_at=time.time(), instances=tuple(workers))
+
+    def state(self, root: Path) -> ExecutionState:
+        return self._states.get(root, ExecutionState("absent"))
+
+    def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
+        self._end(root, "Terminated", succeeded=False, reason_code=reason_code, reason_message=reason_message)
+
+    @property
+    def running(self) -> list[str]:
+        return [root.name for root, state in self._states.items() if state.phase == "running"]
+
+    def print(self, root: Path, instance: str, text: str) -> None:
+        with Sandbox(root).log_file(instance).open("a", encoding="utf-8", newline="") as log:
+            log.write(text)
+
+    def succeed(self, root: Path) -> None:
+        self._end(root, "Succeed", succeeded=True)
+
+    def fail(self, root: Path, instance: str, exit_code: int) -> None:
+        self._end(
+            root,
+            "Failed",
+            succeeded=False,
+            reason_code=REASON_NON_ZERO_EXIT,
+            reason_message=f"Instance {instance} ended with exit code {exit_code}.",
+            failed_instance=instance,
+            exit_code=exit_code,
+        )
+
+    def _end(self, root: Path, status: str, *, exit_code: int = 0, **facts: object) -> None:
+        with self._lock:
+            state = self._states[root]
+            workers = tuple(replace(i, status=status, exit_code=exit_code) for i in state.instances)
+            ended = replace(state, phase="ended", ended_at=time.time(), instances=workers)
+            self._states[root] = replace(ended, **facts)  # type: ignore[arg-type]

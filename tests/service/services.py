@@ -1,0 +1,121 @@
+"""Real services on free ports, and a client that signs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import oss2
+import requests
+
+from pai_sdk.api.auth import Acs3Auth
+from pai_sdk.credentials import static_credentials
+from pai_sdk.execution.base import Executor
+from pai_sdk.service.server import Service
+from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+
+TERMINAL = ("Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed")
+
+
+@dataclass
+class Client:
+    """Signs like the library, but shows the bare answers."""
+
+    info: ServiceInfo
+    session: requests.Session = field(default_factory=requests.Session)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        **query: Any,
+    ) -> requests.Response:
+        key = static_credentials(self.info.access_key_id, self.info.access_key_secret)
+        return self.session.request(
+            method,
+            f"{self.info.endpoint}/api/v1{path}",
+            params=query,
+            json=body,
+            headers=headers,
+            auth=Acs3Auth(key, "Any", "2022-01-12"),
+            timeout=40,
+        )
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        answer = self.call("GET", path, **query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def create(self, body: dict[str, Any]) -> str:
+        answer = self.call("POST", "/trainingjobs", body=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["TrainingJobId"]
+
+    def until(self, job_id: str, *statuses: str, timeout_s: float = 20.0) -> dict[str, Any]:
+        """Wait for a status as clients do: the service holds its answer until there is news."""
+        etag, deadline = "", time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            headers = {"If-None-Match": etag, "Prefer": "wait=5"}
+            answer = self.call("GET", f"/trainingjobs/{job_id}", headers=headers)
+            if answer.status_code == 304:
+                continue
+            assert answer.status_code == 200, answer.text
+            etag, job = answer.headers["ETag"], answer.json()
+            if job["Status"] in (statuses or TERMINAL):
+                return job
+        raise AssertionError(f"{job_id} is {job['Status']}: {job['ReasonMessage']}")
+
+    def log(self, job_id: str, **query: Any) -> list[str]:
+        return self.get(f"/trainingjobs/{job_id}/logs", PageSize=10_000, **query)["Logs"]
+
+    def bucket(self) -> oss2.Bucket:
+        auth = oss2.AuthV4(self.info.access_key_id, self.info.access_key_secret)
+        return oss2.Bucket(auth, self.info.oss_endpoint, self.info.bucket, region=self.info.region_id)
+
+
+def job_body(command: str = "true", **fields: Any) -> dict[str, Any]:
+    """The smallest job, with what a test adds to it."""
+    body: dict[str, Any] = {
+        "TrainingJobName": "test",
+        "AlgorithmSpec": {"Image": "none", "Command": ["sh", "-c", command]},
+        "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
+    }
+    spec = fields.pop("AlgorithmSpec", {})
+    body["AlgorithmSpec"].update(spec)
+    return {**body, **fields}
+
+
+@contextmanager
+def running_service(data_dir: Path, executor: Executor | None = None, **settings: Any) -> Iterator[Client]:
+    """A service in a thread of this process."""
+    service = Service(ServiceSettings(data_dir=data_dir, **settings), executor)
+    ready, found, faults = threading.Event(), [], []
+
+    def run() -> None:
+        try:
+            service.run(on_ready=lambda info: (found.append(info), ready.set()))
+        except BaseException as error:
+            faults.append(error)
+            ready.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(20)
+        if faults:
+            raise faults[0]
+        client = Client(found[0])
+        yield client
+        client.session.close()
+    finally:
+        service.stop()
+        thread.join(20)
+        assert not thread.is_alive()

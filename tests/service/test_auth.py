@@ -1,0 +1,201 @@
+"""Nobody gets in without the key."""
+
+from __future__ import annotations
+
+import socket
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+from pai_sdk.api.signature import acs3_signature, payload_hash, roa_signature
+from pai_sdk.service.auth import Authenticator, SignedRequest
+from pai_sdk.service.faults import Fault
+from pai_sdk.service.folder import Keys
+from pai_sdk.service.nonces import NonceMemory
+from tests.service.services import Client, job_body
+
+KEYS = Keys("LTAItest", "the secret")
+NOW = datetime(2026, 1, 31, 8, 0, tzinfo=timezone.utc)
+
+
+def signed(
+    *,
+    key_id: str = "LTAItest",
+    secret: str = "the secret",
+    at: datetime = NOW,
+    nonce: str = "1",
+    body: bytes = b"",
+    method: str = "GET",
+    path: str = "/api/v1/trainingjobs",
+    query: dict[str, str] | None = None,
+    leave_out: tuple[str, ...] = (),
+) -> SignedRequest:
+    headers = {
+        "host": "127.0.0.1:1",
+        "x-acs-date": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "x-acs-content-sha256": payload_hash(body),
+        "x-acs-signature-nonce": nonce,
+    }
+    names = [name for name in headers if name not in leave_out]
+    signature = acs3_signature(
+        secret,
+        method=method,
+        path=path,
+        query=query or {},
+        headers=headers,
+        signed_headers=names,
+        payload_hash=headers["x-acs-content-sha256"],
+    )
+    headers["authorization"] = (
+        f"ACS3-HMAC-SHA256 Credential={key_id},SignedHeaders={';'.join(sorted(names))},Signature={signature}"
+    )
+    return SignedRequest(method, path, query or {}, headers)
+
+
+def signed_roa(*, secret: str = "the secret", at: datetime = NOW, path: str = "/api/v1/trainingjobs") -> SignedRequest:
+    headers = {
+        "accept": "application/json",
+        "date": format_datetime(at, usegmt=True),
+        "x-acs-signature-method": "HMAC-SHA1",
+        "x-acs-signature-nonce": "roa",
+    }
+    signature = roa_signature(secret, method="GET", path=path, query={}, headers=headers)
+    return SignedRequest("GET", path, {}, {**headers, "authorization": f"acs LTAItest:{signature}"})
+
+
+def guard() -> Authenticator:
+    return Authenticator(KEYS, now=NOW.timestamp)
+
+
+def refused(request: SignedRequest, guard: Authenticator) -> str:
+    with pytest.raises(Fault) as caught:
+        guard.check(request)
+    assert "the secret" not in caught.value.message
+    return caught.value.code
+
+
+def test_both_schemes_are_let_in() -> None:
+    guard().check(signed(query={"Labels": '{"a b": "ü/+"}', "Empty": ""}))
+    guard().check(signed_roa())
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (signed(secret="wrong"), "SignatureDoesNotMatch"),
+        (signed(key_id="LTAIother"), "InvalidAccessKeyId.NotFound"),
+        (signed(at=NOW - timedelta(minutes=16)), "InvalidTimeStamp.Expired"),
+        (signed(at=NOW + timedelta(minutes=16)), "InvalidTimeStamp.Expired"),
+        (signed(nonce=""), "SignatureNonceUsed"),
+        (signed(leave_out=("x-acs-content-sha256",)), "IncompleteSignature"),
+        (signed(leave_out=("x-acs-date",)), "IncompleteSignature"),
+        (signed_roa(secret="wrong"), "SignatureDoesNotMatch"),
+        (signed_roa(at=NOW - timedelta(hours=1)), "InvalidTimeStamp.Expired"),
+        (SignedRequest("GET", "/", {}, {}), "MissingAuthorization"),
+        (SignedRequest("GET", "/", {}, {"authorization": "Basic YTpi"}), "InvalidAuthorization"),
+        (SignedRequest("GET", "/", {}, {"authorization": "acs "}), "InvalidAccessKeyId.NotFound"),
+        (SignedRequest("GET", "/", {}, {"authorization": "acs LTAItest:"}), "InvalidTimeStamp.Format"),
+        (SignedRequest("GET", "/", {}, {"authorization": "ACS3-HMAC-SHA256 x"}), "IncompleteSignature"),
+    ],
+)
+def test_everything_else_is_not(request_: SignedRequest, code: str) -> None:
+    assert refused(request_, guard()) == code
+
+
+def test_what_is_signed_cannot_be_changed() -> None:
+    true = signed(query={"PageSize": "10"}, body=b"{}")
+    for changed in (
+        SignedRequest("DELETE", true.path, true.query, true.headers),
+        SignedRequest("GET", true.path + "/train1", true.query, true.headers),
+        SignedRequest("GET", true.path, {"PageSize": "11"}, true.headers),
+        SignedRequest("GET", true.path, true.query, {**true.headers, "host": "elsewhere"}),
+    ):
+        assert refused(changed, guard()) == "SignatureDoesNotMatch"
+    with pytest.raises(Fault, match="body"):
+        guard().check_body(true, b"{ }")
+
+
+def test_a_request_is_let_in_once_and_a_forged_nonce_shuts_nobody_out() -> None:
+    guard_ = guard()
+    assert refused(signed(secret="wrong"), guard_) == "SignatureDoesNotMatch"
+    guard_.check(signed())
+    assert refused(signed(), guard_) == "SignatureNonceUsed"
+
+
+def test_nonces_are_forgotten_in_time_and_never_too_many() -> None:
+    now = [0.0]
+    memory = NonceMemory(lifetime_s=10, most=3, clock=lambda: now[0])
+    assert [memory.is_new(nonce) for nonce in "abca"] == [True, True, True, False]
+    assert memory.is_new("d")
+    assert len(memory._seen) == 3
+    now[0] = 11
+    assert memory.is_new("d")
+    assert len(memory._seen) == 1
+
+
+# ---- over HTTP --------------------------------------------------------------------------------------------
+
+PATHS = [
+    "/api/v1/trainingjobs",
+    "/api/v1/trainingjobs/train1",
+    "/api/v1/workspaces",
+    "/api/v1/health",
+    "/api/docs",
+    "/api/openapi.json",
+    "/api/../api/v1/workspaces",
+    "/api",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "PATCH"])
+def test_without_a_signature_no_path_answers_more_than_a_refusal(service: Client, method: str, path: str) -> None:
+    answer = requests.request(method, service.info.endpoint + path, timeout=5)
+    assert answer.status_code == 401
+    fault = answer.json()
+    assert set(fault) == {"RequestId", "Code", "Message", "HostId"}
+    assert fault["Code"] == "MissingAuthorization"
+    assert fault["RequestId"] == answer.headers["x-acs-request-id"]
+
+
+def test_a_body_that_was_changed_on_the_way_is_refused(service: Client) -> None:
+    prepared: list[requests.PreparedRequest] = []
+    session = requests.Session()
+    session.send = lambda request, **_: prepared.append(request)  # type: ignore[method-assign, assignment]
+    Client(service.info, session).call("POST", "/trainingjobs", body=job_body())
+    prepared[0].body = prepared[0].body.replace(b"true", b"evil")  # type: ignore[union-attr]
+    answer = requests.Session().send(prepared[0], timeout=5)
+    assert (answer.status_code, answer.json()["Code"]) == (400, "SignatureDoesNotMatch")
+
+
+def test_a_repeated_parameter_is_refused(service: Client) -> None:
+    answer = service.call("GET", "/trainingjobs", PageSize=["1", "2"])
+    assert answer.status_code == 400
+
+
+def test_a_large_body_is_not_read_before_the_signature_is_checked(service: Client) -> None:
+    address = urlsplit(service.info.endpoint)
+    with socket.create_connection((address.hostname, address.port), timeout=5) as connection:
+        connection.sendall(b"POST /api/v1/trainingjobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
+        assert b" 401 " in connection.recv(100)
+
+
+def test_every_answer_has_an_id_of_its_own(service: Client) -> None:
+    answers = [service.call("GET", "/trainingjobs") for _ in range(3)]
+    ids = {answer.json()["RequestId"] for answer in answers}
+    assert ids == {answer.headers["x-acs-request-id"] for answer in answers}
+    assert len(ids) == 3
+
+
+def test_an_unknown_action_is_named(service: Client) -> None:
+    for method, path in (("GET", "/nothing"), ("PATCH", "/trainingjobs"), ("GET", "/trainingjobs/a/b/c")):
+        answer = service.call(method, path)
+        assert answer.status_code in (404, 405)
+        assert answer.json()["Code"] == "InvalidAction.NotFound"
+
+
+def test_the_secret_is_in_no_repr() -> None:
+    assert "the secret" not in repr(KEYS)

@@ -1,0 +1,85 @@
+"""What CreateTrainingJob takes, and what it says to what it does not take."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pai_sdk.service.creation import read_body
+from pai_sdk.service.faults import Fault
+from tests.service.services import Client, job_body
+
+HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**400}, {"\u0000": []}]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"TrainingJobName": None}, "TrainingJobName"),
+        ({"TrainingJobName": "x" * 300}, "300 characters"),
+        ({"Nonsense": 1}, "Nonsense"),
+        ({"ComputeResource": {"EcsSpec": "x", "EcsCount": 17}}, "17 instances never fit here; at most 16"),
+        ({"ComputeResource": {"EcsSpec": "x", "EcsCount": -1}}, "-1 instances"),
+        ({"InputChannels": [{"Name": "a"}]}, "needs an InputUri or a DatasetId"),
+        ({"InputChannels": [{"Name": "../up", "InputUri": "oss://pai-local/a/"}]}, "path separator"),
+        ({"OutputChannels": [{"Name": "m", "OutputUri": "oss://pai-local/a/"}] * 2}, "'m' is there 2 times"),
+        ({"HyperParameters": [{"Name": "a-b", "Value": "1"}, {"Name": "a_b", "Value": "2"}]}, "PAI_HPS_A_B"),
+        ({"Environments": {"PAI_HPS": "mine"}}, "job contract"),
+        ({"AlgorithmSpec": {"Command": []}}, "Command"),
+        ({"AlgorithmSpec": {"MetricDefinitions": [{"Name": "m", "Regex": "("}]}}, "regex of 'm' cannot be read"),
+        ({"AlgorithmSpec": {"MetricDefinitions": [{"Name": "m", "Regex": "loss"}]}}, "has no group"),
+    ],
+)
+def test_a_bad_request_is_told_what_is_wrong(service: Client, change: dict[str, Any], complaint: str) -> None:
+    answer = service.call("POST", "/trainingjobs", body=job_body(**change))
+    assert answer.status_code == 400
+    assert answer.json()["Code"] == "InvalidParameter"
+    assert complaint in answer.json()["Message"]
+
+
+def test_all_problems_are_named_at_once(service: Client) -> None:
+    body = job_body(Nonsense=1, TrainingJobName=7, ComputeResource={"EcsCount": "many"})
+    message = service.call("POST", "/trainingjobs", body=body).json()["Message"]
+    assert all(name in message for name in ("Nonsense", "TrainingJobName", "ComputeResource.EcsCount"))
+
+
+def test_a_registered_algorithm_is_refused_clearly(service: Client) -> None:
+    body = {"TrainingJobName": "a", "AlgorithmName": "xgboost", "ComputeResource": {"EcsSpec": "x"}}
+    answer = service.call("POST", "/trainingjobs", body=body)
+    assert answer.status_code == 400
+    assert "not know registered algorithms" in answer.json()["Message"]
+
+
+def test_another_workspace_is_not_here(service: Client) -> None:
+    answer = service.call("POST", "/trainingjobs", body=job_body(WorkspaceId="777"))
+    assert (answer.status_code, answer.json()["Code"]) == (404, "WORKSPACE_NOT_FOUND")
+
+
+def test_unset_fields_may_be_null_or_an_empty_list(service: Client) -> None:
+    unset = {"HyperParameters": [], "Scheduler": None, "UserVpc": None, "PythonRequirements": [], "Labels": []}
+    spec = {"ResourceRequirements": [], "SupportedInstanceTypes": [], "CodeDir": None, "InputChannels": []}
+    job_id = service.create(job_body(**unset, AlgorithmSpec=spec))
+    assert job_id.startswith("train")
+    assert len(job_id) == 17
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+def test_hostile_bodies_are_refused_not_choked_on(service: Client, value: Any) -> None:
+    for path in ("/trainingjobs", "/trainingjobs/none/labels"):
+        assert service.call("POST", path, body=value).status_code in (400, 404)
+
+
+def test_deep_json_is_refused() -> None:
+    with pytest.raises(Fault, match="not JSON"):
+        read_body(b"[" * 200_000)
+    with pytest.raises(Fault, match="not a JSON object"):
+        read_body(json.dumps([1]).encode())
+    with pytest.raises(Fault, match="not JSON"):
+        read_body(b'{"SpotDiscountLimit": 1e400}')
+
+
+def test_a_body_beyond_the_limit_is_refused(service: Client) -> None:
+    answer = service.call("POST", "/trainingjobs", body=job_body(TrainingJobDescription="x" * (1 << 20)))
+    assert (answer.status_code, answer.json()["Code"]) == (413, "RequestTooLarge")

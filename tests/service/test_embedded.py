@@ -1,0 +1,159 @@
+"""Services in processes of their own: started, found, killed, taken up again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.service.embedded import ensure_running
+from pai_sdk.service.server import Service
+from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import Client, job_body
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose service, if one was started, is ended with the test."""
+    folder = tmp_path / "a service's data"
+    yield folder
+    if (folder / "service.json").exists():
+        pid = json.loads((folder / "service.json").read_text())["pid"]
+        if pid != os.getpid() and psutil.pid_exists(pid):
+            psutil.Process(pid).kill()
+
+
+def end(info: ServiceInfo, number: int) -> None:
+    os.kill(info.pid, number)
+    psutil.Process(info.pid).wait(10)
+
+
+def test_it_starts_once_and_is_found_again(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_SECRET", "cloud secret")
+    found: list[ServiceInfo] = []
+    threads = [threading.Thread(target=lambda: found.append(ensure_running(data_dir))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(found) == 4
+    assert len({info.pid for info in found}) == 1
+    info = found[0]
+    assert ensure_running(data_dir) == info
+    assert info.pid != os.getpid()
+    assert os.getsid(info.pid) == info.pid  # it does not end with our terminal
+    assert "ALIBABA_CLOUD_ACCESS_KEY_SECRET" not in psutil.Process(info.pid).environ()
+    for name, mode in ((".", 0o700), ("service.json", 0o600), ("service.log", 0o600)):
+        assert stat.S_IMODE((data_dir / name).stat().st_mode) == mode
+    assert info.access_key_secret not in (data_dir / "service.log").read_text()
+    assert info.access_key_secret not in repr(info)
+    assert json.loads(info.to_json())["access_key_secret"] == info.access_key_secret
+
+
+def test_kill_nine_in_the_middle_of_a_job_loses_nothing(data_dir: Path) -> None:
+    before = ensure_running(data_dir)
+    client = Client(before)
+    command = "for i in $(seq 1 40); do echo loss=$i; sleep 0.05; done; echo done > /ml/output/model/m; echo bye"
+    uri = f"oss://{before.bucket}/out/"
+    job_id = client.create(
+        job_body(
+            command,
+            AlgorithmSpec={"MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9]+)"}]},
+            OutputChannels=[{"Name": "model", "OutputUri": uri}],
+        )
+    )
+    client.until(job_id, "Running")
+    while len(client.log(job_id)) < 10:
+        time.sleep(0.05)
+    end(before, signal.SIGKILL)
+    after = ensure_running(data_dir)
+    assert (after.endpoint, after.access_key_id, after.access_key_secret) == (
+        before.endpoint,
+        before.access_key_id,
+        before.access_key_secret,
+    )
+    assert after.pid != before.pid
+    client = Client(after)
+    job = client.until(job_id)
+    assert job["Status"] == "Succeed"
+    assert client.log(job_id)[-41:] == [*(f"loss={n}" for n in range(1, 41)), "bye"]
+    metrics = client.get(f"/trainingjobs/{job_id}/metrics", PageSize=1000)["Metrics"]
+    assert [metric["Value"] for metric in metrics] == list(range(1, 41))
+    assert client.bucket().get_object("out/m").read() == b"done\n"
+    end(after, signal.SIGTERM)
+
+
+def test_what_keeps_it_from_starting_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ServiceStartError, match="cannot be used"):
+        ensure_running(tmp_path / "file")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "service.db").write_text("no database, but long enough to be looked at by those who want one")
+    with pytest.raises(ServiceStartError, match="(?s)exit code 1.*file is not a database"):
+        ensure_running(broken)
+
+
+def test_a_silent_holder_of_the_folder_is_given_up_in_time(data_dir: Path) -> None:
+    import fcntl
+
+    data_dir.mkdir()
+    with (data_dir / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        begun = time.monotonic()
+        with pytest.raises(ServiceStartError, match="does not answer in time"):
+            ensure_running(data_dir, timeout_s=0.5)
+        assert time.monotonic() - begun < 2
+
+
+def test_two_services_on_one_folder_are_refused(start: Callable[..., Any], tmp_path: Path) -> None:
+    with (
+        start(ScriptedExecutor()),
+        pytest.raises(ServiceStartError, match="another service already runs"),
+    ):
+        Service(ServiceSettings(data_dir=tmp_path / "data")).run()
+
+
+def test_keys_and_port_stay_unless_told_otherwise(start: Callable[..., Any]) -> None:
+    executor = ScriptedExecutor()
+    with start(executor) as client:
+        first = client.info
+    with start(executor) as client:
+        assert client.info == first
+    with socket.create_server(("127.0.0.1", int(first.endpoint.rpartition(":")[2]))), start(executor) as client:
+        assert client.info.endpoint != first.endpoint  # somebody has taken the port meanwhile
+        assert client.info.access_key_secret == first.access_key_secret
+    with start(executor, access_key_id="mine", access_key_secret="my-own-secret") as client:
+        assert client.info.access_key_id == "mine"
+        assert client.get("/workspaces")["TotalCount"] == 1
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error(start: Callable[..., Any], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ServiceStartError, match="choose another port"):
+        Service(ServiceSettings(data_dir=tmp_path / "data", port=other.getsockname()[1])).run()
+
+
+def test_it_ends_with_success_on_sigterm(data_dir: Path) -> None:
+    command = [sys.executable, "-m", "pai_sdk.service", "--data", str(data_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while not (data_dir / "service.json").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert out == b""

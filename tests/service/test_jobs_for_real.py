@@ -1,0 +1,78 @@
+"""Real processes, real objects, real HTTP: what a job sees, and what is left of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.service.services import Client, job_body
+
+
+def test_code_input_parameters_and_output(service: Client) -> None:
+    bucket = service.bucket()
+    bucket.put_object("code/1/train.sh", 'cat "$PAI_INPUT_TRAIN"; echo "lr=$PAI_HPS_LR"; echo model > /ml/output/model/m.txt\n')
+    bucket.put_object("data/in put.csv", "1,2\n")
+    job_id = service.create(
+        job_body(
+            "sh train.sh",
+            CodeDir={"LocationType": "oss", "LocationValue": {"Bucket": service.info.bucket, "Key": "code/1/"}},
+            InputChannels=[{"Name": "train", "InputUri": f"oss://{service.info.bucket}/data/in put.csv"}],
+            OutputChannels=[{"Name": "model", "OutputUri": f"oss://{service.info.bucket}/out/1/"}],
+            HyperParameters=[{"Name": "lr", "Value": "it's 0.1 $(x)"}],
+        )
+    )
+    job = service.until(job_id)
+    log = service.log(job_id)
+    assert job["Status"] == "Succeed", (job["ReasonMessage"], log)
+    assert log[-2:] == ["1,2", "lr=it's 0.1 $(x)"]
+    assert bucket.get_object("out/1/m.txt").read() == b"model\n"
+    assert job["OutputModel"] == {"OutputChannelName": "model", "Uri": f"oss://{service.info.bucket}/out/1/"}
+    models = service.get(f"/trainingjobs/{job_id}/outputmodels")["OutputModels"]
+    assert [model["Uri"] for model in models] == [job["OutputModel"]["Uri"]]
+    assert job["Duration"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "reason", "exit_code"),
+    [
+        ("echo oh; exit 3", "Failed", "NonZeroExit", 3),
+        ("no-such-program", "Failed", "CommandNotFound", 127),
+        ("kill -9 $$", "Failed", "OutOfMemory", 137),
+    ],
+)
+def test_failures_keep_their_reason(service: Client, command: str, status: str, reason: str, exit_code: int) -> None:
+    job_id = service.create(job_body(command))
+    job = service.until(job_id)
+    assert (job["Status"], job["ReasonCode"]) == (status, reason)
+    info = service.get(f"/trainingjobs/{job_id}/errorinfo")["ErrorInfo"]
+    assert json.loads(info["AdditionalInfo"]) == {"Instance": f"{job_id}-master-0", "ExitCode": exit_code}
+
+
+def test_a_missing_input_ends_before_the_beginning(service: Client) -> None:
+    uri = f"oss://{service.info.bucket}/nothing/here/"
+    job = service.until(service.create(job_body(InputChannels=[{"Name": "train", "InputUri": uri}])))
+    assert (job["Status"], job["ReasonCode"]) == ("InitializeFailed", "InputNotFound")
+    assert uri in job["ReasonMessage"]
+
+
+def test_a_job_that_takes_too_long_is_ended(service: Client) -> None:
+    job = service.until(service.create(job_body("sleep 60", Scheduler={"MaxRunningTimeInSeconds": 1})))
+    assert (job["Status"], job["ReasonCode"]) == ("Failed", "MaxRunningTimeExceeded")
+
+
+def test_a_running_job_is_stopped_with_all_its_processes(service: Client) -> None:
+    job_id = service.create(job_body("sleep 60 & echo started; wait", ComputeResource={"EcsSpec": "x", "EcsCount": 2}))
+    service.until(job_id, "Running")
+    service.call("PUT", f"/trainingjobs/{job_id}/stop")
+    job = service.until(job_id)
+    assert (job["Status"], job["ReasonCode"]) == ("Terminated", "StoppedByUser")
+
+
+def test_checkpoints_of_a_killed_job_are_kept(service: Client) -> None:
+    uri = f"oss://{service.info.bucket}/out/killed/"
+    body = job_body(
+        "echo c > /ml/output/checkpoints/c.pt; exit 1", OutputChannels=[{"Name": "checkpoints", "OutputUri": uri}]
+    )
+    assert service.until(service.create(body))["Status"] == "Failed"
+    assert service.bucket().get_object("out/killed/c.pt").read() == b"c\n"

@@ -1,0 +1,146 @@
+"""ListTrainingJobs, labels, and the workspace."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.service.changes import Changes
+from pai_sdk.service.database import Database
+from pai_sdk.service.jobs import Jobs
+from pai_sdk.service.listing import JobQuery, find_jobs
+from pai_sdk.service.models import Job, JobLabel, Transition
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import Client, job_body, running_service
+
+NAMES = ["alpha", "beta_1", "beta%2", "Gämma 'x'"]
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with running_service(tmp_path_factory.mktemp("list") / "data", ScriptedExecutor(), slots=1) as client:
+        for number, name in enumerate(NAMES):
+            labels = [{"Key": "number", "Value": str(number)}, {"Key": "kind", "Value": "test"}]
+            client.create(job_body(TrainingJobName=name, Labels=labels))
+        yield client
+
+
+def names(client: Client, **query: Any) -> list[str]:
+    return [job["TrainingJobName"] for job in client.get("/trainingjobs", **query)["TrainingJobs"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({}, NAMES[::-1]),
+        ({"Order": "ASC"}, NAMES),
+        ({"SortBy": "TrainingJobName", "Order": "asc"}, ["Gämma 'x'", "alpha", "beta%2", "beta_1"]),
+        ({"TrainingJobName": "beta"}, ["beta%2", "beta_1"]),
+        ({"TrainingJobName": "a%2"}, ["beta%2"]),
+        ({"TrainingJobName": "_"}, ["beta_1"]),
+        ({"TrainingJobName": "ä"}, ["Gämma 'x'"]),
+        ({"Labels": json.dumps({"number": "2"})}, ["beta%2"]),
+        ({"Labels": json.dumps([{"Key": "number", "Value": "2"}, {"Key": "kind", "Value": "test"}])}, ["beta%2"]),
+        ({"Labels": json.dumps({"number": "2", "kind": "other"})}, []),
+        ({"PageSize": 2, "PageNumber": 2}, ["beta_1", "alpha"]),
+        ({"PageSize": 2, "PageNumber": 3}, []),
+        ({"WorkspaceId": "1", "TrainingJobName": "alpha"}, ["alpha"]),
+        ({"WorkspaceId": "2"}, []),
+        ({"AlgorithmName": "x"}, []),
+        ({"IsTempAlgo": "false"}, []),
+        ({"EndTime": "2020-01-01T00:00Z"}, []),
+        ({"StartTime": "2020-01-01T00:00Z", "TrainingJobName": "alpha"}, ["alpha"]),
+        ({"StartTime": "2999-01-01T00:00Z"}, []),
+        ({"Status": "Succeed"}, []),
+        ({"TrainingJobId": "trainnone"}, []),
+    ],
+)
+def test_filters_and_orders(client: Client, query: dict[str, Any], found: list[str]) -> None:
+    assert names(client, **query) == found
+
+
+def test_status_and_total(client: Client) -> None:
+    first = client.get("/trainingjobs", Order="ASC", PageSize=1)
+    assert first["TotalCount"] == len(NAMES)
+    client.until(first["TrainingJobs"][0]["TrainingJobId"], "Running")
+    assert names(client, Status="Running") == ["alpha"]
+    assert names(client, Status="Submitted") == NAMES[:0:-1]
+
+
+@pytest.mark.parametrize(
+    "query", [{"SortBy": "Secret"}, {"Labels": "x=1"}, {"Labels": "7"}, {"Order": "up"}, {"PageSize": 0}]
+)
+def test_nonsense_is_refused(client: Client, query: dict[str, Any]) -> None:
+    answer = client.call("GET", "/trainingjobs", **query)
+    assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidParameter")
+
+
+def test_the_workspace_and_where_its_files_go(client: Client) -> None:
+    host = client.info.oss_endpoint.removeprefix("http://")
+    assert client.get("/workspaces")["Workspaces"][0]["WorkspaceId"] == "1"
+    assert client.get("/defaultWorkspaces")["WorkspaceId"] == "1"
+    assert client.get("/workspaces/1")["Status"] == "ENABLED"
+    uri = f"oss://pai-local.{host}/"
+    assert client.get("/workspaces/1/config", ConfigKey="modelExportPath")["ConfigValue"] == uri
+    configs = client.get("/workspaces/1/configs", ConfigKeys="modelExportPath,other")["Configs"]
+    assert [config["ConfigValue"] for config in configs] == [uri]
+    assert client.call("GET", "/workspaces/2").json()["Code"] == "WORKSPACE_NOT_FOUND"
+    assert client.call("GET", "/workspaces/1/config", ConfigKey="x").json()["Code"] == "CONFIG_NOT_FOUND"
+
+
+def test_labels_are_added_replaced_and_deleted(client: Client) -> None:
+    labels = [{"Key": "kind", "Value": "mine"}, {"Key": "number", "Value": "9"}]
+    job_id = client.create(job_body(TrainingJobName="labelled", WorkspaceId="1", Labels=labels))
+    new = {"Labels": [{"Key": "kind", "Value": "other"}, {"Key": "new", "Value": "ü"}]}
+    etag = client.call("GET", f"/trainingjobs/{job_id}").headers["ETag"]
+    assert client.call("POST", f"/trainingjobs/{job_id}/labels", body=new).status_code == 200
+    assert client.call("DELETE", f"/trainingjobs/{job_id}/labels", Keys="number,none").status_code == 200
+    answer = client.call("GET", f"/trainingjobs/{job_id}")
+    assert answer.headers["ETag"] != etag
+    assert answer.json()["Labels"] == [{"Key": "kind", "Value": "other"}, {"Key": "new", "Value": "ü"}]
+    assert names(client, Labels='{"new":"ü"}') == ["labelled"]
+    assert client.call("POST", "/trainingjobs/none/labels", body=new).status_code == 404
+    assert client.call("POST", f"/trainingjobs/{job_id}/labels", body={"Labels": [{"Key": "a"}]}).status_code == 400
+
+
+def test_a_list_of_ten_thousand_jobs_is_quick(tmp_path: Path) -> None:
+    database = Database.in_file(tmp_path / "service.db")
+    request = TrainingJobRequest.model_validate(job_body()).to_wire()
+    now, ids = time.time(), [f"train{number}" for number in range(10_000)]
+    same = {"workspace_id": "1", "request": request, "instance_count": 1, "modified_at": now, "instances": []}
+    with database.write() as session:
+        jobs = [
+            {"id": id_, "name": f"job-{n}", "status": ("Failed", "Succeed")[n % 2], "created_at": now - n, **same}
+            for n, id_ in enumerate(ids)
+        ]
+        session.execute(insert(Job), jobs)
+        session.execute(insert(Transition), [{"job_id": id_, "status": "Succeed", "started_at": now} for id_ in ids])
+        labels = [{"job_id": id_, "key": "n", "value": str(n % 100)} for n, id_ in enumerate(ids)]
+        session.execute(insert(JobLabel), labels)
+    queries = [
+        JobQuery(),
+        JobQuery(page_number=900),
+        JobQuery(status="Failed", workspace_id="1"),
+        JobQuery(labels={"n": "7"}),
+        JobQuery(name="job-77"),
+        JobQuery(job_id="train5"),
+    ]
+    for query in queries:
+        with database.read() as session:
+            find_jobs(session, query)  # SQL is compiled once
+    for query in queries:
+        begun = time.perf_counter()
+        with database.read() as session:
+            found, total = find_jobs(session, query)
+        assert time.perf_counter() - begun < 0.1, query
+        assert found
+        assert total
+    assert Jobs(database, Changes()).get("train5").name == "job-5"
+    database.close()

@@ -1,0 +1,97 @@
+"""The lines of a log, by number, while it grows."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pai_sdk.service import log_index
+from pai_sdk.service.log_index import LogIndex
+from pai_sdk.service.merged_log import MergedLog
+
+PIECES = st.lists(st.binary(max_size=40) | st.sampled_from([b"\n", b"\n\n", b"\xff", b"\r\n", b"x" * 90]), max_size=25)
+
+
+def lines_of(content: bytes, *, is_open: bool) -> list[str]:
+    """What the index must say, written the plain way."""
+    lines = content.decode("utf-8", errors="replace").split("\n")
+    return lines[:-1] if is_open or lines[-1] == "" else lines
+
+
+@given(PIECES, st.integers(0, 12), st.integers(0, 12))
+@settings(max_examples=150, deadline=None)
+def test_any_page_at_any_time_is_what_a_plain_split_gives(pieces: list[bytes], start: int, size: int) -> None:
+    block_bytes, log_index._BLOCK_BYTES = log_index._BLOCK_BYTES, 16
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path, content = Path(folder) / "log", b""
+            index = LogIndex(path)
+            for piece in pieces:
+                with path.open("ab") as file:
+                    file.write(piece)
+                content += piece
+                for is_open in (True, False):
+                    expected = lines_of(content, is_open=is_open)
+                    assert index.count(is_open=is_open) == len(expected)
+                    assert index.lines(start, start + size, is_open=is_open) == expected[start : start + size]
+                assert index.lines(0, 10**9, is_open=False) == lines_of(content, is_open=False)
+            for offset in range(len(content) + 1):
+                assert index.line_at(offset) == content[:offset].count(b"\n")
+    finally:
+        log_index._BLOCK_BYTES = block_bytes
+
+
+def test_a_log_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
+    index = LogIndex(tmp_path / "none")
+    assert index.count(is_open=False) == 0
+    assert index.lines(0, 10, is_open=False) == []
+
+
+def test_a_very_long_line_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    long = "ü" * 300_000
+    path.write_text(f"first\n{long}\nlast\n", encoding="utf-8")
+    assert LogIndex(path).lines(0, 10, is_open=True) == ["first", long, "last"]
+
+
+def test_the_last_page_of_a_million_lines_is_quick(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(b"a line of some length, number %d\n" % n for n in range(1_000_000)))
+    index = LogIndex(path)
+    assert index.count(is_open=True) == 1_000_000
+    begun = time.perf_counter()
+    for start in range(990_000, 1_000_000, 1000):
+        page = index.lines(start, start + 1000, is_open=True)
+        assert page[0] == f"a line of some length, number {start}"
+    assert time.perf_counter() - begun < 0.5
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=20), st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_merged_pages_never_change_and_hold_every_line_in_order(writes: list[tuple[int, int]], size: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{n}.log" for n in range(3)]
+        written: list[list[str]] = [[], [], []]
+        seen: list[str] = []
+
+        def merged() -> MergedLog:
+            return MergedLog(Path(folder) / "order", [LogIndex(path) for path in paths])
+
+        log = merged()
+        for step, (instance, count) in enumerate(writes):
+            with paths[instance].open("a") as file:
+                for _ in range(count):
+                    written[instance].append(f"{instance}:{len(written[instance])}")
+                    file.write(written[instance][-1] + "\n")
+            if step % 3 == 2:
+                log = merged()  # a restart
+            total = log.count(is_open=True)
+            now = [line for at in range(0, total, size) for line in log.lines(at, at + size, is_open=True)]
+            assert now[: len(seen)] == seen
+            seen = now
+        for instance, lines in enumerate(written):
+            assert [line for line in seen if line.startswith(f"{instance}:")] == lines

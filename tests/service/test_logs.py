@@ -1,0 +1,193 @@
+"""ListTrainingJobLogs and ListTrainingJobEvents."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import Client, job_body
+
+
+@pytest.fixture
+def executor() -> ScriptedExecutor:
+    return ScriptedExecutor()
+
+
+@pytest.fixture
+def client(start: Callable[..., Any], executor: ScriptedExecutor) -> Iterator[Client]:
+    with start(executor) as client:
+        yield client
+
+
+def running(client: Client, count: int = 1, **fields: Any) -> tuple[str, Path]:
+    job_id = client.create(job_body(ComputeResource={"EcsSpec": "x", "EcsCount": count}, **fields))
+    client.until(job_id, "Running")
+    return job_id, client.info.data_dir / "jobs" / job_id
+
+
+def page(client: Client, job_id: str, wait_s: int = 0, **query: Any) -> requests.Response:
+    headers = {"Prefer": f"wait={wait_s}"} if wait_s else {}
+    answer = client.call("GET", f"/trainingjobs/{job_id}/logs", headers=headers, **query)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def test_pages_hold_only_whole_lines_until_the_job_has_ended(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    master = f"{job_id}-master-0"
+    executor.print(root, master, "one\ntwo\nthree\nwith\rcarriage\nun")
+    answer = page(client, job_id, InstanceId=master, PageSize=3, PageNumber=2)
+    assert answer.json()["Logs"] == ["with\rcarriage"]
+    assert answer.json()["TotalCount"] == "4"
+    assert "x-pai-log-complete" not in answer.headers
+    executor.print(root, master, "finished")
+    executor.succeed(root)
+    client.until(job_id)
+    first, last = (page(client, job_id, WorkerId=master, PageSize=3, PageNumber=n) for n in (1, 2))
+    assert "x-pai-log-complete" not in first.headers
+    assert last.json()["Logs"] == ["with\rcarriage", "unfinished"]
+    assert last.headers["x-pai-log-complete"] == "true"
+    beyond = page(client, job_id, PageSize=3, PageNumber=3)
+    assert (beyond.json()["Logs"], beyond.headers["x-pai-log-complete"]) == ([], "true")
+
+
+def test_the_logs_of_all_instances_come_in_one_order_that_stays(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client, 3)
+    names = [f"{job_id}-master-0", f"{job_id}-worker-0", f"{job_id}-worker-1"]
+    seen: list[str] = []
+    for step in range(3):
+        for name in names[: step + 1]:
+            executor.print(root, name, f"{name} {step}\n")
+        now = client.log(job_id)
+        assert now[: len(seen)] == seen
+        seen = now
+    executor.print(root, names[0], "the end")
+    executor.succeed(root)
+    client.until(job_id)
+    whole = client.log(job_id)
+    assert whole == [*seen, "the end"]
+    assert [line for line in whole if line.startswith(names[1])] == [f"{names[1]} 1", f"{names[1]} 2"]
+
+
+def test_an_empty_page_is_held_back_until_a_line_comes(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    timer = threading.Timer(0.3, executor.print, (root, f"{job_id}-master-0", "hello\n"))
+    timer.start()
+    begun = time.monotonic()
+    answer = page(client, job_id, wait_s=20)
+    assert 0.25 < time.monotonic() - begun < 1.0
+    assert answer.json()["Logs"] == ["hello"]
+    assert answer.headers["Preference-Applied"] == "wait=20"
+
+
+def test_a_held_page_comes_back_when_the_job_has_ended(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    timer = threading.Timer(0.2, executor.succeed, (root,))
+    timer.start()
+    begun = time.monotonic()
+    answer = page(client, job_id, wait_s=20)
+    assert time.monotonic() - begun < 1.0
+    assert (answer.json()["Logs"], answer.headers["x-pai-log-complete"]) == ([], "true")
+
+
+def test_a_held_page_is_given_up_in_time(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    executor.print(root, f"{job_id}-master-0", "no line end")
+    begun = time.monotonic()
+    answer = page(client, job_id, wait_s=1)
+    assert 0.9 < time.monotonic() - begun < 1.5
+    assert answer.json()["Logs"] == []
+
+
+def test_a_snapshot_is_held_back_until_it_changes(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    known = {"If-None-Match": client.call("GET", f"/trainingjobs/{job_id}").headers["ETag"]}
+    begun = time.monotonic()
+    answer = client.call("GET", f"/trainingjobs/{job_id}", headers={**known, "Prefer": "wait=1"})
+    assert (answer.status_code, answer.content) == (304, b"")
+    assert 0.9 < time.monotonic() - begun < 1.5
+    assert answer.headers["Preference-Applied"] == "wait=1"
+    assert client.call("GET", f"/trainingjobs/{job_id}", headers=known).status_code == 304
+    timer = threading.Timer(0.2, executor.succeed, (root,))
+    timer.start()
+    answer = client.call("GET", f"/trainingjobs/{job_id}", headers={**known, "Prefer": "wait=1000000"})
+    assert answer.json()["Status"] == "Succeed"
+    assert answer.headers["Preference-Applied"] == "wait=30"
+
+
+def test_who_is_held_is_sent_home_when_the_service_ends(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor()) as client:
+        job_id, _ = running(client)
+        codes: list[int] = []
+
+        def wait(path: str, **headers: str) -> None:
+            answer = Client(client.info).call("GET", path, headers={"Prefer": "wait=25", **headers})
+            codes.append(answer.status_code)
+
+        etag = client.call("GET", f"/trainingjobs/{job_id}").headers["ETag"]
+        waiting = [
+            threading.Thread(target=wait, args=(f"/trainingjobs/{job_id}/logs",)),
+            threading.Thread(target=wait, args=(f"/trainingjobs/{job_id}",), kwargs={"If-None-Match": etag}),
+        ]
+        for thread in waiting:
+            thread.start()
+        time.sleep(0.3)
+        begun = time.monotonic()
+    for thread in waiting:
+        thread.join(5)
+    assert time.monotonic() - begun < 2.5
+    assert sorted(codes) == [200, 304]
+
+
+def test_an_unknown_instance_is_refused(client: Client) -> None:
+    job_id, _ = running(client)
+    for query in ({"InstanceId": "other"}, {"InstanceId": "../../service"}, {"WorkerId": f"{job_id}-worker-7"}):
+        answer = client.call("GET", f"/trainingjobs/{job_id}/logs", **query)
+        assert (answer.status_code, answer.json()["Code"]) == (404, "TRAINING_JOB_INSTANCE_NOT_FOUND")
+    assert client.call("GET", f"/trainingjobs/{job_id}/instances/other/events").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"PageNumber": 0}, {"PageSize": 10_001}, {"PageSize": "many"}, {"PageNumber": 10**30}, {"StartTime": "today"}],
+)
+def test_a_bad_page_is_refused(client: Client, query: dict[str, Any]) -> None:
+    job_id, _ = running(client)
+    answer = client.call("GET", f"/trainingjobs/{job_id}/logs", **query)
+    assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidParameter")
+    assert next(iter(query)) in answer.json()["Message"]
+
+
+def test_a_log_can_be_cut_by_time(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    master = f"{job_id}-master-0"
+    executor.print(root, master, "old\n")
+    executor.print(root, master, "new\nnewer\n")
+    times = root / "logs" / f"{master}.times"
+    times.write_text("1000.0 4\n2000.0 8\n3000.0 14\n")
+    assert client.log(job_id, StartTime="1970-01-01T00:20:00Z") == ["new", "newer"]
+    assert client.log(job_id, EndTime="1970-01-01T00:20Z") == ["old", "new"]
+    assert client.log(job_id, StartTime="1970-01-01T00:00Z") == ["old", "new", "newer"]
+
+
+def test_events_tell_the_story_and_total_count_is_text(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    executor.succeed(root)
+    client.until(job_id)
+    answer = client.get(f"/trainingjobs/{job_id}/events")
+    assert answer["TotalCount"] == str(len(answer["Events"]))
+    assert answer["Events"][0].endswith("Z The job was created and waits in the queue.")
+    assert answer["Events"][-1].endswith("The job has succeeded.")
+    assert client.get(f"/trainingjobs/{job_id}/events", PageNumber=2, PageSize=1)["Events"] == answer["Events"][1:2]
+    own = client.get(f"/trainingjobs/{job_id}/instances/{job_id}-master-0/events")
+    assert [event.partition(" ")[2] for event in own["Events"]] == [
+        f"Instance {job_id}-master-0 is Running.",
+        f"Instance {job_id}-master-0 is Succeed (exit code 0).",
+    ]

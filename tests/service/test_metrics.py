@@ -1,0 +1,93 @@
+"""Metrics that are read from logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import Client, job_body
+
+DEFINITIONS = [
+    {"Name": "loss", "Regex": r"loss=([-+.0-9e]+|nan)"},
+    {"Name": "acc", "Regex": r"acc: ([0-9.]+)%"},
+]
+
+
+@pytest.fixture
+def executor() -> ScriptedExecutor:
+    return ScriptedExecutor()
+
+
+@pytest.fixture
+def client(start: Callable[..., Any], executor: ScriptedExecutor) -> Iterator[Client]:
+    with start(executor) as client:
+        yield client
+
+
+def running(client: Client, definitions: list[dict[str, str]]) -> tuple[str, Path]:
+    job_id = client.create(job_body(AlgorithmSpec={"MetricDefinitions": definitions}))
+    client.until(job_id, "Running")
+    return job_id, client.info.data_dir / "jobs" / job_id
+
+
+def values(client: Client, job_id: str, **query: Any) -> list[tuple[str, float]]:
+    answer = client.get(f"/trainingjobs/{job_id}/metrics", **query)
+    return [(metric["Name"], metric["Value"]) for metric in answer["Metrics"]]
+
+
+def test_values_come_while_the_job_runs_and_all_are_there_at_its_end(
+    client: Client, executor: ScriptedExecutor
+) -> None:
+    job_id, root = running(client, DEFINITIONS)
+    master = f"{job_id}-master-0"
+    executor.print(root, master, "step 1 loss=0.5 acc: 50%\nstep 2 loss=2e-1 lo")
+    deadline = time.monotonic() + 5
+    while len(values(client, job_id)) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    latest = client.get(f"/trainingjobs/{job_id}")["LatestMetrics"]
+    assert [(m["Name"], m["Value"]) for m in latest] == [("acc", 50.0), ("loss", 0.2)] or len(latest) == 2
+    executor.print(root, master, "ss=7\nloss=nan loss=x\nloss=1 loss=0.25")
+    executor.succeed(root)
+    client.until(job_id)
+    losses = [value for name, value in values(client, job_id) if name == "loss"]
+    assert losses == [0.5, 0.2, 7.0, 1.0, 0.25]
+    assert values(client, job_id, Name="acc") == [("acc", 50.0)]
+    assert values(client, job_id, Name="loss", Order="DESC", PageSize=2) == [("loss", 0.25), ("loss", 1.0)]
+    assert values(client, job_id, StartTime="2999-01-01T00:00Z") == []
+    assert client.get(f"/trainingjobs/{job_id}/metrics")["TotalCount"] == 6
+    newest = client.get(f"/trainingjobs/{job_id}/latestmetrics", Names="loss,none")["Metrics"]
+    assert [(m["Name"], m["Value"]) for m in newest] == [("loss", 0.25)]
+
+
+def test_a_hostile_regex_holds_nobody_up(client: Client, executor: ScriptedExecutor) -> None:
+    hostile = [{"Name": "evil", "Regex": r"^(a|a)*(b)$"}, {"Name": "loss", "Regex": r"loss=(\d+)"}]
+    job_id, root = running(client, hostile)
+    executor.print(root, f"{job_id}-master-0", "a" * 5000 + "!\nloss=1\n" * 3)
+    executor.succeed(root)
+    begun = time.monotonic()
+    client.until(job_id)
+    assert time.monotonic() - begun < 3
+    assert values(client, job_id) == [("loss", 1.0)] * 3
+    events = client.get(f"/trainingjobs/{job_id}/events")["Events"]
+    assert any("Metric 'evil' is no longer read" in event for event in events)
+
+
+def test_a_restart_neither_loses_nor_repeats_a_value(start: Callable[..., Any], executor: ScriptedExecutor) -> None:
+    with start(executor) as client:
+        job_id, root = running(client, DEFINITIONS)
+        executor.print(root, f"{job_id}-master-0", "loss=1\nloss=2\n")
+        deadline = time.monotonic() + 5
+        while not values(client, job_id):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    executor.print(root, f"{job_id}-master-0", "loss=3\n")
+    with start(executor) as client:
+        executor.succeed(root)
+        client.until(job_id)
+        assert [value for _, value in values(client, job_id)] == [1.0, 2.0, 3.0]

@@ -1,0 +1,198 @@
+"""The way of a job from the queue to its end, with an executor that does as it is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pai_sdk.service.settings import ServiceSettings
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import Client, job_body
+
+
+@pytest.fixture
+def executor() -> ScriptedExecutor:
+    return ScriptedExecutor()
+
+
+@pytest.fixture
+def client(start: Callable[..., Any], executor: ScriptedExecutor) -> Iterator[Client]:
+    with start(executor, slots=2) as client:
+        yield client
+
+
+def root(client: Client, job_id: str) -> Path:
+    return client.info.data_dir / "jobs" / job_id
+
+
+def statuses(job: dict[str, Any]) -> list[str]:
+    return [transition["Status"] for transition in job["StatusTransitions"]]
+
+
+def until(condition: Callable[[], Any], timeout_s: float = 5.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_job_goes_through_all_its_states(client: Client, executor: ScriptedExecutor) -> None:
+    job_id = client.create(job_body())
+    client.until(job_id, "Running")
+    executor.succeed(root(client, job_id))
+    job = client.until(job_id)
+    assert statuses(job) == ["Creating", "Submitted", "Initializing", "Running", "Succeed"]
+    ends = [transition["EndTime"] for transition in job["StatusTransitions"]]
+    begins = [transition["StartTime"] for transition in job["StatusTransitions"]]
+    assert ends[:-1] == begins[1:] or ends[:-1] <= begins[1:]
+    assert None not in ends
+    assert job["Instances"] == [{"Name": f"{job_id}-master-0", "Role": "master", "Status": "Succeed"}]
+
+
+def test_jobs_begin_in_their_order_and_never_more_than_fit(client: Client, executor: ScriptedExecutor) -> None:
+    two = {"EcsSpec": "x", "EcsCount": 2}
+    ids = [client.create(job_body()), client.create(job_body(ComputeResource=two)), client.create(job_body())]
+    client.until(ids[0], "Running")
+    time.sleep(0.15)
+    assert executor.begun == ids[:1]  # the second does not fit beside it, and the third does not overtake
+    assert client.get(f"/trainingjobs/{ids[2]}")["Status"] == "Submitted"
+    for job_id in ids:
+        client.until(job_id, "Running")
+        executor.succeed(root(client, job_id))
+    client.until(ids[2])
+    assert executor.begun == ids
+
+
+def test_a_failure_tells_where_and_why(client: Client, executor: ScriptedExecutor) -> None:
+    job_id = client.create(job_body(ComputeResource={"EcsSpec": "x", "EcsCount": 2}))
+    client.until(job_id, "Running")
+    executor.fail(root(client, job_id), f"{job_id}-worker-0", 3)
+    job = client.until(job_id)
+    assert (job["Status"], job["ReasonCode"]) == ("Failed", "NonZeroExit")
+    assert "exit code 3" in job["ReasonMessage"]
+    info = client.get(f"/trainingjobs/{job_id}/errorinfo")["ErrorInfo"]
+    assert info["Code"] == "NonZeroExit"
+    assert info["AdditionalInfo"] == f'{{"Instance": "{job_id}-worker-0", "ExitCode": 3}}'
+
+
+def test_the_end_is_seen_at_once(client: Client, executor: ScriptedExecutor) -> None:
+    job_id = client.create(job_body())
+    client.until(job_id, "Running")
+    delays = []
+    executor.succeed(root(client, job_id))
+    begun = time.monotonic()
+    client.until(job_id)
+    delays.append(time.monotonic() - begun)
+    assert max(delays) < 0.2
+
+
+def test_a_queued_job_is_stopped_without_having_begun(client: Client, executor: ScriptedExecutor) -> None:
+    first = client.create(job_body(ComputeResource={"EcsSpec": "x", "EcsCount": 2}))
+    client.until(first, "Running")
+    queued = client.create(job_body())
+    assert client.call("PUT", f"/trainingjobs/{queued}/stop").status_code == 200
+    job = client.get(f"/trainingjobs/{queued}")
+    assert (job["Status"], job["ReasonCode"]) == ("Terminated", "StoppedByUser")
+    executor.succeed(root(client, first))
+    client.until(first)
+    assert executor.begun == [first]
+
+
+def test_a_running_job_is_stopped_and_again_does_no_harm(client: Client, executor: ScriptedExecutor) -> None:
+    job_id = client.create(job_body())
+    client.until(job_id, "Running")
+    for _ in range(3):
+        assert client.call("PUT", f"/trainingjobs/{job_id}/stop").status_code == 200
+    job = client.until(job_id)
+    assert (job["Status"], job["ReasonCode"]) == ("Terminated", "StoppedByUser")
+    assert client.call("PUT", f"/trainingjobs/{job_id}/stop").status_code == 200
+    assert client.get(f"/trainingjobs/{job_id}/errorinfo")["ErrorInfo"] == {}
+
+
+def test_only_what_has_ended_is_deleted(client: Client, executor: ScriptedExecutor) -> None:
+    job_id = client.create(job_body(Labels=[{"Key": "a", "Value": "b"}]))
+    client.until(job_id, "Running")
+    answer = client.call("DELETE", f"/trainingjobs/{job_id}")
+    assert (answer.status_code, answer.json()["Code"]) == (409, "TRAINING_JOB_NOT_ENDED")
+    executor.succeed(root(client, job_id))
+    client.until(job_id)
+    assert client.call("DELETE", f"/trainingjobs/{job_id}").status_code == 200
+    until(lambda: not list(root(client, job_id).parent.iterdir()))
+    for path in ("", "/logs", "/events", "/metrics", "/latestmetrics", "/errorinfo", "/outputmodels"):
+        answer = client.call("GET", f"/trainingjobs/{job_id}{path}")
+        assert (answer.status_code, answer.json()["Code"]) == (404, "TRAINING_JOB_NOT_FOUND"), path
+
+
+def test_who_waits_for_a_job_is_told_that_it_was_deleted(client: Client, executor: ScriptedExecutor) -> None:
+    import threading
+
+    job_id = client.create(job_body())
+    client.until(job_id, "Running")
+    executor.succeed(root(client, job_id))
+    client.until(job_id)
+    etag = client.call("GET", f"/trainingjobs/{job_id}").headers["ETag"]
+    found: list[int] = []
+
+    def wait() -> None:
+        headers = {"If-None-Match": etag, "Prefer": "wait=20"}
+        found.append(Client(client.info).call("GET", f"/trainingjobs/{job_id}", headers=headers).status_code)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.1)
+    client.call("DELETE", f"/trainingjobs/{job_id}")
+    waiting.join(5)
+    assert found == [404]
+
+
+def test_an_idle_service_ends_but_never_with_a_job(start: Callable[..., Any], tmp_path: Path) -> None:
+    import threading
+
+    from pai_sdk.service.server import Service
+
+    executor = ScriptedExecutor()
+    service = Service(ServiceSettings(data_dir=tmp_path / "data", idle_timeout_s=0.5), executor)
+    found: list[Any] = []
+    thread = threading.Thread(target=service.run, kwargs={"on_ready": found.append})
+    thread.start()
+    until(lambda: found)
+    client = Client(found[0])
+    job_id = client.create(job_body())
+    client.until(job_id, "Running")
+    thread.join(2.2)
+    assert thread.is_alive()
+    executor.succeed(root(client, job_id))
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_jobs_are_taken_up_again_after_a_restart(
+    start: Callable[..., Any], executor: ScriptedExecutor, tmp_path: Path
+) -> None:
+    with start(executor, slots=1) as client:
+        running, queued = client.create(job_body()), client.create(job_body())
+        client.until(running, "Running")
+    executor.succeed(tmp_path / "data" / "jobs" / running)
+    with start(executor, slots=1) as client:
+        assert statuses(client.until(running)) == ["Creating", "Submitted", "Initializing", "Running", "Succeed"]
+        client.until(queued, "Running")
+        executor.succeed(root(client, queued))
+        client.until(queued)
+    assert executor.begun == [running, queued]
+
+
+def test_a_job_that_was_being_staged_begins_after_a_restart(
+    start: Callable[..., Any], executor: ScriptedExecutor
+) -> None:
+    with start(executor) as client:
+        job_id = client.create(job_body())
+        client.until(job_id, "Running")
+    executor._states.clear()  # as if the service had ended before the executor was told
+    with start(executor) as client:
+        until(lambda: executor.begun == [job_id, job_id])
+        executor.succeed(root(client, job_id))
+        client.until(job_id)

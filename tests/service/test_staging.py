@@ -1,0 +1,177 @@
+"""Code, inputs and outputs, between the object store and a job's folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.service.objects.store import ObjectStore
+from pai_sdk.service.publishing import Publisher
+from pai_sdk.service.staging import StagingCancelled, StagingFailed, stage
+from tests.service.services import job_body
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ObjectStore]:
+    with ObjectStore(tmp_path / "objects") as store:
+        store.create_bucket("data")
+        for key in ("code/train.py", "code/lib/a b'\n.py", "in/x.csv", "in/deep/y.csv", "in.csv"):
+            store.put_bytes("data", key, key.encode())
+        yield store
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    return Sandbox(tmp_path / "job")
+
+
+def request(**fields: Any) -> TrainingJobRequest:
+    return TrainingJobRequest.model_validate(job_body(**fields))
+
+
+def code(key: str, **location: str) -> dict[str, Any]:
+    return {"LocationType": "oss", "LocationValue": {"Bucket": "data", "Key": key, **location}}
+
+
+def inputs(*uris: str) -> list[dict[str, str]]:
+    return [{"Name": f"in{n}", "InputUri": uri} for n, uri in enumerate(uris)]
+
+
+def put_in_place(store: ObjectStore, sandbox: Sandbox, wanted: TrainingJobRequest) -> None:
+    stage(store, sandbox, wanted, is_cancelled=lambda: False)
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(f.relative_to(folder)): f.read_text() for f in folder.rglob("*") if f.is_file()}
+
+
+def test_code_and_inputs_lie_where_the_job_looks_for_them(store: ObjectStore, sandbox: Sandbox) -> None:
+    wanted = request(CodeDir=code("code/"), InputChannels=inputs("oss://data/in/", "oss://data/in.csv", "oss://data/in"))
+    for _ in range(2):  # once more, as after a restart
+        put_in_place(store, sandbox, wanted)
+        assert files(sandbox.usercode) == {"train.py": "code/train.py", "lib/a b'\n.py": "code/lib/a b'\n.py"}
+        assert files(sandbox.input_dir("in0")) == {"x.csv": "in/x.csv", "deep/y.csv": "in/deep/y.csv"}
+        assert files(sandbox.input_dir("in1")) == {"in.csv": "in.csv"}
+        assert files(sandbox.input_dir("in2")) == files(sandbox.input_dir("in0"))
+
+
+def test_the_code_may_be_one_file_and_have_an_endpoint(store: ObjectStore, sandbox: Sandbox) -> None:
+    put_in_place(store, sandbox, request(CodeDir=code("code/train.py", Endpoint="http://127.0.0.1:1")))
+    assert files(sandbox.usercode) == {"train.py": "code/train.py"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason_code", "message"),
+    [
+        ({"CodeDir": code("none/")}, "CodeNotFound", "nothing at oss://data/none/"),
+        ({"CodeDir": {**code("a/"), "LocationType": "git"}}, "NotSupported", "from OSS only"),
+        ({"CodeDir": {"LocationValue": {"Url": "x"}}}, "CodeNotFound", "Bucket and Key"),
+        ({"CodeDir": code("code/", Endpoint="oss-cn-hangzhou.aliyuncs.com")}, "NotSupported", "object store of its own"),
+        ({"InputChannels": inputs("oss://data/none")}, "InputNotFound", "input channel 'in0': there is nothing"),
+        ({"InputChannels": inputs("oss://other/a/")}, "InputNotFound", "no bucket 'other'"),
+        ({"InputChannels": inputs("nas://fs/a/")}, "NotSupported", "oss:// URIs only"),
+        ({"InputChannels": inputs("odps://p/tables/t")}, "NotSupported", "oss:// URIs only"),
+        ({"InputChannels": inputs("file:///etc/passwd")}, "NotSupported", "oss:// URIs only"),
+        ({"InputChannels": [{"Name": "a", "DatasetId": "d-1"}]}, "NotSupported", "dataset"),
+        ({"InputChannels": inputs("oss://data.oss-cn-x.aliyuncs.com/in/")}, "NotSupported", "aliyuncs.com"),
+        ({"OutputChannels": [{"Name": "m", "OutputUri": "oss://other/m/"}]}, "InputNotFound", "no bucket 'other'"),
+        ({"OutputChannels": [{"Name": "m", "OutputUri": "cpfs://fs/m/"}]}, "NotSupported", "output channel 'm'"),
+    ],
+)
+def test_what_cannot_be_staged_says_why(
+    store: ObjectStore, sandbox: Sandbox, fields: dict[str, Any], reason_code: str, message: str
+) -> None:
+    with pytest.raises(StagingFailed) as caught:
+        put_in_place(store, sandbox, request(**fields))
+    assert caught.value.reason_code == reason_code
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["../out", "a/../../../out", "/out", "a//b", "./x", "..", "a/.", "a\0b"])
+def test_no_key_leads_out_of_its_folder(store: ObjectStore, sandbox: Sandbox, tmp_path: Path, name: str) -> None:
+    try:
+        store.put_bytes("data", f"evil/{name}", b"x")
+    except Exception:
+        pytest.fail("the store refuses it already: choose another key")
+    before = {path for path in tmp_path.rglob("*") if not path.is_relative_to(sandbox.root)}
+    with pytest.raises(StagingFailed) as caught:
+        put_in_place(store, sandbox, request(InputChannels=inputs("oss://data/evil/")))
+    assert caught.value.reason_code == "InvalidObjectKey"
+    assert {path for path in tmp_path.rglob("*") if not path.is_relative_to(sandbox.root)} == before
+
+
+def test_a_key_that_is_file_and_folder_at_once_is_told(store: ObjectStore, sandbox: Sandbox) -> None:
+    store.put_bytes("data", "both/a", b"x")
+    store.put_bytes("data", "both/a/b", b"x")
+    with pytest.raises(StagingFailed, match="cannot be put in place"):
+        put_in_place(store, sandbox, request(InputChannels=inputs("oss://data/both/")))
+
+
+def test_staging_ends_when_nobody_wants_it(store: ObjectStore, sandbox: Sandbox) -> None:
+    with pytest.raises(StagingCancelled):
+        stage(store, sandbox, request(CodeDir=code("code/")), is_cancelled=lambda: True)
+
+
+# ---- outputs ----------------------------------------------------------------------------------------------
+
+OUTPUTS = [
+    {"Name": "model", "OutputUri": "oss://data/out/model/"},
+    {"Name": "checkpoints", "OutputUri": "oss://data/out/ckpt"},
+]
+
+
+def keys(store: ObjectStore) -> dict[str, bytes]:
+    found = {}
+    for info in store.list("data", "out/"):
+        with store.open("data", info.key) as stream:
+            found[info.key] = stream.read()
+    return found
+
+
+@pytest.fixture
+def publisher(store: ObjectStore, sandbox: Sandbox) -> Publisher:
+    wanted = request(OutputChannels=OUTPUTS)
+    put_in_place(store, sandbox, wanted)
+    return Publisher(store, sandbox, wanted)
+
+
+def test_live_channels_first_and_all_at_the_end(publisher: Publisher, store: ObjectStore, sandbox: Sandbox) -> None:
+    (sandbox.output_dir("model") / "m n'ü.pt").write_text("1")
+    (sandbox.output_dir("checkpoints") / "deep").mkdir()
+    (sandbox.output_dir("checkpoints") / "deep" / "c.pt").write_text("2")
+    assert publisher.has_live_channels
+    assert publisher.publish(live_only=True) == ""
+    assert keys(store) == {"out/ckpt/deep/c.pt": b"2"}
+    assert publisher.publish(live_only=False) == ""
+    assert keys(store) == {"out/ckpt/deep/c.pt": b"2", "out/model/m n'ü.pt": b"1"}
+
+
+def test_only_what_has_changed_is_sent_again(publisher: Publisher, store: ObjectStore, sandbox: Sandbox) -> None:
+    path = sandbox.output_dir("model") / "m.pt"
+    path.write_text("1")
+    publisher.publish(live_only=False)
+    first = store.head("data", "out/model/m.pt").modified_at
+    publisher.publish(live_only=False)
+    assert store.head("data", "out/model/m.pt").modified_at == first
+    path.write_text("23")
+    publisher.publish(live_only=False)
+    assert keys(store)["out/model/m.pt"] == b"23"
+
+
+def test_what_cannot_be_saved_is_named_and_the_rest_is_saved(
+    publisher: Publisher, store: ObjectStore, sandbox: Sandbox
+) -> None:
+    folder = sandbox.output_dir("model")
+    (folder / "good.pt").write_text("1")
+    (folder / "secret").symlink_to("/etc/passwd")
+    os.mkfifo(folder / "pipe")
+    problems = publisher.publish(live_only=False)
+    assert "secret" in problems
+    assert "pipe" in problems
+    assert set(keys(store)) == {"out/model/good.pt"}
