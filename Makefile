@@ -1,0 +1,67 @@
+# Two commands are enough: `make demo` and `make test`. Both set up what they need in .venv, once.
+# `make help` lists the rest. PYTHON=python3.12 make … chooses the interpreter.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check --no-warn-script-location
+
+# What `make test` runs; the slower suites have targets of their own.
+FAST := tests/unit tests/service tests/docs
+
+# Interpreters that a version manager keeps off PATH; tox finds them there.
+PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
+EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test e2e check format docs bench matrix clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.demo ## train a real model: Processor and Estimator against the embedded service
+	@$(BIN)/python demo/run.py
+
+test: $(VENV)/.dev ## the fast tests, and every example of the documentation
+	@$(BIN)/python -m pytest -q $(FAST)
+
+e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks
+	@$(BIN)/python -m pytest -q tests/e2e
+
+check: $(VENV)/.dev ## lint, format, types, layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## lint and format what a machine can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+docs: $(VENV)/.dev ## the documentation, into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+bench: $(VENV)/.dev ## the benchmarks, beside alipai
+	@$(BIN)/python -m tests.benchmarks
+
+matrix: $(VENV)/.dev ## the unit tests on every Python from 3.10 to 3.13 that is here
+	@PATH="$$PATH:$(EVERY_PYTHON)" $(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
+
+clean: ## remove what was made here
+	rm -rf $(VENV) .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One environment, two steps: the demo does not wait for linters.
+$(VENV)/.made: scripts/make-venv
+	@sh scripts/make-venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml
+	@echo "installing pai-sdk and its service (once, about half a minute)"
+	@$(PIP) -e '.[service]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	@echo "installing pai-sdk and the tools of its tests (once, about a minute)"
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,59 @@
+"""Latency on the embedded service: from run() to the first log line, from the job's end to wait() returning."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pai_sdk import Processor, Session
+from pai_sdk.job.training_job import TrainingJob
+from tests.benchmarks.harness import Row
+
+REPETITIONS = 5
+
+COLD = Row("Session.embedded(), service not running")
+FIRST_LINE = Row("run() to the first log line")
+WAIT = Row("job's end to wait() returning", at_most=0.3)
+WAIT_SILENT = Row("job's end to wait(show_logs=False) returning", at_most=0.3)
+ROWS = (COLD, FIRST_LINE, WAIT, WAIT_SILENT)
+
+# The job's last act is to write down the time, and its process is a shell: nothing of it ends later than that.
+SCRIPT = "import time\nprint('started', flush=True)\ntime.sleep(1)\n"
+COMMAND = "python3 train.py && date +%s.%N"
+
+
+def measure(cache: Path) -> dict[str, float | str]:
+    Path("src").mkdir()
+    Path("src", "train.py").write_text(SCRIPT)
+    started = time.perf_counter()
+    session = Session.embedded()
+    cold = time.perf_counter() - started
+    processor = Processor("python:3.11", COMMAND, source_dir="src", instance_type="ecs.c6.large", session=session)
+    processor.run(show_logs=False)  # the first job of a service pays for what later ones find ready
+    return {
+        COLD.name: cold,
+        FIRST_LINE.name: _to_first_line(processor),
+        WAIT.name: _after_the_end(processor, show_logs=True),
+        WAIT_SILENT.name: _after_the_end(processor, show_logs=False),
+    }
+
+
+def _to_first_line(processor: Processor) -> float:
+    started = time.perf_counter()
+    job = processor.run(wait=False)
+    next(line for line in job.logs(follow=True) if line.text == "started")
+    took = time.perf_counter() - started
+    job.wait(show_logs=False)
+    return took
+
+
+def _after_the_end(processor: Processor, *, show_logs: bool) -> float:
+    job = processor.run(wait=False)
+    job.wait(show_logs=show_logs)
+    returned = time.time()
+    return returned - _end_of(job)
+
+
+def _end_of(job: TrainingJob) -> float:
+    *_, last = (line.text for line in job.logs())
+    return float(last)

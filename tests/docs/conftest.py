@@ -1,0 +1,47 @@
+"""Examples start services and jobs; none of them outlives its page."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.leftovers import end_processes_of
+
+RUNNER = Path(__file__).with_name("page.py")
+
+
+@pytest.fixture
+def fresh_place(clean_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty current folder, with an empty HOME; nothing that is started in it stays."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    end_processes_of(clean_home)
+
+
+@pytest.fixture
+def run_page(fresh_place: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], tuple[int, str]]:
+    """Runs a page's examples in a process of their own; gives its exit status and all it said."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    # Into a file and not a pipe: a service that an example leaves behind would hold a pipe open.
+    said = tmp_path_factory.mktemp("page") / "log"
+
+    def run(page: Path) -> tuple[int, str]:
+        with said.open("wb") as output:
+            status = subprocess.run(
+                [sys.executable, str(RUNNER), str(page)],
+                cwd=fresh_place,
+                env={**os.environ, "PATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=110,
+                check=False,
+            ).returncode
+        return status, said.read_text(encoding="utf-8", errors="replace")
+
+    return run

@@ -1,0 +1,17 @@
+"""Every example of README.md and docs/*.md works, in an empty HOME and an empty folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_examples_of_a_page_work(page: Path, run_page: Callable[[Path], tuple[int, str]]) -> None:
+    status, said = run_page(page)
+    assert status == 0, said

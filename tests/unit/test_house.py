@@ -1,0 +1,87 @@
+"""The rules of the house that no linter of ours checks: layers, sizes, who prints, what Python has dropped."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "pai_sdk"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+MOST_LINES = 400
+MAY_PRINT = ("cli", "notebook")
+DROPPED = {
+    "3.12": ("asynchat", "asyncore", "distutils", "imp", "smtpd"),
+    "3.13": (
+        "cgi",
+        "cgitb",
+        "crypt",
+        "imghdr",
+        "mailcap",
+        "nntplib",
+        "pipes",
+        "sndhdr",
+        "telnetlib",
+        "uu",
+        "xdrlib",
+    ),
+    "setuptools 81": ("pkg_resources",),
+}
+
+
+def test_imports_go_downwards_only() -> None:
+    check = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True, no_logo=True))"
+    done = subprocess.run(
+        [sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_module_is_short() -> None:
+    lines = {_name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
+
+
+def test_the_library_does_not_print() -> None:
+    prints = [
+        f"{_name(path)}:{node.lineno}"
+        for path in MODULES
+        if path.relative_to(PACKAGE).parts[0] not in MAY_PRINT
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert prints == []
+
+
+@pytest.mark.parametrize("since", DROPPED)
+def test_nothing_is_used_that_was_dropped(since: str) -> None:
+    used = [(_name(path), name) for path in MODULES for name in _imported(path) if name in DROPPED[since]]
+    assert used == []
+
+
+def test_these_rules_see_the_package() -> None:
+    assert {"pai_sdk/__init__.py", "pai_sdk/errors.py"} <= {_name(path) for path in MODULES}
+    assert "tenacity" in _imported(PACKAGE / "retry.py")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Top-level names of everything the module imports, at its top or inside its functions."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]

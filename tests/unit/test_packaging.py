@@ -1,0 +1,147 @@
+"""What a user gets from `pip install`, and what the first `import pai_sdk` does to their process: nothing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from importlib.metadata import entry_points, packages_distributions, requires
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAVY = (
+    "IPython",
+    "alibabacloud_credentials",
+    "docker",
+    "fastapi",
+    "ipywidgets",
+    "oss2",
+    "psutil",
+    "sqlalchemy",
+    "uvicorn",
+)
+NOT_EVEN = ("pydantic", "requests", "rich", "tenacity", "tqdm", "typer")
+
+# Part of what a declared library promises: requests' exceptions and adapters, FastAPI's requests and responses.
+COMES_WITH = {"urllib3": "requests", "starlette": "fastapi", "anyio": "fastapi"}
+
+# Prints what importing did to the process, as JSON.
+OBSERVER = """
+import json, logging, sys, threading, warnings
+filters, hooks = list(warnings.filters), (sys.excepthook, sys.displayhook)
+{statement}
+root, ours = logging.getLogger(), logging.getLogger("pai_sdk")
+json.dump({{
+    "modules": sorted({{name.partition(".")[0] for name in sys.modules}}),
+    "handlers": [repr(handler) for handler in root.handlers],
+    "our handlers": [repr(h) for h in ours.handlers if not isinstance(h, logging.NullHandler)],
+    "levels": [root.level, ours.level],
+    "warning filters changed": warnings.filters != filters,
+    "hooks changed": (sys.excepthook, sys.displayhook) != hooks,
+    "threads": threading.active_count(),
+}}, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return zipfile.ZipFile(next(folder.glob("*.whl")))
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pai_sdk").rglob("*.py")}
+    assert sources | {"pai_sdk/py.typed"} <= packed
+    assert {name.partition("/")[0] for name in packed} == {"pai_sdk"}
+    assert [name for name in packed if "__pycache__" in name or "test" in Path(name).name] == []
+
+
+def test_the_wheel_tells_what_it_is(wheel: zipfile.ZipFile) -> None:
+    files = {Path(name).name: name for name in wheel.namelist() if ".dist-info/" in name}
+    metadata = wheel.read(files["METADATA"]).decode()
+    assert "Name: pai-sdk\n" in metadata
+    assert "Requires-Python: >=3.10\n" in metadata
+    assert "Provides-Extra: service\n" in metadata
+    assert "Apache License" in wheel.read(files["LICENSE"]).decode()
+    assert "pai-sdk = pai_sdk.cli:main" in wheel.read(files["entry_points.txt"]).decode()
+
+
+def test_everything_imported_is_declared() -> None:
+    declared = {_distribution(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in requires("pai-sdk") or ()}
+    where = packages_distributions()
+    undeclared = {
+        name: path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "pai_sdk").rglob("*.py")
+        for name in _imported(path) - set(sys.stdlib_module_names) - {"pai_sdk"}
+        if declared.isdisjoint(map(_distribution, [*where.get(name, ()), COMES_WITH.get(name, "")]))
+    }
+    assert undeclared == {}
+
+
+def test_the_command_starts() -> None:
+    (command,) = entry_points(group="console_scripts", name="pai-sdk")
+    assert callable(command.load())
+    done = _run(str(Path(sys.executable).with_name("pai-sdk")), "--help")
+    assert "Usage" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import pai_sdk", (*HEAVY, *NOT_EVEN)),
+        ("from pai_sdk import Estimator, Processor, Session, TrainingJob", HEAVY),
+        ("from pai_sdk import *", HEAVY),
+    ],
+)
+def test_an_import_leaves_the_process_as_it_was(statement: str, absent: Sequence[str]) -> None:
+    done = _run(sys.executable, "-W", "error", "-c", OBSERVER.format(statement=statement))
+    assert done.stderr == ""
+    seen = json.loads(done.stdout)
+    assert set(absent) & set(seen.pop("modules")) == set()
+    assert seen == {
+        "handlers": [],
+        "our handlers": [],
+        "levels": [30, 0],
+        "warning filters changed": False,
+        "hooks changed": False,
+        "threads": 1,
+    }
+
+
+def test_every_public_name_is_there() -> None:
+    done = _run(
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        "import pai_sdk; print(*[n for n in pai_sdk.__all__ if not getattr(pai_sdk, n)])",
+    )
+    assert done.stdout.split() == []
+
+
+def _distribution(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _imported(path: Path) -> set[str]:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    return {name.partition(".")[0] for name in names}
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done

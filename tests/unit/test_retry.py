@@ -1,0 +1,126 @@
+"""The one retry policy, on a clock that runs only when it sleeps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from pai_sdk.retry import RetryPolicy
+
+
+class Fault(Exception):
+    def __init__(self, retry_after_s: float | None = None) -> None:
+        super().__init__("a fault")
+        self.retry_after_s = retry_after_s
+
+
+@dataclass
+class Clock:
+    now_s: float = 0.0
+    pauses: list[float] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now_s += seconds
+
+    def now(self) -> float:
+        return self.now_s
+
+
+def policy(clock: Clock, **more: float) -> RetryPolicy:
+    return RetryPolicy(sleep=clock.sleep, clock=clock.now, **more)  # type: ignore[arg-type]
+
+
+def failing(times: int, fault: Exception) -> Callable[[], int]:
+    count = 0
+
+    def function() -> int:
+        nonlocal count
+        count += 1
+        if count <= times:
+            raise fault
+        return count
+
+    return function
+
+
+def always(_: BaseException) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("times", [0, 1, 5, 9])
+def test_until_it_works(times: int) -> None:
+    clock = Clock()
+    assert policy(clock).call(failing(times, Fault()), is_transient=always) == times + 1
+    assert len(clock.pauses) == times
+
+
+def test_the_last_error_comes_out_unchanged() -> None:
+    clock = Clock()
+    fault = Fault()
+    with pytest.raises(Fault) as caught:
+        policy(clock, max_attempts=3).call(failing(99, fault), is_transient=always)
+    assert caught.value is fault
+    assert len(clock.pauses) == 2
+
+
+def test_an_error_that_is_not_transient_comes_at_once() -> None:
+    clock = Clock()
+    with pytest.raises(KeyError):
+        policy(clock).call(failing(1, KeyError("x")), is_transient=lambda error: isinstance(error, Fault))
+    assert clock.pauses == []
+
+
+def test_pauses_grow_and_stay_in_bounds() -> None:
+    clock = Clock()
+    with pytest.raises(Fault):
+        policy(clock, max_attempts=12, deadline_s=1e9).call(failing(99, Fault()), is_transient=always)
+    bounds = [min(10.0, 0.2 * 2**n) for n in range(11)]
+    assert all(bound * 0.25 <= pause <= bound for pause, bound in zip(clock.pauses, bounds, strict=True))
+
+
+def test_the_deadline_counts_over_the_attempts() -> None:
+    clock = Clock()
+
+    def slow() -> None:
+        clock.now_s += 25
+        raise Fault
+
+    with pytest.raises(Fault):
+        policy(clock).call(slow, is_transient=always)
+    assert len(clock.pauses) == 2
+
+
+@pytest.mark.parametrize(("wish", "pause"), [(3.0, 3.0), (0.0, 0.0), (99.0, 10.0), (-5.0, 0.0)])
+def test_the_servers_wish_wins(wish: float, pause: float) -> None:
+    clock = Clock()
+    policy(clock).call(failing(1, Fault(wish)), is_transient=always)
+    assert clock.pauses == [pause]
+
+
+def test_who_is_told() -> None:
+    clock = Clock()
+    told: list[tuple[int, str, float]] = []
+    policy(clock).call(
+        failing(2, Fault(1.5)),
+        is_transient=always,
+        on_retry=lambda number, error, pause_s: told.append((number, str(error), pause_s)),
+    )
+    assert told == [(1, "a fault", 1.5), (2, "a fault", 1.5)]
+
+
+def test_an_interrupt_is_not_a_fault() -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        policy(Clock()).call(interrupted, is_transient=lambda error: isinstance(error, Exception))
+
+
+def test_tenacity_is_loaded_only_when_needed() -> None:
+    check = "import sys, pai_sdk.retry; sys.exit('tenacity' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], timeout=60, check=False).returncode == 0
