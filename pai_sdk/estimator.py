@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pai_sdk.job.channels import InputSource, OutputTarget
-from pai_sdk.job.problems import Problems
-from pai_sdk.job.spec import Channel, MetricDefinition
-from pai_sdk.job.submitter import JobSubmitter
-from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.job.submitter import Description, JobSubmitter
+
+if TYPE_CHECKING:
+    from pai_sdk.job.channels import InputSource, OutputTarget
+    from pai_sdk.job.spec import MetricDefinition
+    from pai_sdk.job.training_job import TrainingJob
 
 __all__ = ["Estimator"]
 
@@ -79,7 +78,7 @@ class Estimator(JobSubmitter):
             InvalidInputError: the description is wrong; nothing was sent.
             JobFailed: while waiting, the job failed.
         """
-        return self._submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
+        return self.submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
 
     def model_data(self) -> str:
         """URI of the model of the job submitted last."""
@@ -93,37 +92,22 @@ class Estimator(JobSubmitter):
         """URI of the TensorBoard logs of the job submitted last."""
         return self.get_outputs_data()[TENSORBOARD]
 
-    def _image(self) -> str:
-        return self.image_uri
+    def describe(self) -> Description:
+        """What an estimator has to say of its jobs."""
+        from pai_sdk.job.spec import Channel
 
-    def _command(self) -> str | Sequence[str]:
-        return self.command
-
-    def _hyperparameters(self) -> tuple[Mapping[str, Any] | None, str]:
-        return self.hyperparameters, "hyperparameters"
-
-    def _metric_definitions(self) -> Sequence[MetricDefinition | Mapping[str, Any]]:
-        return self.metric_definitions or ()
-
-    def _output_definitions(self) -> Sequence[Channel]:
-        return [
-            Channel(name=MODEL, required=True),
-            Channel(name=CHECKPOINTS, required=False),
-            # TensorBoard files grow while the job runs: the service mounts this channel so that they can.
-            Channel(name=TENSORBOARD, required=False, properties={"ossAppendable": "true"}),
-        ]
-
-    def _outputs(self, outputs: Mapping[str, OutputTarget] | None, problems: Problems) -> dict[str, OutputTarget]:
-        given = dict(outputs or {})
-        if self.checkpoints_path is not None:
-            if CHECKPOINTS in given:
-                problems.add("checkpoints_path", f"contradicts outputs[{CHECKPOINTS!r}]", "give one of them")
-            given[CHECKPOINTS] = self.checkpoints_path
-        return given
-
-    def _code_root(self) -> tuple[Path | str | None, object]:
-        if self.git_config is None:
-            return super()._code_root()
-        from pai_sdk.code.git import checkout
-
-        return checkout(self.git_config, None if self.source_dir is None else os.fspath(self.source_dir))
+        checkpoints = self.checkpoints_path
+        return Description(
+            self.image_uri,
+            self.command,
+            self.hyperparameters,
+            metric_definitions=self.metric_definitions or (),
+            output_channels=[
+                Channel(name=MODEL, required=True),
+                Channel(name=CHECKPOINTS, required=False),
+                # TensorBoard files grow while the job runs: the service mounts this channel so that they can.
+                Channel(name=TENSORBOARD, required=False, properties={"ossAppendable": "true"}),
+            ],
+            placed_outputs={} if checkpoints is None else {CHECKPOINTS: ("checkpoints_path", checkpoints)},
+            git_config=self.git_config,
+        )

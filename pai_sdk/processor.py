@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pai_sdk.job.channels import InputSource, OutputTarget
-from pai_sdk.job.spec import Channel
-from pai_sdk.job.submitter import JobSubmitter
-from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.job.submitter import Description, JobSubmitter
+
+if TYPE_CHECKING:
+    from pai_sdk.job.channels import InputSource, OutputTarget
+    from pai_sdk.job.spec import Channel
+    from pai_sdk.job.training_job import TrainingJob
 
 __all__ = ["Processor"]
 
@@ -33,8 +35,8 @@ class Processor(JobSubmitter):
         ...     parameters={"rows": 100},
         ...     instance_type="ecs.c6.large",
         ... )
-        >>> processor
-        Processor(image_uri='python:3.11', ...)
+        >>> processor.parameters
+        {'rows': 100}
     """
 
     image_uri: str
@@ -71,19 +73,15 @@ class Processor(JobSubmitter):
             InvalidInputError: the description is wrong; nothing was sent.
             JobFailed: while waiting, the job failed.
         """
-        return self._submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
+        return self.submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
 
-    def _image(self) -> str:
-        return self.image_uri
-
-    def _command(self) -> str | Sequence[str]:
-        return self.command
-
-    def _hyperparameters(self) -> tuple[Mapping[str, Any] | None, str]:
-        return self.parameters, "parameters"
-
-    def _input_definitions(self) -> Sequence[Channel]:
-        return self._inputs_defined
-
-    def _output_definitions(self) -> Sequence[Channel]:
-        return self._outputs_defined
+    def describe(self) -> Description:
+        """What a processor has to say of its jobs."""
+        return Description(
+            self.image_uri,
+            self.command,
+            self.parameters,
+            hyperparameters_are="parameters",
+            input_channels=self._inputs_defined,
+            output_channels=self._outputs_defined,
+        )

@@ -33,7 +33,7 @@ class Session:
 
     Example:
         >>> session = Session("cn-hangzhou", "12345", oss_bucket_name="models",
-        ...                   access_key_id="LTAI-example", access_key_secret="…")
+        ...                   access_key_id="LTAI-example", access_key_secret="a-secret")
         >>> session.settings.region_id
         'cn-hangzhou'
         >>> session

@@ -39,7 +39,7 @@ def package_code(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "train.py").write_text("print('hello')")
         ...     package_code(folder).summary()
-        '1 files, 0.0 MB'
+        '1 file, 0.0 kB'
     """
     root = Path(source_dir).expanduser()
     if not root.exists():

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.job.compute import (
-    AssignNodeSpec,
-    ComputeResource,
-    CredentialConfig,
-    ExperimentConfig,
-    InstanceSpec,
-    SchedulerConfig,
-    Settings,
-    SpotSpec,
-    UserVpcConfig,
-)
-from pai_sdk.job.record import JobRecord, LogLine
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.job.spec import (
-    AlgorithmSpec,
-    Channel,
-    CodeDir,
-    DatasetConfig,
-    HyperParameterDefinition,
-    Label,
-    MetricDefinition,
-    OssLocation,
-    UriInput,
-    UriOutput,
-)
-from pai_sdk.job.status import JobStatus
-
 if TYPE_CHECKING:
+    from pai_sdk.job.compute import (
+        AssignNodeSpec,
+        ComputeResource,
+        CredentialConfig,
+        ExperimentConfig,
+        InstanceSpec,
+        SchedulerConfig,
+        Settings,
+        SpotSpec,
+        UserVpcConfig,
+    )
     from pai_sdk.job.logs import LogStream
+    from pai_sdk.job.record import JobRecord, LogLine
+    from pai_sdk.job.request import TrainingJobRequest
+    from pai_sdk.job.spec import (
+        AlgorithmSpec,
+        Channel,
+        CodeDir,
+        DatasetConfig,
+        HyperParameterDefinition,
+        Label,
+        MetricDefinition,
+        OssLocation,
+        UriInput,
+        UriOutput,
+    )
+    from pai_sdk.job.status import JobStatus
     from pai_sdk.job.training_job import TrainingJob
 
 __all__ = [
@@ -64,14 +63,17 @@ __all__ = [
 ]
 
 
+_HOMES = ("spec", "compute", "status", "request", "record", "logs", "training_job")
+
+
 def __getattr__(name: str) -> Any:
-    # These two stand above the backends in the house; importing them here at once would be a circle.
-    if name == "TrainingJob":
-        from pai_sdk.job.training_job import TrainingJob
+    # Loaded when first asked for: Estimator and Processor live without the models until they make a plan, and the
+    # last of these modules stand above the backends in the house.
+    if name in __all__:
+        from importlib import import_module
 
-        return TrainingJob
-    if name == "LogStream":
-        from pai_sdk.job.logs import LogStream
-
-        return LogStream
+        for home in _HOMES:
+            module = import_module(f"{__name__}.{home}")
+            if name in module.__all__:
+                return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -123,7 +123,8 @@ class Follower:
             record = self._patiently(lambda seen=seen: self._ask(seen))  # type: ignore[misc]
             if record is None:
                 return
-            if record != seen:
+            is_news = record != seen
+            if is_news:
                 seen = record
                 self._put(record)
                 self._read_new_instances(record)
@@ -131,8 +132,8 @@ class Follower:
                 self._ended.set()
                 self._one_less()
                 return
-            if time.monotonic() - asked < self._policy.pause_s / 4:
-                self._stop.wait(self._policy.pause_s)
+            if not is_news and time.monotonic() - asked < self._policy.pause_s / 4:
+                self._stop.wait(self._policy.pause_s)  # a backend that does not hold its answers back
 
     def _ask(self, seen: JobRecord | None) -> JobRecord:
         wait_s = self._policy.hold_s if seen is not None else 0.0

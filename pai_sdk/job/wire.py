@@ -40,6 +40,7 @@ class Received(BaseModel):
         alias_generator=to_pascal,
         populate_by_name=True,
         extra="allow",
+        coerce_numbers_to_str=True,  # ids come as numbers from some services, as text from others
         frozen=True,
         protected_namespaces=(),
         defer_build=True,

@@ -46,7 +46,7 @@ class FileTree:
 
         Example:
             >>> FileTree.scan(".", accept=lambda path, is_dir: path.endswith(".no-such-name")).summary()
-            '0 files, 0.0 MB'
+            '0 files, 0.0 kB'
         """
         listing = list_folder(root, accept=accept)
         if listing.problems:

@@ -1,0 +1,159 @@
+"""From a submitter's parameters to a plan: hashing and checking, but neither network nor upload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.backend.base import Backend, Plan, Upload
+from pai_sdk.code.package import package_code
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job import channels, parts
+from pai_sdk.job.channels import InputSource, OutputTarget
+from pai_sdk.job.command import check_entry
+from pai_sdk.job.compute import ExperimentConfig, Settings, UserVpcConfig
+from pai_sdk.job.problems import Problems
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.spec import AlgorithmSpec, Channel, CodeDir
+from pai_sdk.job.submitter import Description, JobSubmitter
+from pai_sdk.session import Session
+from pai_sdk.storage.uri import is_remote_uri
+
+__all__ = ["make_plan"]
+
+# Parameters that are a model of their own: the user's name, the request's name, the model.
+_MODELS = (
+    ("settings", "settings", Settings),
+    ("experiment_config", "experiment_config", ExperimentConfig),
+    ("user_vpc_config", "user_vpc", UserVpcConfig),
+)
+
+
+def make_plan(
+    submitter: JobSubmitter,
+    session: Session,
+    inputs: Mapping[str, InputSource],
+    outputs: Mapping[str, OutputTarget],
+) -> Plan:
+    """The request and the uploads of one job.
+
+    Raises:
+        InvalidInputError: with everything that is wrong.
+    """
+    backend = session.backend_for(submitter.instance_type)
+    described = submitter.describe()
+    problems = Problems()
+    name = parts.job_name(submitter.base_job_name or type(submitter).__name__.lower(), problems)
+    command = parts.command_parts(described.command, problems)
+    code_dir, code_uploads, keep = _code(submitter, described, command, backend, problems)
+    filled, input_uploads = channels.input_channels(inputs, described.input_channels, backend, problems)
+    placed = _placed(described, outputs, problems)
+    fields = {
+        **_values(submitter, described, problems),
+        "training_job_name": name,
+        "workspace_id": session.settings.workspace_id,
+        "input_channels": filled,
+        "output_channels": channels.output_channels(
+            placed,
+            described.output_channels,
+            lambda channel: _default_output(submitter.output_path, name, channel, backend),
+            problems,
+        ),
+    }
+    with problems.under("image_uri"):
+        fields["algorithm_spec"] = AlgorithmSpec(
+            image=described.image,
+            command=command,
+            job_type=submitter.job_type,
+            code_dir=code_dir,
+            input_channels=_definitions(described.input_channels, inputs),
+            output_channels=_definitions(described.output_channels, placed),
+            metric_definitions=parts.metrics(described.metric_definitions, problems),
+        )
+    problems.raise_if_any()
+    with problems.under("request"):
+        return Plan(TrainingJobRequest(**fields), (*code_uploads, *input_uploads), keep)
+    raise InvalidInputError(problems.found)
+
+
+def _values(submitter: JobSubmitter, described: Description, problems: Problems) -> dict[str, Any]:
+    """The fields that each come from parameters of their own."""
+    values: dict[str, Any] = {
+        "training_job_description": submitter.description,
+        "compute_resource": parts.compute_resource(
+            instance_type=submitter.instance_type,
+            instance_count=submitter.instance_count,
+            instance_spec=submitter.instance_spec,
+            resource_id=submitter.resource_id,
+            resource_type=submitter.resource_type,
+            spot_spec=submitter.spot_spec,
+            problems=problems,
+        ),
+        "hyperparameters": parts.hyperparameters(
+            described.hyperparameters, described.hyperparameters_are, problems
+        ),
+        "environments": parts.environment(submitter.environments, problems),
+        "python_requirements": parts.requirement_list(submitter.requirements, problems),
+        "labels": parts.labels(submitter.labels, problems),
+        "scheduler": parts.scheduler(submitter.max_run_time, problems),
+        "priority": submitter.priority,
+        "role_arn": submitter.role_arn,
+    }
+    for where, wire_name, model in _MODELS:
+        with problems.under(where):
+            value = getattr(submitter, where)
+            values[wire_name] = None if value is None else model.model_validate(value)
+    return values
+
+
+def _code(
+    submitter: JobSubmitter, described: Description, command: Sequence[str], backend: Backend, problems: Problems
+) -> tuple[CodeDir | None, list[Upload], object]:
+    """The code folder's place, what has to be uploaded there, and what must live until that is done."""
+    source = submitter.source_dir
+    keep: object = None
+    with problems.under("git_config" if described.git_config is not None else "source_dir"):
+        if described.git_config is not None:
+            from pai_sdk.code.git import checkout
+
+            root, keep = checkout(described.git_config, None if source is None else Path(source))
+        elif source is None:
+            return None, [], None
+        elif isinstance(source, str) and is_remote_uri(source):
+            return backend.code_dir(source), [], None
+        else:
+            root = Path(source).expanduser()
+        tree = package_code(root, allow_secrets=submitter.allow_secrets)
+        with problems.under("command"):
+            check_entry(command, tree, source)
+        uri = backend.place(tree, "code")
+        return backend.code_dir(uri), [Upload(tree, uri)], keep
+    return None, [], None
+
+
+def _placed(
+    described: Description, outputs: Mapping[str, OutputTarget], problems: Problems
+) -> dict[str, OutputTarget]:
+    """The outputs that were given a place, by the call or by a parameter, but not by both."""
+    placed = dict(outputs)
+    for channel, (parameter, uri) in described.placed_outputs.items():
+        if channel in placed:
+            problems.add(parameter, f"contradicts outputs[{channel!r}]", "give one of them")
+        placed[channel] = uri
+    return placed
+
+
+def _default_output(output_path: str | None, name: str, channel: str, backend: Backend) -> str:
+    if output_path is None:
+        return backend.default_output(name, channel)
+    if not is_remote_uri(output_path):
+        problem = Problem("output_path", f"{output_path!r} is not a URI", "such as oss://bucket/folder/")
+        raise InvalidInputError([problem])
+    return f"{output_path.rstrip('/')}/{name}/{channel}/"
+
+
+def _definitions(defined: Sequence[Channel], given: Mapping[str, object]) -> list[Channel]:
+    """The channels of the algorithm: those defined, and one for every further one this job is given."""
+    known = {channel.name for channel in defined}
+    return [*defined, *(Channel(name=name, required=False) for name in given if name not in known)]
