@@ -22,7 +22,7 @@ MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 class Estimator(JobSubmitter):
     """Trains a model with your own code.
 
-    Every job has the outputs `model`, `checkpoints` and `tensorboard`. All parameters of `JobSubmitter` are taken
+    Every job has the outputs `model`, `checkpoints` and `tensorboard`. All parameters of `JobParameters` are taken
     too, by name.
 
     Attributes:

@@ -20,7 +20,7 @@ __all__ = ["Processor"]
 class Processor(JobSubmitter):
     """Runs a command on data: preparing, evaluating, converting.
 
-    All parameters of `JobSubmitter` are taken too, by name.
+    All parameters of `JobParameters` are taken too, by name.
 
     Attributes:
         image_uri: the image the command runs in.

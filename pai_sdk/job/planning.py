@@ -1,4 +1,4 @@
-"""From a submitter's parameters to a plan: hashing and checking, but neither network nor upload."""
+"""From parameters to a plan: hashing and checking, but neither network nor upload."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pai_sdk.job import channels, parts
 from pai_sdk.job.channels import InputSource, OutputTarget
 from pai_sdk.job.command import check_entry
 from pai_sdk.job.compute import ExperimentConfig, Settings, UserVpcConfig
+from pai_sdk.job.parameters import Description, JobParameters
 from pai_sdk.job.problems import Problems
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import AlgorithmSpec, Channel, CodeDir
-from pai_sdk.job.submitter import Description, JobSubmitter
 from pai_sdk.session import Session
 from pai_sdk.storage.uri import is_remote_uri
 
@@ -31,7 +31,7 @@ _MODELS = (
 
 
 def make_plan(
-    submitter: JobSubmitter,
+    parameters: JobParameters,
     session: Session,
     inputs: Mapping[str, InputSource],
     outputs: Mapping[str, OutputTarget],
@@ -41,23 +41,23 @@ def make_plan(
     Raises:
         InvalidInputError: with everything that is wrong.
     """
-    backend = session.backend_for(submitter.instance_type)
-    described = submitter.describe()
+    backend = session.backend_for(parameters.instance_type)
+    described = parameters.describe()
     problems = Problems()
-    name = parts.job_name(submitter.base_job_name or type(submitter).__name__.lower(), problems)
+    name = parts.job_name(parameters.base_job_name or type(parameters).__name__.lower(), problems)
     command = parts.command_parts(described.command, problems)
-    code_dir, code_uploads, keep = _code(submitter, described, command, backend, problems)
+    code_dir, code_uploads, keep = _code(parameters, described, command, backend, problems)
     filled, input_uploads = channels.input_channels(inputs, described.input_channels, backend, problems)
     placed = _placed(described, outputs, problems)
     fields = {
-        **_values(submitter, described, problems),
+        **_values(parameters, described, problems),
         "training_job_name": name,
         "workspace_id": session.settings.workspace_id,
         "input_channels": filled,
         "output_channels": channels.output_channels(
             placed,
             described.output_channels,
-            lambda channel: _default_output(submitter.output_path, name, channel, backend),
+            lambda channel: _default_output(parameters.output_path, name, channel, backend),
             problems,
         ),
     }
@@ -65,7 +65,7 @@ def make_plan(
         fields["algorithm_spec"] = AlgorithmSpec(
             image=described.image,
             command=command,
-            job_type=submitter.job_type,
+            job_type=parameters.job_type,
             code_dir=code_dir,
             input_channels=_definitions(described.input_channels, inputs),
             output_channels=_definitions(described.output_channels, placed),
@@ -77,41 +77,41 @@ def make_plan(
     raise InvalidInputError(problems.found)
 
 
-def _values(submitter: JobSubmitter, described: Description, problems: Problems) -> dict[str, Any]:
+def _values(parameters: JobParameters, described: Description, problems: Problems) -> dict[str, Any]:
     """The fields that each come from parameters of their own."""
     values: dict[str, Any] = {
-        "training_job_description": submitter.description,
+        "training_job_description": parameters.description,
         "compute_resource": parts.compute_resource(
-            instance_type=submitter.instance_type,
-            instance_count=submitter.instance_count,
-            instance_spec=submitter.instance_spec,
-            resource_id=submitter.resource_id,
-            resource_type=submitter.resource_type,
-            spot_spec=submitter.spot_spec,
+            instance_type=parameters.instance_type,
+            instance_count=parameters.instance_count,
+            instance_spec=parameters.instance_spec,
+            resource_id=parameters.resource_id,
+            resource_type=parameters.resource_type,
+            spot_spec=parameters.spot_spec,
             problems=problems,
         ),
         "hyperparameters": parts.hyperparameters(
             described.hyperparameters, described.hyperparameters_are, problems
         ),
-        "environments": parts.environment(submitter.environments, problems),
-        "python_requirements": parts.requirement_list(submitter.requirements, problems),
-        "labels": parts.labels(submitter.labels, problems),
-        "scheduler": parts.scheduler(submitter.max_run_time, problems),
-        "priority": submitter.priority,
-        "role_arn": submitter.role_arn,
+        "environments": parts.environment(parameters.environments, problems),
+        "python_requirements": parts.requirement_list(parameters.requirements, problems),
+        "labels": parts.labels(parameters.labels, problems),
+        "scheduler": parts.scheduler(parameters.max_run_time, problems),
+        "priority": parameters.priority,
+        "role_arn": parameters.role_arn,
     }
     for where, wire_name, model in _MODELS:
         with problems.under(where):
-            value = getattr(submitter, where)
+            value = getattr(parameters, where)
             values[wire_name] = None if value is None else model.model_validate(value)
     return values
 
 
 def _code(
-    submitter: JobSubmitter, described: Description, command: Sequence[str], backend: Backend, problems: Problems
+    parameters: JobParameters, described: Description, command: Sequence[str], backend: Backend, problems: Problems
 ) -> tuple[CodeDir | None, list[Upload], object]:
     """The code folder's place, what has to be uploaded there, and what must live until that is done."""
-    source = submitter.source_dir
+    source = parameters.source_dir
     keep: object = None
     with problems.under("git_config" if described.git_config is not None else "source_dir"):
         if described.git_config is not None:
@@ -124,7 +124,7 @@ def _code(
             return backend.code_dir(source), [], None
         else:
             root = Path(source).expanduser()
-        tree = package_code(root, allow_secrets=submitter.allow_secrets)
+        tree = package_code(root, allow_secrets=parameters.allow_secrets)
         with problems.under("command"):
             check_entry(command, tree, source)
         uri = backend.place(tree, "code")

@@ -1,112 +1,35 @@
-"""What Processor and the estimators share: the parameters of a job, and the way from there to a job.
+"""What Processor and the estimators share: from parameters to a plan, from a plan to a job.
 
 Importing this costs almost nothing: what makes a plan (`job.planning`) is loaded when the first one is made.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.parameters import Description, JobParameters
 
 if TYPE_CHECKING:
     from pai_sdk.backend.base import Plan
     from pai_sdk.job.channels import InputSource, OutputTarget
-    from pai_sdk.job.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
-    from pai_sdk.job.spec import Channel, MetricDefinition
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.session import Session
 
 __all__ = ["Description", "JobSubmitter"]
 
 
-@dataclass(frozen=True)
-class Description:
-    """What one kind of submitter has to say of its jobs, beyond what all of them share.
-
-    Attributes:
-        image: the image the command runs in.
-        command: text for `sh -c`, or a list that is taken as it is.
-        hyperparameters: values by name.
-        hyperparameters_are: what the user calls them, for error messages.
-        metric_definitions: metrics to be read from the log.
-        input_channels: the inputs there are; empty for any.
-        output_channels: the outputs there are; each gets a place.
-        placed_outputs: outputs that a parameter puts somewhere: channel to (parameter, URI).
-        git_config: the repository the code comes from.
-    """
-
-    image: str
-    command: str | Sequence[str]
-    hyperparameters: Mapping[str, Any] | None = None
-    hyperparameters_are: str = "hyperparameters"
-    metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] = ()
-    input_channels: Sequence[Channel] = ()
-    output_channels: Sequence[Channel] = ()
-    placed_outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    git_config: Mapping[str, str] | None = None
-
-
 @dataclass(kw_only=True, repr=False, eq=False)
-class JobSubmitter:
-    """Describes jobs and submits them. Use `Processor` or `Estimator`; subclass this for a kind of your own.
+class JobSubmitter(JobParameters):
+    """Plans jobs and submits them; takes all parameters of `JobParameters`, by name.
 
-    Attributes:
-        source_dir: folder with the code, or an `oss://` folder; it becomes the working directory.
-        job_type: `PyTorchJob`, `TFJob`, `XGBoostJob`, …
-        environments: environment variables of the job, names to text.
-        requirements: what pip installs before the command runs, as in requirements.txt.
-        max_run_time: seconds after which the job is ended; None for no limit.
-        base_job_name: what the job's name begins with; the class's name otherwise.
-        output_path: URI below which each job's outputs are put, in a folder of the job's name.
-        instance_type: type of public instances, such as `ecs.c6.large`.
-        instance_count: how many instances work on a job.
-        instance_spec: size of an instance in a quota of your own; goes with `resource_id`.
-        resource_id: id of that quota.
-        resource_type: `General` or `Lingjun`; the quota decides it, so `Lingjun` needs a `resource_id`.
-        spot_spec: terms of preemptible instances.
-        user_vpc_config: the VPC the instances are attached to.
-        experiment_config: the experiment the jobs belong to.
-        settings: the finer settings of the service.
-        priority: of the job in its quota.
-        role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
-        description: free text for people.
-        labels: free labels of the jobs, searchable.
-        session: where jobs are submitted; the default session when first needed, if None.
-        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
+    Use `Processor` or `Estimator`. For a kind of job of your own, subclass this and say in `describe()` what it is.
     """
 
-    source_dir: str | os.PathLike[str] | None = None
-    job_type: str = "PyTorchJob"
-    environments: Mapping[str, str] | None = None
-    requirements: Sequence[str] | None = None
-    max_run_time: int | None = None
-    base_job_name: str | None = None
-    output_path: str | None = None
-    instance_type: str | None = None
-    instance_count: int = 1
-    instance_spec: InstanceSpec | Mapping[str, Any] | None = None
-    resource_id: str | None = None
-    resource_type: str | None = None
-    spot_spec: SpotSpec | Mapping[str, Any] | None = None
-    user_vpc_config: UserVpcConfig | Mapping[str, Any] | None = None
-    experiment_config: ExperimentConfig | Mapping[str, Any] | None = None
-    settings: Settings | Mapping[str, Any] | None = None
-    priority: int | None = None
-    role_arn: str | None = None
-    description: str | None = None
-    labels: Mapping[str, str] | None = None
-    session: Session | None = None
-    allow_secrets: bool = False
     jobs: list[TrainingJob] = field(default_factory=list, init=False)
     """The jobs submitted by this object, oldest first."""
-
-    def describe(self) -> Description:
-        """What this kind of job is; a subclass says it."""
-        raise NotImplementedError
 
     def plan(
         self,
@@ -169,14 +92,3 @@ class JobSubmitter:
 
             self.session = get_default_session()
         return self.session
-
-    def __repr__(self) -> str:
-        # Values of environments may be secret, and a session is long: names only.
-        shown = [
-            f"{f.name}={sorted(value) if f.name == 'environments' else value!r}"
-            for f in fields(self)
-            if f.name not in ("session", "jobs")
-            and (value := getattr(self, f.name)) not in (None, f.default)
-            and value not in ({}, [])
-        ]
-        return f"{type(self).__name__}({', '.join(shown)})"

@@ -316,7 +316,9 @@ def test_a_submitter_can_be_subclassed(session: Any) -> None:
     assert request["TrainingJobName"].startswith("tool-")
 
 
-def test_no_value_of_the_environment_is_shown(session: Any) -> None:
-    shown = repr(estimator(session, environments={"HF_TOKEN": "hf_secret"}))
+def test_no_secret_is_shown(session: Any) -> None:
+    git_config = {"repo": "https://git.example.com/a.git", "token": "git_secret"}
+    shown = repr(estimator(session, environments={"HF_TOKEN": "hf_secret"}, git_config=git_config))
     assert "HF_TOKEN" in shown
     assert "hf_secret" not in shown
+    assert "git_secret" not in shown
