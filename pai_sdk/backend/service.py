@@ -37,8 +37,8 @@ class ServiceBackend:
         settings: where.
         credentials: gives the key that is valid now.
         retry: the policy for every call.
-        on_unreachable: called when nothing listens at the API's endpoint, before the next attempt, and before files
-            are moved: a service that starts itself keeps them too.
+        on_unreachable: called when nothing listens at the API's endpoint, before the next attempt, and before
+            files are moved: a service that starts itself keeps them too.
         timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
 
     Raises:

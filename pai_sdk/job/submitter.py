@@ -25,7 +25,7 @@ __all__ = ["Description", "JobSubmitter"]
 class JobSubmitter(JobParameters):
     """Plans jobs and submits them; takes all parameters of `JobParameters`, by name.
 
-    Use `Processor` or `Estimator`. For a kind of job of your own, subclass this and say in `describe()` what it is.
+    Use `Processor` or `Estimator`. For a kind of job of your own, subclass this and say what it is in `describe`.
     """
 
     jobs: list[TrainingJob] = field(default_factory=list, init=False)

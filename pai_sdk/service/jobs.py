@@ -81,6 +81,11 @@ class Jobs:
         with self.database.read() as session:
             return list(session.scalars(select(Job).where(Job.status.in_(statuses)).order_by(Job.number)))
 
+    def ids(self) -> set[str]:
+        """The ids of all jobs."""
+        with self.database.read() as session:
+            return set(session.scalars(select(Job.id)))
+
     def stop_is_requested(self, job_id: str) -> bool:
         """Whether somebody asked for the job's end."""
         with self.database.read() as session:

@@ -139,6 +139,11 @@ class Scheduler:
                 self._woken.wait(pause_s)
 
     def _take_up_again(self) -> None:
+        """Go on with what an earlier process began: with its jobs, and with the deletion of their folders."""
+        known = self._jobs.ids()
+        for folder in self._folder.jobs_dir.iterdir():
+            if folder.name not in known:
+                self._trash.put(folder)
         for job in self._jobs.begun():
             if job.id not in self._active:
                 logger.info("job %s is taken up again", job.id)

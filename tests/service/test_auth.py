@@ -55,7 +55,9 @@ def signed(
     return SignedRequest(method, path, query or {}, headers)
 
 
-def signed_roa(*, secret: str = "the secret", at: datetime = NOW, path: str = "/api/v1/trainingjobs") -> SignedRequest:
+def signed_roa(
+    *, secret: str = "the secret", at: datetime = NOW, path: str = "/api/v1/trainingjobs"
+) -> SignedRequest:
     headers = {
         "accept": "application/json",
         "date": format_datetime(at, usegmt=True),

@@ -11,7 +11,9 @@ from tests.service.services import Client, job_body
 
 def test_code_input_parameters_and_output(service: Client) -> None:
     bucket = service.bucket()
-    bucket.put_object("code/1/train.sh", 'cat "$PAI_INPUT_TRAIN"; echo "lr=$PAI_HPS_LR"; echo model > /ml/output/model/m.txt\n')
+    bucket.put_object(
+        "code/1/train.sh", 'cat "$PAI_INPUT_TRAIN"; echo "lr=$PAI_HPS_LR"; echo model > /ml/output/model/m.txt\n'
+    )
     bucket.put_object("data/in put.csv", "1,2\n")
     job_id = service.create(
         job_body(
@@ -41,7 +43,9 @@ def test_code_input_parameters_and_output(service: Client) -> None:
         ("kill -9 $$", "Failed", "OutOfMemory", 137),
     ],
 )
-def test_failures_keep_their_reason(service: Client, command: str, status: str, reason: str, exit_code: int) -> None:
+def test_failures_keep_their_reason(
+    service: Client, command: str, status: str, reason: str, exit_code: int
+) -> None:
     job_id = service.create(job_body(command))
     job = service.until(job_id)
     assert (job["Status"], job["ReasonCode"]) == (status, reason)
@@ -62,7 +66,9 @@ def test_a_job_that_takes_too_long_is_ended(service: Client) -> None:
 
 
 def test_a_running_job_is_stopped_with_all_its_processes(service: Client) -> None:
-    job_id = service.create(job_body("sleep 60 & echo started; wait", ComputeResource={"EcsSpec": "x", "EcsCount": 2}))
+    job_id = service.create(
+        job_body("sleep 60 & echo started; wait", ComputeResource={"EcsSpec": "x", "EcsCount": 2})
+    )
     service.until(job_id, "Running")
     service.call("PUT", f"/trainingjobs/{job_id}/stop")
     job = service.until(job_id)

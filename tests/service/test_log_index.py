@@ -13,7 +13,9 @@ from pai_sdk.service import log_index
 from pai_sdk.service.log_index import LogIndex
 from pai_sdk.service.merged_log import MergedLog
 
-PIECES = st.lists(st.binary(max_size=40) | st.sampled_from([b"\n", b"\n\n", b"\xff", b"\r\n", b"x" * 90]), max_size=25)
+PIECES = st.lists(
+    st.binary(max_size=40) | st.sampled_from([b"\n", b"\n\n", b"\xff", b"\r\n", b"x" * 90]), max_size=25
+)
 
 
 def lines_of(content: bytes, *, is_open: bool) -> list[str]:

@@ -12,17 +12,17 @@ import pytest
 import requests
 
 from tests.service.fakes import ScriptedExecutor
-from tests.service.services import Client, job_body
+from tests.service.services import Client, job_body, running_service
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def executor() -> ScriptedExecutor:
     return ScriptedExecutor()
 
 
-@pytest.fixture
-def client(start: Callable[..., Any], executor: ScriptedExecutor) -> Iterator[Client]:
-    with start(executor) as client:
+@pytest.fixture(scope="module")
+def client(executor: ScriptedExecutor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with running_service(tmp_path_factory.mktemp("scripted") / "data", executor, slots=1000) as client:
         yield client
 
 
@@ -58,7 +58,9 @@ def test_pages_hold_only_whole_lines_until_the_job_has_ended(client: Client, exe
     assert (beyond.json()["Logs"], beyond.headers["x-pai-log-complete"]) == ([], "true")
 
 
-def test_the_logs_of_all_instances_come_in_one_order_that_stays(client: Client, executor: ScriptedExecutor) -> None:
+def test_the_logs_of_all_instances_come_in_one_order_that_stays(
+    client: Client, executor: ScriptedExecutor
+) -> None:
     job_id, root = running(client, 3)
     names = [f"{job_id}-master-0", f"{job_id}-worker-0", f"{job_id}-worker-1"]
     seen: list[str] = []
@@ -156,7 +158,13 @@ def test_an_unknown_instance_is_refused(client: Client) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    [{"PageNumber": 0}, {"PageSize": 10_001}, {"PageSize": "many"}, {"PageNumber": 10**30}, {"StartTime": "today"}],
+    [
+        {"PageNumber": 0},
+        {"PageSize": 10_001},
+        {"PageSize": "many"},
+        {"PageNumber": 10**30},
+        {"StartTime": "today"},
+    ],
 )
 def test_a_bad_page_is_refused(client: Client, query: dict[str, Any]) -> None:
     job_id, _ = running(client)
@@ -185,7 +193,9 @@ def test_events_tell_the_story_and_total_count_is_text(client: Client, executor:
     assert answer["TotalCount"] == str(len(answer["Events"]))
     assert answer["Events"][0].endswith("Z The job was created and waits in the queue.")
     assert answer["Events"][-1].endswith("The job has succeeded.")
-    assert client.get(f"/trainingjobs/{job_id}/events", PageNumber=2, PageSize=1)["Events"] == answer["Events"][1:2]
+    assert (
+        client.get(f"/trainingjobs/{job_id}/events", PageNumber=2, PageSize=1)["Events"] == answer["Events"][1:2]
+    )
     own = client.get(f"/trainingjobs/{job_id}/instances/{job_id}-master-0/events")
     assert [event.partition(" ")[2] for event in own["Events"]] == [
         f"Instance {job_id}-master-0 is Running.",

@@ -52,7 +52,9 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def test_code_and_inputs_lie_where_the_job_looks_for_them(store: ObjectStore, sandbox: Sandbox) -> None:
-    wanted = request(CodeDir=code("code/"), InputChannels=inputs("oss://data/in/", "oss://data/in.csv", "oss://data/in"))
+    wanted = request(
+        CodeDir=code("code/"), InputChannels=inputs("oss://data/in/", "oss://data/in.csv", "oss://data/in")
+    )
     for _ in range(2):  # once more, as after a restart
         put_in_place(store, sandbox, wanted)
         assert files(sandbox.usercode) == {"train.py": "code/train.py", "lib/a b'\n.py": "code/lib/a b'\n.py"}
@@ -72,7 +74,11 @@ def test_the_code_may_be_one_file_and_have_an_endpoint(store: ObjectStore, sandb
         ({"CodeDir": code("none/")}, "CodeNotFound", "nothing at oss://data/none/"),
         ({"CodeDir": {**code("a/"), "LocationType": "git"}}, "NotSupported", "from OSS only"),
         ({"CodeDir": {"LocationValue": {"Url": "x"}}}, "CodeNotFound", "Bucket and Key"),
-        ({"CodeDir": code("code/", Endpoint="oss-cn-hangzhou.aliyuncs.com")}, "NotSupported", "object store of its own"),
+        (
+            {"CodeDir": code("code/", Endpoint="oss-cn-hangzhou.aliyuncs.com")},
+            "NotSupported",
+            "object store of its own",
+        ),
         ({"InputChannels": inputs("oss://data/none")}, "InputNotFound", "input channel 'in0': there is nothing"),
         ({"InputChannels": inputs("oss://other/a/")}, "InputNotFound", "no bucket 'other'"),
         ({"InputChannels": inputs("nas://fs/a/")}, "NotSupported", "oss:// URIs only"),
@@ -141,7 +147,9 @@ def publisher(store: ObjectStore, sandbox: Sandbox) -> Publisher:
     return Publisher(store, sandbox, wanted)
 
 
-def test_live_channels_first_and_all_at_the_end(publisher: Publisher, store: ObjectStore, sandbox: Sandbox) -> None:
+def test_live_channels_first_and_all_at_the_end(
+    publisher: Publisher, store: ObjectStore, sandbox: Sandbox
+) -> None:
     (sandbox.output_dir("model") / "m n'ü.pt").write_text("1")
     (sandbox.output_dir("checkpoints") / "deep").mkdir()
     (sandbox.output_dir("checkpoints") / "deep" / "c.pt").write_text("2")

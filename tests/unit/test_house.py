@@ -36,7 +36,9 @@ DROPPED = {
 
 
 def test_imports_go_downwards_only() -> None:
-    check = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True, no_logo=True))"
+    check = (
+        "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True, no_logo=True))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
     )

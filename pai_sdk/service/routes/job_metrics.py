@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import func, select
+from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.job.spec import Label
 from pai_sdk.service.creation import read_body
@@ -80,7 +81,8 @@ async def update_training_job_labels(request: Request, parts: PartsOf, job_id: s
         labels = _Labels.model_validate(body).labels
     except ValidationError as error:
         raise invalid_parameter(f"Labels: {error.errors()[0]['msg']}") from error
-    parts.jobs.set_labels(job_id, {label.key: label.value for label in labels})
+    new = {label.key: label.value for label in labels}
+    await run_in_threadpool(parts.jobs.set_labels, job_id, new)
     return answer(request)
 
 

@@ -47,6 +47,13 @@ class Reset:
 Step = Reply | type[Reset]
 
 
+def unused_endpoint() -> str:
+    """Where nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
 class ScriptedServer:
     """Answers with `script`, step by step, or by the function `answer`; the last step stays."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from email.utils import formatdate
 from typing import Any
@@ -23,13 +22,12 @@ from pai_sdk.errors import (
     NotFoundError,
     PermissionDeniedError,
     ServiceFaultError,
-    ServiceStartError,
     SettingsError,
     ThrottledError,
 )
 from pai_sdk.retry import RetryPolicy
 from tests.unit.api.conftest import FakeClock
-from tests.unit.api.scripted_server import Reply, Reset, ScriptedServer
+from tests.unit.api.scripted_server import Reply, Reset, ScriptedServer, unused_endpoint
 
 KEY = static_credentials("LTAI-example", "keep-me-secret", "keep-my-token")
 GOOD = Reply({"RequestId": "r-1", "Answer": 42})
@@ -42,12 +40,6 @@ def get(transport: Transport, **more: Any) -> Any:
 
 def post(transport: Transport, **more: Any) -> Any:
     return transport.call("CreateThing", "POST", "/api/v1/things", body={"Name": "ü"}, **more)
-
-
-def unused_endpoint() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
 def test_an_answer(server: ScriptedServer, transport: Transport) -> None:
@@ -279,72 +271,6 @@ class TestWhatMayNotBeSentTwice:
             transport.close()
             for server in starts:
                 server.close()
-
-
-class TestNobodyThere:
-    def test_refused(self, retry: RetryPolicy, clock: FakeClock) -> None:
-        calls: list[int] = []
-        endpoint = unused_endpoint()
-        transport = Transport(endpoint, KEY, version="1", retry=retry, on_unreachable=lambda: calls.append(1))
-        with pytest.raises(ConnectionFailedError, match=f"nothing listens at {endpoint}") as caught:
-            get(transport)
-        assert (len(calls), caught.value.maybe_arrived, caught.value.attempts) == (1, False, 10)
-        assert caught.value.endpoint == endpoint
-
-    def test_a_service_that_cannot_be_started_says_so(self, retry: RetryPolicy) -> None:
-        def fail() -> None:
-            raise ServiceStartError("the disk is full")
-
-        transport = Transport(unused_endpoint(), KEY, version="1", retry=retry, on_unreachable=fail)
-        with pytest.raises(ServiceStartError, match="disk is full"):
-            get(transport)
-
-    @pytest.mark.parametrize(
-        ("number", "tries", "sentence"),
-        [
-            (
-                socket.EAI_NONAME,
-                1,
-                "there is no host https://pai.cn-nowhere.aliyuncs.com; check region and",
-            ),
-            (
-                socket.EAI_AGAIN,
-                10,
-                "no network: the name of https://pai.cn-nowhere.aliyuncs.com cannot be",
-            ),
-        ],
-    )
-    def test_wrong_region_and_no_network(
-        self, monkeypatch: pytest.MonkeyPatch, retry: RetryPolicy, number: int, tries: int, sentence: str
-    ) -> None:
-        def no_such_host(*_: object, **__: object) -> None:
-            raise socket.gaierror(number, "no address")
-
-        monkeypatch.setattr(socket, "getaddrinfo", no_such_host)
-        transport = Transport("pai.cn-nowhere.aliyuncs.com", KEY, version="1", retry=retry)
-        with pytest.raises(ConnectionFailedError, match=sentence) as caught:
-            post(transport)
-        assert (caught.value.attempts, caught.value.maybe_arrived) == (tries, False)
-
-    def test_tls_to_a_server_that_speaks_none(self, server: ScriptedServer, retry: RetryPolicy) -> None:
-        endpoint = server.endpoint.replace("http://", "https://")
-        transport = Transport(endpoint, KEY, version="1", retry=retry)
-        with pytest.raises(ConnectionFailedError, match="write the endpoint with http://"):
-            get(transport)
-
-    def test_a_proxy_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch, retry: RetryPolicy) -> None:
-        monkeypatch.setenv("HTTPS_PROXY", unused_endpoint())
-        transport = Transport("pai.cn-hangzhou.aliyuncs.com", KEY, version="1", retry=retry)
-        with pytest.raises(ConnectionFailedError, match="the proxy did not reach") as caught:
-            get(transport)
-        assert not caught.value.maybe_arrived
-
-    def test_no_proxy_to_this_machine(
-        self, monkeypatch: pytest.MonkeyPatch, server: ScriptedServer, transport: Transport
-    ) -> None:
-        monkeypatch.setenv("HTTP_PROXY", unused_endpoint())
-        server.script = [GOOD]
-        assert get(transport).json["Answer"] == 42
 
 
 @pytest.mark.parametrize("job_id", ["", ".", ".."])
