@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
+
 from pai_sdk.job.record import JobRecord
 
 __all__ = ["next_commands"]
@@ -9,8 +13,11 @@ __all__ = ["next_commands"]
 
 def next_commands(record: JobRecord) -> list[str]:
     """The exact lines to type for the log, the status and the end of a job."""
-    job_id = record.training_job_id
-    commands = [f"pai-sdk logs {'' if record.status.is_terminal else '-f '}{job_id}", f"pai-sdk status {job_id}"]
-    if not record.status.is_terminal:
-        commands.append(f"pai-sdk stop {job_id}")
-    return commands
+    has_ended = record.status.is_terminal
+    verbs = ["logs", "status"] if has_ended else ["logs -f", "status", "stop"]
+    return [f"{_command()} {verb} {record.training_job_id}" for verb in verbs]
+
+
+def _command() -> str:
+    """What starts the command line here, where its script may not be on PATH."""
+    return "pai-sdk" if shutil.which("pai-sdk") else f"{shlex.quote(sys.executable)} -m pai_sdk"

@@ -123,6 +123,8 @@ def install(requirements: Requirements, *, working_dir: str) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two jobs with the same requirements: one builds, one waits
         if (environment / _COMPLETE).exists():
             return 0
+        sys.stdout.write("[pai-sdk] installing the requirements; the next job with the same ones finds them\n")
+        sys.stdout.flush()
         # Scripts carry the environment's path, so it is built where it will stay and marked when it is whole.
         shutil.rmtree(environment, ignore_errors=True)
         layer(environment, requirements.below, has_pip=requirements.has_pip)
@@ -138,7 +140,13 @@ def _pip_install(environment: Path, requirements: Requirements, working_dir: str
         code = subprocess.run([python, "-m", "ensurepip", "--default-pip"], check=False).returncode
         if code:
             return code
-    options = ["--no-input", "--disable-pip-version-check", "--progress-bar=off", "--root-user-action=ignore"]
+    options = [
+        "--quiet",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--progress-bar=off",
+        "--root-user-action=ignore",
+    ]
     files = [argument for file in requirements.files for argument in ("-r", file)]
     return subprocess.run(
         [python, "-m", "pip", "install", *options, *files], cwd=working_dir, check=False

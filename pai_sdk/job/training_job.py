@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk.display.choice import choose_display
+from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import InvalidInputError, JobStopped, PaiError, Problem, WaitTimeoutError
 from pai_sdk.job.failure import job_failure
 from pai_sdk.job.logs import FollowPolicy, LogStream
@@ -167,7 +168,7 @@ class TrainingJob:
             if left_s <= 0:
                 raise WaitTimeoutError(
                     f"job {self.id} is still {self.record.status} after {timeout:g} s; it goes on. "
-                    f"Wait longer, or stop it: pai-sdk stop {self.id}",
+                    f"Wait longer, or stop it: {next_commands(self.record)[-1]}",
                     job_id=self.id,
                     status=self.record.status,
                     timeout_s=timeout or 0.0,

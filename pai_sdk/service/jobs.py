@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from pai_sdk.execution.base import InstanceState
 from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.job.status import JobStatus
 from pai_sdk.service.changes import Changes
 from pai_sdk.service.database import Database
@@ -96,11 +96,17 @@ class Jobs:
     def create(self, request: TrainingJobRequest, *, workspace_id: str) -> str:
         """Put a job at the end of the queue.
 
+        A request that carries the submission label of a job that is there already is the same submission, sent
+        again because our answer was lost: it makes no second job.
+
         Returns:
             Its id.
         """
         job_id, now = new_job_id(), time.time()
         with self.database.write() as session:
+            known = _submitted_before(session, request)
+            if known is not None:
+                return known
             session.add(
                 Job(
                     id=job_id,
@@ -262,6 +268,14 @@ def existing_job(session: Session, job_id: str) -> Job:
     if job is None:
         raise job_not_found(job_id)
     return job
+
+
+def _submitted_before(session: Session, request: TrainingJobRequest) -> str | None:
+    submission = next((label.value for label in request.labels if label.key == SUBMISSION_LABEL), None)
+    if submission is None:
+        return None
+    same = select(JobLabel.job_id).where(JobLabel.key == SUBMISSION_LABEL, JobLabel.value == submission)
+    return session.scalars(same.limit(1)).first()
 
 
 def _note(session: Session, job_id: str, text: str, now: float, instance: str | None = None) -> None:

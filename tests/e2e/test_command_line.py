@@ -97,7 +97,7 @@ def test_a_followed_log_is_there_while_the_job_runs(session: Session) -> None:
         follower.send_signal(signal.SIGINT)
         _, errors = follower.communicate(timeout=20)
     assert follower.returncode == 101
-    assert f"pai-sdk stop {job_id}" in errors
+    assert f" stop {job_id}" in errors
     assert pai(session, "status", job_id).returncode == 101, "the job goes on"
     pai(session, "stop", "--wait", job_id)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pai_sdk.job.request import SUBMISSION_LABEL
 from pai_sdk.service.creation import read_body
 from pai_sdk.service.faults import Fault
 from tests.service.services import Client, job_body
@@ -50,6 +51,15 @@ def test_a_registered_algorithm_is_refused_clearly(service: Client) -> None:
     answer = service.call("POST", "/trainingjobs", body=body)
     assert answer.status_code == 400
     assert "not know registered algorithms" in answer.json()["Message"]
+
+
+def test_a_submission_sent_twice_is_one_job(service: Client) -> None:
+    """As after an answer that was lost: the client sends the same again."""
+    body = job_body(Labels=[{"Key": SUBMISSION_LABEL, "Value": "s-1"}])
+    ids = {service.call("POST", "/trainingjobs", body=body).json()["TrainingJobId"] for _ in range(3)}
+    other = job_body(Labels=[{"Key": SUBMISSION_LABEL, "Value": "s-2"}])
+    assert len(ids) == 1
+    assert service.call("POST", "/trainingjobs", body=other).json()["TrainingJobId"] not in ids
 
 
 def test_another_workspace_is_not_here(service: Client) -> None:

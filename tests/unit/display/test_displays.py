@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import shlex
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from pai_sdk.display.base import duration_text, elapsed_s, visible_text
 from pai_sdk.display.card import card_html, sparkline_svg
 from pai_sdk.display.choice import choose_display
+from pai_sdk.display.commands import next_commands
 from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.job.record import JobRecord, LogLine
 
@@ -16,6 +20,15 @@ from pai_sdk.job.record import JobRecord, LogLine
 def record(status: str = "Running", **more: object) -> JobRecord:
     facts = {"TrainingJobId": "train1", "TrainingJobName": "digits-1", "Status": status}
     return JobRecord.model_validate({**facts, **more})
+
+
+@pytest.fixture(autouse=True)
+def command_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script is on PATH, as after an ordinary install."""
+    script = tmp_path / "pai-sdk"
+    script.write_text("#!/bin/sh")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
 
 
 INSTANCES = {"Instances": [{"Name": "train1-master-0", "Status": "Running"}, {"Name": "train1-worker-0"}]}
@@ -57,6 +70,13 @@ def test_detaching_tells_how_to_come_back() -> None:
     TerminalDisplay(stream).detached(record())
     assert "pai-sdk logs -f train1" in stream.getvalue()
     assert "pai-sdk stop train1" in stream.getvalue()
+
+
+def test_commands_can_be_typed_where_the_script_is_not_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    words = shlex.split(next_commands(record())[0])
+    assert words[1:] == ["-m", "pai_sdk", "logs", "-f", "train1"]
+    assert subprocess.run([*words[:3], "--version"], capture_output=True, timeout=30).returncode == 0
 
 
 def test_a_card_shows_all_and_trusts_nothing() -> None:

@@ -365,7 +365,7 @@ def test_ml_is_to_be_had_here(tmp_path: Path) -> None:
 
 
 def test_ml_without_the_right_to_mount(jobs: Jobs) -> None:
-    """As an ordinary user, or as a root that may not mount, it takes a user namespace; without one, the log says so."""
+    """Who may not mount gets a user namespace; where there is none, the log says so."""
     weak = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"] if os.geteuid() == 0 else []
     command = 'echo "$PAI_CONFIG_DIR"; cat "$PAI_CONFIG_DIR/hyperparameters.json"; touch "$PAI_WORKING_DIR/mine"'
     start_elsewhere(jobs, make_request(command), under=weak)

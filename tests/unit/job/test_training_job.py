@@ -65,7 +65,7 @@ def test_every_kind_of_failure_ends_the_wait_and_tells_why(fake_backend: FakeBac
     assert failure.log_tail[0] == "epoch 1"
     text = str(failure)
     assert len(text.splitlines()) <= 24, "one screen, without scrolling"
-    for fact in ("train1", "worker-0", "exit code 1", "NonZeroExit", "no such column", "pai-sdk logs train1"):
+    for fact in ("train1", "worker-0", "exit code 1", "NonZeroExit", "no such column", "logs train1"):
         assert fact in text
 
 
