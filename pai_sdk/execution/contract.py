@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
 from pai_sdk.execution.sandbox import Sandbox, output_channels
+from pai_sdk.job.names import variable_name
 
 if TYPE_CHECKING:
     from pai_sdk.job.request import TrainingJobRequest
@@ -30,7 +31,6 @@ __all__ = [
     "max_running_seconds",
     "public_request",
     "user_args",
-    "variable_name",
     "write_config",
 ]
 
@@ -65,16 +65,6 @@ def max_running_seconds(request: TrainingJobRequest) -> float | None:
     if scheduler is None:
         return None
     return scheduler.max_running_time_in_seconds or (scheduler.max_running_time_in_minutes or 0) * 60 or None
-
-
-def variable_name(name: str) -> str:
-    """The part of a variable's name that comes from a channel or hyperparameter.
-
-    Example:
-        >>> variable_name("train-data.v2")
-        'TRAIN_DATA_V2'
-    """
-    return re.sub(r"[^A-Z0-9_]", "_", name.upper())
 
 
 def input_files(sandbox: Sandbox, request: TrainingJobRequest) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from pai_sdk.backend.base import Backend, Upload
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.names import variable_name
 from pai_sdk.job.problems import Problems
 from pai_sdk.job.spec import Channel, DatasetConfig, InputChannel, OutputChannel
 from pai_sdk.storage.tree import FileTree
@@ -25,11 +26,6 @@ OutputTarget: TypeAlias = str | DatasetConfig | OutputChannel
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _FOLDER_SCHEMES = ("oss", "nas", "cpfs", "bmcpfs")
-
-
-def variable_name(name: str) -> str:
-    """The part of an environment variable made from a name: `train-data` becomes `TRAIN_DATA`."""
-    return re.sub(r"[^A-Z0-9_]", "_", name.upper())
 
 
 def check_names(names: Sequence[str], where: str, problems: Problems, *, pattern: re.Pattern[str] = _NAME) -> None:

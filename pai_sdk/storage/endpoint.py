@@ -5,12 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from pai_sdk.errors import SettingsError
+from pai_sdk.config_rules import scheme_and_host
 
 __all__ = ["host_of", "is_loopback", "region_of", "with_scheme"]
 
 _ALIYUN_HOST = re.compile(r"oss-(?P<region>[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com")
-_ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>[A-Za-z0-9_.-]+(?::[0-9]{1,5})?)/?")
 _NOT_A_REGION = frozenset({"accelerate", "accelerate-overseas"})
 
 
@@ -24,10 +23,7 @@ def with_scheme(endpoint: str) -> str:
         >>> with_scheme("oss-cn-hangzhou.aliyuncs.com"), with_scheme("http://127.0.0.1:8765/")
         ('https://oss-cn-hangzhou.aliyuncs.com', 'http://127.0.0.1:8765')
     """
-    found = _ENDPOINT.fullmatch(endpoint.strip())
-    if not found:
-        raise SettingsError(f"{endpoint!r} is not an OSS endpoint; write host, host:port or http(s)://host:port")
-    return f"{found['scheme'] or 'https'}://{found['host']}"
+    return "{}://{}".format(*scheme_and_host(endpoint.strip()))
 
 
 def host_of(endpoint: str) -> str:

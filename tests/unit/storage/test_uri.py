@@ -149,5 +149,5 @@ def test_endpoints(endpoint: str, url: str | None, region: str | None, loopback:
 
 @pytest.mark.parametrize("endpoint", ["", "ftp://host", "host/path", "user@host", "a b"])
 def test_bad_endpoints(endpoint: str) -> None:
-    with pytest.raises(SettingsError, match="not an OSS endpoint"):
+    with pytest.raises(SettingsError, match="not an endpoint"):
         with_scheme(endpoint)
