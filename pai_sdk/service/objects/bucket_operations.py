@@ -102,9 +102,12 @@ class BucketOperations:
 
     async def list_objects(self, request: OssRequest) -> Response:
         """ListObjects (GetBucket), the first version."""
+        return await self._threads.run(self._list_objects, request)
+
+    def _list_objects(self, request: OssRequest) -> Response:
         query, limit = request.query, request.number("max-keys", 100, 1, _MAX_KEYS)
         prefix, delimiter, marker = (query.get(name, "") for name in ("prefix", "delimiter", "marker"))
-        page, last = await self._threads.run(self._page, request, prefix, delimiter, marker, limit)
+        page, last = self._page(request, prefix, delimiter, marker, limit)
         written, encoding = name_writer(query, [prefix, delimiter, marker, *map(_name, page)])
         return xml_answer(
             "ListBucketResult",
@@ -123,13 +126,16 @@ class BucketOperations:
 
     async def list_objects_v2(self, request: OssRequest) -> Response:
         """ListObjectsV2."""
+        return await self._threads.run(self._list_objects_v2, request)
+
+    def _list_objects_v2(self, request: OssRequest) -> Response:
         query, limit = request.query, request.number("max-keys", 100, 1, _MAX_KEYS)
         if query["list-type"] != "2":
             raise fault("InvalidArgument", "list-type can only be 2.")
         prefix, delimiter, start = (query.get(name, "") for name in ("prefix", "delimiter", "start-after"))
         token = query.get("continuation-token", "")
         after = _from_token(token) if token else start
-        page, last = await self._threads.run(self._page, request, prefix, delimiter, after, limit)
+        page, last = self._page(request, prefix, delimiter, after, limit)
         written, encoding = name_writer(query, [prefix, delimiter, start, *map(_name, page)])
         return xml_answer(
             "ListBucketResult",

@@ -7,29 +7,26 @@ row committed. Only then is it acknowledged; whatever dies before leaves a file 
 from __future__ import annotations
 
 import fcntl
-import logging
 import mimetypes
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects.appending import Appender, BoundedReader
-from pai_sdk.service.objects.blobs import SHARDS, Blob, BlobFolder, BlobWriter
-from pai_sdk.service.objects.database import Database, objects, parts
+from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
+from pai_sdk.service.objects.database import Database
 from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex, ObjectInfo, ObjectKind
 from pai_sdk.service.objects.multipart import MultipartUploads
 from pai_sdk.service.objects.names import check_bucket, encode_key
+from pai_sdk.service.objects.sweep import Sweeper
 
 __all__ = ["DEFAULT_CONTENT_TYPE", "ObjectStore"]
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
-
-_log = logging.getLogger(__name__)
 
 
 class ObjectStore:
@@ -44,7 +41,7 @@ class ObjectStore:
 
     Example:
         >>> import tempfile
-        >>> with ObjectStore(tempfile.mkdtemp()) as store:
+        >>> with tempfile.TemporaryDirectory() as folder, ObjectStore(folder) as store:
         ...     _ = store.create_bucket("models")
         ...     _ = store.put_bytes("models", "a/b.txt", b"hello")
         ...     [info.key for info in store.list("models")]
@@ -66,9 +63,7 @@ class ObjectStore:
         self._index = ObjectIndex(self._database)
         self._appender = Appender(self._index, self._blobs)
         self.uploads = MultipartUploads(self._database, self._blobs)
-        self._closing = threading.Event()
-        self._sweeper = threading.Thread(target=self._sweep, name="oss-sweep", daemon=True)
-        self._sweeper.start()
+        self._sweeper = Sweeper(self._database, self._blobs)
 
     def __enter__(self) -> ObjectStore:
         return self
@@ -78,8 +73,7 @@ class ObjectStore:
 
     def close(self) -> None:
         """Stop, and let another process have the folder."""
-        self._closing.set()
-        self._sweeper.join()
+        self._sweeper.close()
         self._database.close()
         self._lock_file.close()
 
@@ -337,23 +331,6 @@ class ObjectStore:
         if replaced is not None:
             self._blobs.remove([replaced])
         return info
-
-    def _sweep(self) -> None:
-        """Remove the blobs that an earlier process wrote or replaced, and died before it could say so."""
-        for shard in SHARDS:
-            if self._closing.is_set():
-                return
-            orphans = set(self._blobs.old_names(shard))
-            if not orphans:
-                continue
-            with self._database.read() as connection:
-                for column in (objects.c.blob, parts.c.blob):
-                    found = select(column).where(column >= shard, column < shard + "g")
-                    orphans.difference_update(connection.execute(found).scalars())
-            if orphans:
-                _log.info("removing %d blobs that belong to no object", len(orphans))
-                self._blobs.remove(orphans)
-        self._blobs.settle()
 
 
 def _claim(root: Path) -> BinaryIO:

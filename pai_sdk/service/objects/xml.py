@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from html import escape
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -25,19 +26,19 @@ def document(tag: str, content: Children | str) -> bytes:
         >>> document("Error", [("Code", "NoSuchKey")])
         b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>NoSuchKey</Code></Error>'
     """
-    body = ElementTree.tostring(_element(tag, content), encoding="unicode")
-    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + body.encode()
+    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + _element(tag, content).encode()
 
 
-def _element(tag: str, content: str | int | bool | Children) -> ElementTree.Element:
-    element = ElementTree.Element(tag)
+def _element(tag: str, content: str | int | bool | Children) -> str:
     if isinstance(content, bool):
-        element.text = "true" if content else "false"
-    elif isinstance(content, str | int):
-        element.text = printable(str(content))
+        inner = "true" if content else "false"
+    elif isinstance(content, int):
+        inner = str(content)
+    elif isinstance(content, str):
+        inner = escape(printable(content), quote=False)
     else:
-        element.extend(_element(name, inner) for name, inner in content)
-    return element
+        inner = "".join([_element(name, value) for name, value in content])
+    return f"<{tag}>{inner}</{tag}>"
 
 
 def printable(text: str) -> str:

@@ -10,9 +10,28 @@ from pathlib import Path
 
 import oss2
 import pytest
+import requests
 
 from pai_sdk.service.objects import ObjectStore
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, served
+
+
+class ClosingSession(oss2.Session):
+    """Closes the answers that oss2 itself leaves unread, those to CopyObject for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answers: list[requests.Response] = []
+
+    def do_request(self, req: oss2.http.Request, timeout: object) -> oss2.http.Response:
+        answer = super().do_request(req, timeout)
+        self._answers.append(answer.response)
+        return answer
+
+    def close(self) -> None:
+        for answer in self._answers:
+            answer.close()
+        self.session.close()
 
 
 @dataclass
@@ -21,7 +40,7 @@ class Wire:
 
     endpoint: str
     store: ObjectStore | None = None
-    sessions: list[oss2.Session] = field(default_factory=list)
+    sessions: list[ClosingSession] = field(default_factory=list)
 
     def bucket(
         self,
@@ -40,13 +59,13 @@ class Wire:
             oss2.AuthV4(KEY_ID, SECRET), self.endpoint, region=REGION, session=self._session(), **options
         )
 
-    def _session(self) -> oss2.Session:
-        self.sessions.append(oss2.Session())
+    def _session(self) -> ClosingSession:
+        self.sessions.append(ClosingSession())
         return self.sessions[-1]
 
     def close(self) -> None:
         for session in self.sessions:
-            session.session.close()
+            session.close()
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from pathlib import Path
@@ -132,6 +133,28 @@ def test_a_file_is_copied_or_given_away(store: ObjectStore, tmp_path: Path, move
     assert info.etag == hashlib.md5(b"0123456789" * 300_000).hexdigest().upper()
     assert content_of(store, "model.bin") == b"0123456789" * 300_000
     assert path.exists() is not move
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_a_link_that_is_given_away_gives_its_content_not_itself(
+    store: ObjectStore, tmp_path: Path, link: str
+) -> None:
+    target, path = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"secret")
+    getattr(path, link)(target)
+    store.put_file(BUCKET, "k", path, move=True)
+    target.write_bytes(b"changed")
+    assert content_of(store, "k") == b"secret"
+    assert not path.exists()
+    assert store.path_of(BUCKET, "k").stat().st_nlink == 1
+
+
+def test_only_files_can_become_objects(store: ObjectStore, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(StorageError) as error:
+            store.put_file(BUCKET, "k", path, move=True)
+        assert code_of(error) == (400, "InvalidArgument")
 
 
 def test_a_reader_keeps_what_it_opened(store: ObjectStore) -> None:

@@ -140,12 +140,12 @@ def test_conditions(wire: Wire) -> None:
         ({"If-Unmodified-Since": late}, None),
         ({"If-Modified-Since": "not a date"}, None),
     ]:
-        for read in (bucket.get_object, bucket.head_object):
+        for read in (lambda **wishes: bucket.get_object(**wishes).read(), bucket.head_object):
             if error is None:
-                assert read("conditional", headers=headers).status == 200
+                assert read(key="conditional", headers=headers)
             else:
                 with pytest.raises(error):
-                    read("conditional", headers=headers)
+                    read(key="conditional", headers=headers)
 
 
 def test_standard_headers_are_kept_and_content_type_is_guessed(wire: Wire) -> None:
