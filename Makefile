@@ -22,7 +22,7 @@ demo: $(VENV)/.demo ## train a real model: Processor and Estimator against the e
 	@$(BIN)/python demo/run.py
 
 test: $(VENV)/.dev ## the fast tests, and every example of the documentation
-	@$(BIN)/python -m pytest -q $(FAST)
+	@$(BIN)/python -m pytest -q -n 4 $(FAST)
 
 e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks
 	@$(BIN)/python -m pytest -q tests/e2e
