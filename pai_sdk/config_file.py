@@ -16,8 +16,14 @@ __all__ = ["config_path_of", "read_config", "write_config"]
 
 
 def config_path_of(environ: Mapping[str, str], given: str | Path | None = None) -> Path:
-    """Where the file is: the path given, else `PAI_CONFIG_PATH`, else `~/.pai/config.json`."""
+    """Where the file is: the path given, else `PAI_CONFIG_PATH`, else `~/.pai/config.json`.
+
+    Raises:
+        SettingsError: what was given is not a path.
+    """
     if given is not None:
+        if not isinstance(given, str | os.PathLike):
+            raise SettingsError(f"config_path is of type {type(given).__name__}; give the path of a file")
         return Path(given).expanduser()
     if environ.get("PAI_CONFIG_PATH"):
         return Path(environ["PAI_CONFIG_PATH"]).expanduser()

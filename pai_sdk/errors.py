@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = [
     "ApiError",
@@ -60,8 +61,23 @@ __all__ = [
 ]
 
 
+_PACKAGE = str(Path(__file__).parent)
+
+
 class PaiError(Exception):
     """The root of all errors raised by pai_sdk."""
+
+    def _render_traceback_(self) -> list[str]:
+        # A notebook asks for this. The message says it all; what lies between the cell and it would bury it.
+        import traceback
+
+        frames = [
+            frame
+            for frame in traceback.extract_tb(self.__traceback__)
+            if not frame.filename.startswith(_PACKAGE) and "/IPython/core/" not in frame.filename
+        ]
+        shown = "".join(traceback.format_list(frames[-3:])).rstrip()
+        return [*shown.splitlines(), f"{type(self).__name__}: {self}"]
 
 
 # ---- before anything is sent ------------------------------------------------------------------------------

@@ -47,11 +47,15 @@ class Processor(JobSubmitter):
 
     def set_input_channels(self, channels: Sequence[Channel]) -> None:
         """Say which inputs there are; an input of another name is then an error, as is a required one missing."""
-        self._inputs_defined = list(channels)
+        from pai_sdk.job.channels import channel_definitions
+
+        self._inputs_defined = channel_definitions(channels, "input_channels")
 
     def set_output_channels(self, channels: Sequence[Channel]) -> None:
         """Say which outputs there are; each of them gets a place, given or by default."""
-        self._outputs_defined = list(channels)
+        from pai_sdk.job.channels import channel_definitions
+
+        self._outputs_defined = channel_definitions(channels, "output_channels")
 
     def run(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     import tenacity
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_SILENT_S = 2.0  # whoever waits longer wants to know what for
+_TELLING_PAUSE_S = 10.0
 
 __all__ = ["RetryPolicy"]
 
@@ -83,7 +89,12 @@ class RetryPolicy:
 
         def tell(state: tenacity.RetryCallState) -> None:
             error = _error_of(state)
-            if on_retry is not None and error is not None:
+            if error is None:
+                return
+            waited_s = self.clock() - start
+            if waited_s + state.upcoming_sleep >= _SILENT_S:
+                _sign_of_life.tell(error, self.deadline_s - waited_s)
+            if on_retry is not None:
                 on_retry(state.attempt_number, error, state.upcoming_sleep)
 
         return tenacity.Retrying(
@@ -94,6 +105,22 @@ class RetryPolicy:
             sleep=self.sleep,
             reraise=True,
         )(function)
+
+
+class _SignOfLife:
+    """Warns that we still try, at most every few seconds, however many threads do."""
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+
+    def tell(self, error: BaseException, left_s: float) -> None:
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _TELLING_PAUSE_S
+            logger.warning("%s; trying again, for up to %.0f s", error, left_s)
+
+
+_sign_of_life = _SignOfLife()
 
 
 def _error_of(state: tenacity.RetryCallState) -> BaseException | None:

@@ -12,6 +12,7 @@ from pai_sdk.backend.base import Backend, Plan
 from pai_sdk.config import Settings, load_settings
 from pai_sdk.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.status import KNOWN_STATUSES
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.retry import RetryPolicy
 
@@ -90,6 +91,8 @@ class Session:
             config_path=config_path,
         )
         self._credentials = _provider(access_key_id, access_key_secret, security_token, credentials)
+        if retry is not None and not isinstance(retry, RetryPolicy):
+            raise InvalidInputError([Problem("retry", f"is of type {type(retry).__name__}", "give a RetryPolicy")])
         self._retry = retry or RetryPolicy()
         self._lock = threading.Lock()
         self._service: Backend | None = None
@@ -155,6 +158,9 @@ class Session:
     def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
         """Submit what was planned, as it was planned.
 
+        Submitting a plan again makes a second job of the same name, which writes to the same outputs; plan again
+        to keep them apart.
+
         Args:
             plan: from `Processor.plan()` or `Estimator.plan()`.
             instance_type: where it was planned for, when not a service.
@@ -162,6 +168,11 @@ class Session:
         Returns:
             The job, just created.
         """
+        if not isinstance(plan, Plan):
+            what = f"is of type {type(plan).__name__}"
+            raise InvalidInputError(
+                [Problem("plan", what, "give what Processor.plan() or Estimator.plan() returned")]
+            )
         backend = self.backend_for(instance_type)
         return TrainingJob(backend.submit(plan), backend)
 
@@ -169,18 +180,34 @@ class Session:
         """Attach to a job.
 
         Raises:
+            InvalidInputError: what was given cannot be an id.
             NotFoundError: there is no such job.
         """
+        if not isinstance(job_id, str) or not job_id.strip():
+            what = "is empty" if isinstance(job_id, str) else f"is of type {type(job_id).__name__}"
+            raise InvalidInputError([Problem("job_id", what, "give a job's id; `pai-sdk ps` shows them")])
         backend = self.backend_for(None)
         return TrainingJob(job_id, backend, record=backend.get(job_id))
 
     def list_jobs(
         self, *, status: str | None = None, name: str | None = None, labels: Mapping[str, str] | None = None
     ) -> Iterator[TrainingJob]:
-        """All jobs that fit, the newest first."""
+        """All jobs that fit, the newest first.
+
+        Raises:
+            InvalidInputError: there is no such status.
+        """
+        if status is not None and status not in KNOWN_STATUSES:
+            # A service would find no job, and nobody would know why.
+            raise InvalidInputError(
+                [Problem("status", f"{status!r} is not a status", f"there are {', '.join(KNOWN_STATUSES)}")]
+            )
+        if labels is not None and not isinstance(labels, Mapping):
+            what = f"is of type {type(labels).__name__}"
+            raise InvalidInputError([Problem("labels", what, "give a dict: {'team': 'vision'}")])
         backend = self.backend_for(None)
-        for record in backend.list(status=status, name=name, labels=labels):
-            yield TrainingJob(record.training_job_id, backend, record=record)
+        records = backend.list(status=status, name=name, labels=labels)
+        return (TrainingJob(record.training_job_id, backend, record=record) for record in records)
 
     def __repr__(self) -> str:
         s = self.settings
@@ -198,7 +225,14 @@ def _provider(
     if credentials is not None:
         if access_key_id or access_key_secret or security_token:
             raise InvalidInputError([Problem("credentials", "contradicts access_key_id", "give one of them")])
-        return (lambda: credentials) if isinstance(credentials, Credentials) else credentials
+        if isinstance(credentials, Credentials):
+            return lambda: credentials
+        if not callable(credentials):
+            what = f"is of type {type(credentials).__name__}"
+            raise InvalidInputError(
+                [Problem("credentials", what, "give Credentials, or a function that gives them")]
+            )
+        return credentials
     if access_key_id or access_key_secret:
         if not (access_key_id and access_key_secret):
             missing = "access_key_secret" if access_key_id else "access_key_id"

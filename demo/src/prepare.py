@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sklearn.datasets import load_digits
 
-keep = json.loads(Path("/ml/input/config/hyperparameters.json").read_text())["keep"]
+keep = json.loads(Path(os.environ["PAI_CONFIG_DIR"], "hyperparameters.json").read_text())["keep"]
 images, digits = load_digits(return_X_y=True)
 images, digits = images[: int(keep)] / 16.0, digits[: int(keep)]
 

@@ -36,7 +36,11 @@ def main() -> None:
         time.sleep(0.3)  # a real epoch takes longer; this one should be seen too
 
     target = Path(os.environ["PAI_OUTPUT_MODEL"], "model.json")
-    weights = {"digits": model.classes_.tolist(), "coef": model.coef_.tolist(), "intercept": model.intercept_.tolist()}
+    weights = {
+        "digits": model.classes_.tolist(),
+        "coef": model.coef_.tolist(),
+        "intercept": model.intercept_.tolist(),
+    }
     target.write_text(json.dumps(weights))
     print(f"model of {target.stat().st_size} bytes written to {target}")
 

@@ -25,7 +25,8 @@ __all__ = ["Answer", "Transport"]
 
 _log = logging.getLogger(__name__)
 _USER_AGENT = f"pai-sdk/{__version__}"
-_POOL = 16
+# Each log that is followed holds a few connections, and a pool that is too small warns every time.
+_POOL = 256
 # A page of a proxy or a cut answer may be a passing fault; on a wrong endpoint it stays, and nobody wants to wait.
 _MOST_STRANGE_ANSWERS = 5
 _FOR_GOOD = (501, 505)  # not implemented; HTTP version not supported
@@ -40,7 +41,7 @@ class Transport:
         version: the API's version, such as `2022-01-12`.
         retry: the policy for every call.
         timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
-        on_unreachable: called when nothing listens at the endpoint, once a call, before the next attempt.
+        on_unreachable: called when nothing listens at the endpoint, before each further attempt.
 
     Example:
         >>> from pai_sdk.credentials import static_credentials
@@ -126,7 +127,6 @@ class Transport:
 
     def _attempt_until_answered(self, attempt: _Attempt, repeatable: bool) -> Answer:
         strange = 0
-        restarted = False
 
         def is_transient(error: BaseException) -> bool:
             nonlocal strange
@@ -140,10 +140,8 @@ class Transport:
             return repeatable and isinstance(error, ServiceFaultError) and error.status_code not in _FOR_GOOD
 
         def on_retry(number: int, error: BaseException, pause_s: float) -> None:
-            nonlocal restarted
             _log.info("%s; attempt %d follows in %.1f s", error, number + 1, pause_s)
-            if isinstance(error, _NoAnswer) and error.refused and self._on_unreachable and not restarted:
-                restarted = True
+            if isinstance(error, _NoAnswer) and error.refused and self._on_unreachable:
                 self._on_unreachable()
 
         try:

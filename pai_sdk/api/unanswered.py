@@ -13,6 +13,9 @@ from urllib3.exceptions import NewConnectionError
 
 __all__ = ["Unanswered", "explain"]
 
+# What OpenSSL calls an answer in plain HTTP; the name changed with 3.2.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+
 
 @dataclass(frozen=True)
 class Unanswered:
@@ -49,7 +52,8 @@ def explain(error: requests.RequestException, endpoint: str) -> Unanswered:
         return Unanswered(f"the certificate of {endpoint} is not accepted: {why}", sent=False, transient=False)
     if isinstance(error, requests.exceptions.SSLError):
         hint = "does it speak TLS? If not, write the endpoint with http://"
-        return Unanswered(f"no secure connection to {endpoint}; {hint}", sent=False)
+        speaks_tls = not any(isinstance(c, ssl.SSLError) and c.reason in _NO_TLS for c in causes)
+        return Unanswered(f"no secure connection to {endpoint}; {hint}", sent=False, transient=speaks_tls)
     if isinstance(error, requests.exceptions.ProxyError):
         return Unanswered(f"the proxy did not reach {endpoint}; check HTTPS_PROXY and NO_PROXY", sent=False)
     unknown_host = next((c for c in causes if isinstance(c, socket.gaierror)), None)

@@ -196,5 +196,6 @@ class ServiceBackend:
                     self._credentials,
                     region=self._settings.region_id,
                     retry=self._retry,
+                    on_unreachable=self._on_unreachable,
                 )
             return self._oss

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Annotated
 
@@ -39,12 +40,15 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _frame(
+    context: typer.Context,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what goes over the wire.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     del version  # handled before we come here
+    if os.environ.get("NO_COLOR"):
+        context.color = False
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(message)s")
 
 
@@ -58,11 +62,15 @@ def run() -> None:
     except PaiError as error:
         _tell(error)
         sys.exit(exit_codes.ERROR)
-    except BrokenPipeError:
-        # `pai-sdk logs … | head`: the reader has seen enough, and that is no error of ours.
-        sys.stderr.close()
-        sys.exit(exit_codes.SUCCEEDED)
+    except OSError as error:
+        _tell(error)  # a full disk, say, behind `pai-sdk logs … > file`
+        sys.exit(exit_codes.ERROR)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            # `pai-sdk logs … | head`: the reader has seen enough, and that is no error of ours.
+            sys.exit(exit_codes.SUCCEEDED)
+        raise
 
 
 def _tell(error: Exception) -> None:
-    typer.secho(f"error: {error}", fg="red", err=True)
+    typer.secho(f"error: {error}", fg=None if os.environ.get("NO_COLOR") else "red", err=True)

@@ -18,7 +18,7 @@ from pai_sdk.job.training_job import TrainingJob
 
 __all__ = ["logs", "ps", "status", "stop", "wait"]
 
-JobId = Annotated[str, typer.Argument(help="The job's id, as `pai-sdk ps` shows it.", show_default=False)]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `pai-sdk ps` shows it.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
@@ -79,7 +79,7 @@ def logs(
             else:
                 many = len(job.record.instances) > 1 and instance is None
                 tag = f"{short_instance(job_id, line.instance)} | " if many else ""
-                typer.echo(tag + visible_text(line.text))
+                typer.echo(tag + visible_text(line.text, colours=True))
     except KeyboardInterrupt:
         _tell_next(job)
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
@@ -115,6 +115,8 @@ def wait(
         if not as_json:
             typer.secho(str(end), fg="red", err=True)
     except KeyboardInterrupt:
+        if as_json or not show_logs:  # what shows the log has told it already
+            _tell_next(job)
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
     if as_json:
         typer.echo(_json(job.record))

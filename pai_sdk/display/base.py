@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -67,15 +68,29 @@ def short_instance(job_id: str, instance: str) -> str:
     return instance.removeprefix(f"{job_id}-")
 
 
-def visible_text(text: str) -> str:
+_SEQUENCE = re.compile(
+    r"(?P<colour>\x1b\[[0-9;:]*m)"
+    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # moves the cursor, clears the screen
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # a title, a link, an image
+    r"|\x1b[ -/]*[0-~]?"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+
+def visible_text(text: str, *, colours: bool = False) -> str:
     r"""What a terminal would show of a line in the end: a progress bar's last state, not all of them.
 
+    Of a job's control sequences only colours are let through, where they are wanted: no log line may move the
+    cursor, or name the window.
+
     Example:
-        >>> visible_text("10%\r20%\r30%")
-        '30%'
+        >>> visible_text("10%\r20%\r\x1b[32m30%\x1b[0m"), visible_text("\x1b[1mbold", colours=True)
+        ('30%', '\x1b[1mbold')
     """
     states: Sequence[str] = [part for part in text.split("\r") if part]
-    return states[-1] if states else ""
+    if not states:
+        return ""
+    return _SEQUENCE.sub(lambda found: (found["colour"] or "") if colours else "", states[-1])
 
 
 def duration_text(seconds: float) -> str:

@@ -42,7 +42,7 @@ def card_html(
         shown = escape("\n".join(tail))
         parts.append(
             f'<pre style="{_MONO};background:rgba(128,128,128,.1);border-radius:4px;padding:6px 8px;margin:6px 0;'
-            f'white-space:pre-wrap;max-height:30em;overflow:auto">{shown}</pre>'
+            f'white-space:pre-wrap;overflow-wrap:anywhere;max-height:30em;overflow:auto">{shown}</pre>'
         )
     commands = " &nbsp; ".join(f"<code>{escape(command)}</code>" for command in next_commands(record))
     parts.append(f'<div style="{_DIM};font-size:12px">{commands}</div>')

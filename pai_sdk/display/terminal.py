@@ -58,9 +58,7 @@ class TerminalDisplay:
         """Show a line as the job wrote it, with its instance where there are several."""
         from rich.text import Text
 
-        shown = (
-            Text.from_ansi(visible_text(line.text)) if self._console.is_terminal else Text(visible_text(line.text))
-        )
+        shown = Text.from_ansi(visible_text(line.text, colours=self._console.is_terminal))
         if len(self._tags) > 1:
             tag, colour = self._tags[line.instance]
             shown = Text(tag, style=colour).append(" | ", style="dim").append(shown)

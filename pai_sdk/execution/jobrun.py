@@ -5,6 +5,7 @@ Standard library only. One thread; everything that happens wakes one `select`.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -36,6 +37,7 @@ from pai_sdk.execution.sandbox import Sandbox
 __all__ = ["JobRun"]
 
 _SAMPLE_EVERY_S = 1.0
+_PAUSE_ON_FULL_DISK_S = 0.5
 
 
 @dataclass
@@ -193,14 +195,25 @@ class JobRun:
             processes.signal_group(group, signal.SIGKILL)
         for child, exit_code in processes.kill_descendants():
             self._record(child, exit_code)
-        with suppress(OSError):  # a full disk must not hide how the job ended
-            self._sample(time.time())
+        self._sample(time.time())
         for worker in self._workers:
             if worker.status == "Pending":
                 worker.status = "Terminated"
         self._phase = "ended"
         self._ended_at = time.time()
-        self.save_state()
+        self._save_the_end()
+
+    def _save_the_end(self) -> None:
+        """A full disk must not hide how the job ended: wait for room, or until its folder is gone."""
+        while True:
+            try:
+                self.save_state()
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                time.sleep(_PAUSE_ON_FULL_DISK_S)
+            else:
+                return
 
     def _ask_all_to_end(self) -> None:
         """SIGTERM, then as much time as the job is granted to end by itself."""
@@ -250,7 +263,8 @@ class JobRun:
         else:
             worker.status = "Failed"
             self._end(*exit_reason(worker.instance.name, exit_code), worker)
-        self.save_state()
+        with suppress(OSError):  # a disk that is full is no reason to end the other instances
+            self.save_state()
 
     def _look_for_an_end(self) -> None:
         wish = self._journal.stop_wish()
@@ -305,9 +319,11 @@ class JobRun:
             path = self._sandbox.log_file(worker.instance.name)
             size_bytes = path.stat().st_size if path.exists() else 0
             if size_bytes != worker.sampled_bytes:
-                worker.sampled_bytes = size_bytes
-                with self._sandbox.times_file(worker.instance.name).open("a") as times:
+                # On a full disk a job may go on; the sizes come with the next look.
+                with suppress(OSError), self._sandbox.times_file(worker.instance.name).open("a") as times:
                     times.write(f"{now:.3f} {size_bytes}\n")
+                    times.flush()
+                    worker.sampled_bytes = size_bytes
 
 
 def _free_ports(count: int) -> list[int]:

@@ -15,6 +15,8 @@ from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.execution import contract
 from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
 from pai_sdk.execution.journal import Journal
+from pai_sdk.execution.processes import kill_marked
+from pai_sdk.execution.reasons import REASON_SUPERVISOR_LOST
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 
@@ -76,6 +78,9 @@ class ProcessExecutor(Executor):
         state = Journal(Sandbox(root).state_dir).current_state()
         if state is None:
             return ExecutionState(phase="absent")
+        if state["phase"] == "ended" and state["reason_code"] == REASON_SUPERVISOR_LOST:
+            # Where the guardian was killed too, what the instances had started may still be there, and write.
+            kill_marked(f"PAI_INSTANCE_NAME={instance['name']}" for instance in state["instances"])
         instances = tuple(InstanceState(**instance) for instance in state.pop("instances"))
         return ExecutionState(**state, instances=instances)
 

@@ -9,8 +9,9 @@ import ctypes
 import os
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ __all__ = [
     "exit_code",
     "groups_below",
     "kill_descendants",
+    "kill_marked",
     "reap",
     "signal_group",
     "spawn",
@@ -161,6 +163,28 @@ def kill_descendants() -> Iterator[tuple[int, int]]:
         with suppress(ChildProcessError):
             child, status = os.waitpid(-1, 0)
             yield child, exit_code(status)
+
+
+def kill_marked(variables: Iterable[str]) -> None:
+    """Kill all processes that have one of these `NAME=value` in the environment they were started with.
+
+    For those whose ancestors are gone, so that no tree leads to them any more.
+    """
+    marks = {variable.encode() for variable in variables}
+    killed = 1
+    while killed:  # again, for those that they have started meanwhile
+        killed = sum(_kill_if_marked(folder, marks) for folder in Path("/proc").glob("[0-9]*"))
+        time.sleep(0.01 if killed else 0)
+
+
+def _kill_if_marked(folder: Path, marks: set[bytes]) -> bool:
+    try:
+        if marks.isdisjoint((folder / "environ").read_bytes().split(b"\0")):
+            return False
+        os.kill(int(folder.name), signal.SIGKILL)
+    except OSError:  # it has ended, or is somebody else's
+        return False
+    return True
 
 
 def groups_below(ancestor: int) -> set[int]:

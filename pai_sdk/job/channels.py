@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pai_sdk.backend.base import Backend, Upload
 from pai_sdk.errors import InvalidInputError, Problem
@@ -14,9 +14,16 @@ from pai_sdk.job.names import variable_name
 from pai_sdk.job.problems import Problems
 from pai_sdk.job.spec import Channel, DatasetConfig, InputChannel, OutputChannel
 from pai_sdk.storage.tree import FileTree
-from pai_sdk.storage.uri import is_remote_uri, uri_scheme
+from pai_sdk.storage.uri import remote_uri_problems, uri_scheme
 
-__all__ = ["InputSource", "OutputTarget", "check_names", "input_channels", "output_channels"]
+__all__ = [
+    "InputSource",
+    "OutputTarget",
+    "channel_definitions",
+    "check_names",
+    "input_channels",
+    "output_channels",
+]
 
 InputSource: TypeAlias = str | os.PathLike[str] | DatasetConfig | InputChannel
 """What an input channel can be filled with: a URI, a local file or folder, a dataset, or the channel itself."""
@@ -72,8 +79,12 @@ def _input(name: str, source: InputSource, backend: Backend) -> tuple[InputChann
         return InputChannel(name=name, **source.model_dump()), None
     if not isinstance(source, (str, os.PathLike)):
         raise _wrong_type(source, "a URI, a local path or a DatasetConfig")
-    if isinstance(source, str) and is_remote_uri(source):
+    if isinstance(source, str) and uri_scheme(source) is not None:
+        _refuse_wrong(source)
         return InputChannel(name=name, input_uri=source), None
+    if not os.fspath(source):
+        # It would be the current folder, with all that lies in it.
+        raise InvalidInputError([Problem("", "is empty", "give a URI, a local path or a DatasetConfig")])
     path = Path(source).expanduser()
     if not path.exists():
         raise InvalidInputError([Problem("", f"no such file or folder: {source}", _near(path))])
@@ -113,11 +124,45 @@ def _output(name: str, target: OutputTarget | None, default: Callable[[str], str
         return OutputChannel(name=name, **known)
     if not isinstance(target, str):
         raise _wrong_type(target, "a URI or a DatasetConfig")
-    if not is_remote_uri(target):
+    if uri_scheme(target) is None:
         raise InvalidInputError([Problem("", f"{target!r} is not a URI", "outputs go to oss://bucket/folder/")])
+    _refuse_wrong(target)
     if uri_scheme(target) in _FOLDER_SCHEMES and not target.endswith("/"):
         target += "/"
     return OutputChannel(name=name, output_uri=target)
+
+
+def _refuse_wrong(uri: str) -> None:
+    """Refuse a URI that the service could not use.
+
+    Raises:
+        InvalidInputError: its scheme is not known, or it lacks a part.
+    """
+    problems = remote_uri_problems(uri, "")
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def channel_definitions(given: Sequence[Channel | Mapping[str, Any]], where: str) -> list[Channel]:
+    """The channels that an author defines; each name once.
+
+    Raises:
+        InvalidInputError: with everything that is wrong with them.
+    """
+    problems = Problems()
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        problems.add(where, f"is of type {type(given).__name__}", "give a list: [Channel(name='data')]")
+        problems.raise_if_any()
+    found: list[Channel] = []
+    for number, definition in enumerate(given):
+        with problems.under(f"{where}[{number}]"):
+            found.append(Channel.model_validate(definition))
+    names = [channel.name for channel in found]
+    check_names(names, where, problems)
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.add(f"{where}[{name!r}]", "is there twice", "give each channel a name of its own")
+    problems.raise_if_any()
+    return found
 
 
 def _check_defined(
@@ -141,4 +186,4 @@ def _near(path: Path) -> str:
 
 
 def _wrong_type(value: object, wanted: str) -> InvalidInputError:
-    return InvalidInputError([Problem("", f"is a {type(value).__name__}", f"give {wanted}")])
+    return InvalidInputError([Problem("", f"is of type {type(value).__name__}", f"give {wanted}")])

@@ -28,7 +28,7 @@ def command_list(command: str | Sequence[str]) -> list[str]:
         if not command.strip():
             raise InvalidInputError([Problem("", "is empty", "give the program to run")])
         return ["sh", "-c", command]
-    parts = [*command]
+    parts = list(command) if isinstance(command, Sequence) and not isinstance(command, bytes) else []
     if not parts or not all(isinstance(part, str) for part in parts):
         raise InvalidInputError([Problem("", "must be text or a list of texts", "such as 'python train.py'")])
     return parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from pai_sdk.job.wire import Sent
 
@@ -25,6 +25,8 @@ __all__ = [
 
 class InstanceSpec(Sent):
     """The size of an instance in a resource group of one's own. Amounts are text, as the service wants them."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
     cpu: str | None = Field(default=None, alias="CPU")
     gpu: str | None = Field(default=None, alias="GPU")

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from pai_sdk.backend.base import Backend
+from pai_sdk.display.base import visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, PaiError
 from pai_sdk.job.logs import LogStream
@@ -143,7 +144,7 @@ def _text(
             excerpt = (
                 [*excerpt[:1], "  …", *excerpt[-(_SHOWN_LINES - 2) :]] if traceback else excerpt[-_SHOWN_LINES:]
             )
-        lines += [f"    {line[:_SHOWN_WIDTH]}" for line in excerpt]
+        lines += [f"    {visible_text(line)[:_SHOWN_WIDTH]}" for line in excerpt]
     lines.append(f"  the whole log: {next_commands(record)[0]}")
     if record.training_job_url:
         lines.append(f"  console: {record.training_job_url}")

@@ -20,6 +20,7 @@ __all__ = ["PAGE_LINES", "FollowPolicy", "Follower"]
 logger = logging.getLogger(__name__)
 
 PAGE_LINES = 1000
+_CLOSE_S = 0.2
 _PASSING_FAULTS = (ConnectionFailedError, BadAnswerError, ThrottledError, ServiceFaultError)
 
 
@@ -108,8 +109,9 @@ class Follower:
         self._stop.set()
         for _ in self._threads:
             self._due.put(None)
+        deadline = time.monotonic() + _CLOSE_S
         for thread in self._threads:
-            thread.join(timeout=0.2)
+            thread.join(timeout=max(0.0, deadline - time.monotonic()))
         late = [thread.name for thread in self._threads if thread.is_alive()]
         if late:
             logger.debug("still waiting for an answer after close: %s", ", ".join(late))
@@ -181,7 +183,8 @@ class Follower:
             reader.quiet_since = None
         if page.complete:
             return False
-        if page.waited or len(page.lines) >= PAGE_LINES:
+        has_more = page.total is not None and reader.next_line < page.total  # a service may grant short pages
+        if page.waited or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
             return True
         now = time.monotonic()
         if self._ended.is_set() and not page.lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pai_sdk.backend.base import Backend
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.follow import PAGE_LINES, Follower, FollowPolicy
 from pai_sdk.job.record import JobRecord, LogLine
 
@@ -43,6 +44,9 @@ class LogStream:
             start: the number of the first line wanted, per instance; 0 where nothing is said.
             policy: how patiently to follow.
         """
+        if start is not None and not isinstance(start, Mapping):
+            what = f"is of type {type(start).__name__}"
+            raise InvalidInputError([Problem("start", what, "give a dict: instance to line, as in `cursor`")])
         self.cursor: dict[str, int] = dict(start or {})
         self._backend = backend
         self._job_id = job_id
@@ -90,6 +94,14 @@ class LogStream:
             follower.close()
 
     def _wanted(self, record: JobRecord) -> list[str]:
+        names = record.instance_names
         if self._only is None:
-            return record.instance_names
-        return [name for name in record.instance_names if name == self._only or name.endswith(f"-{self._only}")]
+            return names
+        found = [name for name in names if name == self._only or name.endswith(f"-{self._only}")]
+        # While a job begins, an instance may be missing that will come.
+        if names and not found and (record.status.is_terminal or not self._follow):
+            there = ", ".join(name.removeprefix(f"{self._job_id}-") for name in names)
+            raise InvalidInputError(
+                [Problem("instance", f"{self._only!r} is none of this job's", f"it has {there}")]
+            )
+        return found

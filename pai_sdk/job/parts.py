@@ -11,6 +11,7 @@ from typing import Any
 from pai_sdk.job.channels import check_names
 from pai_sdk.job.command import command_list
 from pai_sdk.job.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
+from pai_sdk.job.names import is_of_the_contract
 from pai_sdk.job.problems import Problems
 from pai_sdk.job.spec import HyperParameter, Label, MetricDefinition, hyperparameter_text
 
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_MOST = 2**31 - 1  # the numbers of the wire have 32 bits
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -48,7 +50,7 @@ def compute_resource(
     problems: Problems,
 ) -> ComputeResource | None:
     """Public instances, or instances of a quota; a mixture of both is refused, not thinned out silently."""
-    if isinstance(instance_count, bool) or not isinstance(instance_count, int) or instance_count < 1:
+    if isinstance(instance_count, bool) or not isinstance(instance_count, int) or not 1 <= instance_count <= _MOST:
         problems.add("instance_count", f"{instance_count!r} is not a number of instances", "1 or more")
         instance_count = 1
     if resource_type not in (None, "General", "Lingjun"):
@@ -100,18 +102,22 @@ def environment(given: Mapping[str, str] | None, problems: Problems) -> dict[str
     for name, value in (given or {}).items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
             problems.add(f"environments[{name!r}]", "not a name of a variable")
+        elif is_of_the_contract(name):
+            problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
         elif not isinstance(value, str):
             problems.add(
-                f"environments[{name!r}]", f"is a {type(value).__name__}", "environment variables are text"
+                f"environments[{name!r}]", f"is of type {type(value).__name__}", "environment variables are text"
             )
     return dict(given) if given else None
 
 
 def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[str] | None:
     """Requirements, one text each."""
-    if isinstance(given, str):
-        problems.add("requirements", "is one text", "give a list: ['numpy==2.1', 'tqdm']")
-        return None
+    for number, requirement in enumerate(given or ()):
+        if not isinstance(requirement, str) or not requirement.strip() or "\n" in requirement:
+            problems.add(
+                f"requirements[{number}]", f"{requirement!r} is not a requirement", "such as 'numpy==2.1'"
+            )
     return list(given) if given else None
 
 
@@ -128,7 +134,7 @@ def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig |
     """The time limit."""
     if max_run_time is None:
         return None
-    if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or max_run_time < 1:
+    if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or not 1 <= max_run_time <= _MOST:
         hint = "1 or more, or None for no limit"
         problems.add("max_run_time", f"{max_run_time!r} is not a number of seconds", hint)
         return None

@@ -8,17 +8,18 @@ from typing import Any
 
 from pai_sdk.backend.base import Backend, Plan, Upload
 from pai_sdk.code.package import package_code
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError
 from pai_sdk.job import channels, parts
 from pai_sdk.job.channels import InputSource, OutputTarget
 from pai_sdk.job.command import check_entry
 from pai_sdk.job.compute import ExperimentConfig, Settings, UserVpcConfig
+from pai_sdk.job.kinds import check_texts, mapping_or_empty, with_right_kinds
 from pai_sdk.job.parameters import Description, JobParameters
 from pai_sdk.job.problems import Problems
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import AlgorithmSpec, Channel, CodeDir
 from pai_sdk.session import Session
-from pai_sdk.storage.uri import is_remote_uri
+from pai_sdk.storage.uri import is_remote_uri, remote_uri_problems
 
 __all__ = ["make_plan"]
 
@@ -33,17 +34,21 @@ _MODELS = (
 def make_plan(
     parameters: JobParameters,
     session: Session,
-    inputs: Mapping[str, InputSource],
-    outputs: Mapping[str, OutputTarget],
+    inputs: Mapping[str, InputSource] | None,
+    outputs: Mapping[str, OutputTarget] | None,
 ) -> Plan:
     """The request and the uploads of one job.
 
     Raises:
         InvalidInputError: with everything that is wrong.
     """
+    problems = Problems()
+    parameters = with_right_kinds(parameters, problems)
+    inputs, outputs = mapping_or_empty(inputs, "inputs", problems), mapping_or_empty(outputs, "outputs", problems)
     backend = session.backend_for(parameters.instance_type)
     described = parameters.describe()
-    problems = Problems()
+    if parameters.output_path is not None:
+        problems.found += remote_uri_problems(parameters.output_path, "output_path")
     name = parts.job_name(parameters.base_job_name or type(parameters).__name__.lower(), problems)
     command = parts.command_parts(described.command, problems)
     code_dir, code_uploads, keep = _code(parameters, described, command, backend, problems)
@@ -73,7 +78,9 @@ def make_plan(
         )
     problems.raise_if_any()
     with problems.under("request"):
-        return Plan(TrainingJobRequest(**fields), (*code_uploads, *input_uploads), keep)
+        request = TrainingJobRequest(**fields)
+        check_texts(request.to_wire(), "")
+        return Plan(request, (*code_uploads, *input_uploads), keep)
     raise InvalidInputError(problems.found)
 
 
@@ -121,7 +128,7 @@ def _code(
         elif source is None:
             return None, [], None
         elif isinstance(source, str) and is_remote_uri(source):
-            return backend.code_dir(source), [], None
+            return backend.code_dir(_as_code_folder(source)), [], None
         else:
             root = Path(source).expanduser()
         tree = package_code(root, allow_secrets=parameters.allow_secrets)
@@ -132,6 +139,11 @@ def _code(
     return None, [], None
 
 
+def _as_code_folder(uri: str) -> str:
+    """Code is a folder; only what is named like a file, such as an archive, is one."""
+    return uri if uri.endswith("/") or "." in uri.rpartition("/")[2] else f"{uri}/"
+
+
 def _placed(
     described: Description, outputs: Mapping[str, OutputTarget], problems: Problems
 ) -> dict[str, OutputTarget]:
@@ -140,16 +152,16 @@ def _placed(
     for channel, (parameter, uri) in described.placed_outputs.items():
         if channel in placed:
             problems.add(parameter, f"contradicts outputs[{channel!r}]", "give one of them")
-        placed[channel] = uri
+        wrong = remote_uri_problems(uri, parameter)
+        problems.found += wrong
+        if not wrong:
+            placed[channel] = uri
     return placed
 
 
 def _default_output(output_path: str | None, name: str, channel: str, backend: Backend) -> str:
     if output_path is None:
         return backend.default_output(name, channel)
-    if not is_remote_uri(output_path):
-        problem = Problem("output_path", f"{output_path!r} is not a URI", "such as oss://bucket/folder/")
-        raise InvalidInputError([problem])
     return f"{output_path.rstrip('/')}/{name}/{channel}/"
 
 

@@ -11,6 +11,9 @@ from pai_sdk.errors import InvalidInputError, Problem
 
 __all__ = ["Problems"]
 
+# What pydantic says in the words of a schema.
+_SENTENCES = {"missing": "is missing", "extra_forbidden": "is not known; check its spelling"}
+
 
 class Problems:
     """What was found wrong so far.
@@ -38,10 +41,14 @@ class Problems:
         except ValidationError as error:
             for detail in error.errors(include_url=False, include_input=False):
                 inside = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in detail["loc"])
-                self.add(where + inside, detail["msg"])
+                self.add(
+                    where + inside, _SENTENCES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+                )
         except InvalidInputError as error:
             for problem in error.problems:
                 self.add(_joined(where, problem.where), problem.what, problem.hint)
+        except OSError as error:
+            self.add(where, f"{error.filename or ''!s:.200} cannot be read: {error.strerror or error}".lstrip())
         except (TypeError, ValueError) as error:
             self.add(where, str(error))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["JobStatus"]
+from typing import Final
+
+__all__ = ["KNOWN_STATUSES", "JobStatus"]
 
 
 class JobStatus(str):
@@ -47,6 +49,18 @@ class JobStatus(str):
         return self == "Terminated"
 
 
+KNOWN_STATUSES: Final = (
+    "Creating",
+    "Created",
+    "Submitted",
+    "Initializing",
+    "Running",
+    "Succeed",
+    "Failed",
+    "CreateFailed",
+    "InitializeFailed",
+    "Terminated",
+)
 for _name in ("Creating", "Created", "Submitted", "Initializing", "Running", "Succeed", "Failed", "Terminated"):
     setattr(JobStatus, _name.upper(), JobStatus(_name))
 JobStatus.CREATE_FAILED = JobStatus("CreateFailed")

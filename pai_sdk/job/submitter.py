@@ -50,7 +50,7 @@ class JobSubmitter(JobParameters):
         """
         from pai_sdk.job.planning import make_plan
 
-        return make_plan(self, self._session(), inputs or {}, outputs or {})
+        return make_plan(self, self._session(), inputs, outputs)
 
     def submit(self, plan: Plan, *, wait: bool = False, show_logs: bool = True) -> TrainingJob:
         """Submit what was planned, and keep the job among `jobs`.
@@ -91,4 +91,7 @@ class JobSubmitter(JobParameters):
             from pai_sdk.session import get_default_session
 
             self.session = get_default_session()
+        if not hasattr(self.session, "backend_for"):
+            what = f"is of type {type(self.session).__name__}"
+            raise InvalidInputError([Problem("session", what, "give a Session, or leave it out")])
         return self.session

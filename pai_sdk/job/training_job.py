@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -137,6 +139,10 @@ class TrainingJob:
             WaitTimeoutError: the timeout has passed; the job goes on.
         """
         shown = display or (choose_display() if show_logs else Silent())
+        if timeout is not None and (not isinstance(timeout, int | float) or math.isnan(timeout)):
+            raise InvalidInputError(
+                [Problem("timeout", f"{timeout!r} is not a number of seconds", "such as 3600")]
+            )
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             if show_logs:
@@ -144,7 +150,10 @@ class TrainingJob:
             self._await_end(deadline, timeout)
         except KeyboardInterrupt:
             shown.detached(self.record)
-            raise
+            # Raised afresh: where in our waiting it was cut off would only push the commands off the screen.
+            raise KeyboardInterrupt(
+                f"{self.id} goes on; come back with: {next_commands(self.record)[0]}"
+            ) from None
         shown.ended(self.record)
         self.raise_for_status()
         return self
@@ -223,6 +232,8 @@ class TrainingJob:
             InvalidInputError: the job has no such output channel.
             TransferError: some files could not be fetched; the others are there.
         """
+        if not isinstance(target, str | os.PathLike) or not os.fspath(target):
+            raise InvalidInputError([Problem("target", f"{target!r} is not a folder", "such as 'model/'")])
         outputs = self.outputs
         if channel not in outputs:
             known = ", ".join(outputs) or "none"
@@ -242,7 +253,15 @@ class TrainingJob:
         self._backend.delete(self.id)
 
     def update_labels(self, labels: Mapping[str, str]) -> None:
-        """Add or replace labels."""
+        """Add or replace labels.
+
+        Raises:
+            InvalidInputError: they are not texts by name.
+        """
+        if not isinstance(labels, Mapping) or not all(
+            isinstance(text, str) for pair in labels.items() for text in pair
+        ):
+            raise InvalidInputError([Problem("labels", "must be a dict of texts", "such as {'team': 'vision'}")])
         self._backend.update_labels(self.id, labels)
         self.refresh()
 

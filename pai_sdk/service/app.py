@@ -19,6 +19,8 @@ __all__ = ["Dispatcher", "create_api"]
 
 logger = logging.getLogger(__name__)
 
+_FULL = "The disk of the service is full; nothing was changed. Delete jobs or outputs that are not needed."
+
 
 def create_api(parts: Parts) -> FastAPI:
     """The PAI API. It trusts whoever reaches it: put a `Gate` before it."""
@@ -47,6 +49,8 @@ def create_api(parts: Parts) -> FastAPI:
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
         # Starlette raises the error once more after this answer is sent; the gate writes it to the log.
+        if "disk is full" in str(error):  # SQLite's words
+            return _response(request, Fault(507, "InsufficientStorage", _FULL))
         message = "The service met an unexpected fault; its log has the details."
         return _response(request, Fault(500, "InternalError", message))
 

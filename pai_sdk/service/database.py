@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,9 @@ class Database:
     @classmethod
     def in_file(cls, path: Path) -> Database:
         """SQLite in that file, which is created when it is not there."""
+        # Requests are in it, and in them what is secret; SQLite's other files take the mode of this one.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
         return cls(f"sqlite:///{path}")
 
     @contextmanager

@@ -85,9 +85,12 @@ def _start(root: Path, deadline: float) -> ServiceInfo:
         running = _running(root)
         if running is not None:
             return running
-        if child is None and not is_locked(root):
+        was_killed = (
+            child is not None and (child.poll() or 0) < 0
+        )  # from outside, which says nothing of the next one
+        if (child is None or was_killed) and not is_locked(root):
             child = _spawn(root)
-        elif child is not None and child.poll() is not None:
+        elif child is not None and not was_killed and child.poll() is not None:
             raise ServiceStartError(
                 f"the embedded service ended with exit code {child.returncode} while starting.{_end_of_log(root)}"
             )

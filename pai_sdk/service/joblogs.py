@@ -162,8 +162,12 @@ def _times(path: Path) -> tuple[list[float], list[int]]:
         with path.open(encoding="ascii") as file:
             for line in file:
                 time_text, _, size_text = line.partition(" ")
-                times.append(float(time_text))
-                sizes.append(int(size_text))
+                try:
+                    noted = float(time_text), int(size_text)
+                except ValueError:  # cut off by a full disk
+                    continue
+                times.append(noted[0])
+                sizes.append(noted[1])
     except FileNotFoundError:
         pass
     return times, sizes

@@ -40,7 +40,7 @@ class MergedLog:
         self._order_file = order_file
         self._logs = logs
         self._lock = threading.Lock()
-        self._runs = _read(order_file)
+        self._runs, self._size_bytes = _read(order_file)
         self._ends = list(accumulate(run.count for run in self._runs))
         self._taken = [sum(run.count for run in self._runs if run.instance == i) for i in range(len(logs))]
 
@@ -74,17 +74,31 @@ class MergedLog:
             if now > before
         ]
         if new:
-            with self._order_file.open("a", encoding="ascii") as file:
-                file.writelines(json.dumps([run.instance, run.start, run.count]) + "\n" for run in new)
+            text = "".join(json.dumps([run.instance, run.start, run.count]) + "\n" for run in new).encode("ascii")
+            with self._order_file.open("ab") as file:
+                file.truncate(self._size_bytes)  # what a full disk or a crash has left of an earlier try
+                file.write(text)
+            self._size_bytes += len(text)
             for run in new:
                 self._runs.append(run)
                 self._taken[run.instance] += run.count
                 self._ends.append(run.count + (self._ends[-1] if self._ends else 0))
 
 
-def _read(order_file: Path) -> list[_Run]:
+def _read(order_file: Path) -> tuple[list[_Run], int]:
+    """The runs that were written down as a whole, and how many bytes they take."""
     try:
-        lines = order_file.read_text(encoding="ascii").splitlines()
+        content = order_file.read_bytes()
     except FileNotFoundError:
-        return []
-    return [_Run(*json.loads(line)) for line in lines]
+        return [], 0
+    runs, size_bytes = [], 0
+    for line in content.splitlines(keepends=True):
+        try:
+            run = _Run(*json.loads(line))
+        except (ValueError, TypeError):
+            break
+        if not line.endswith(b"\n"):
+            break
+        runs.append(run)
+        size_bytes += len(line)
+    return runs, size_bytes

@@ -116,9 +116,11 @@ class MetricsCollector:
     def finish(self, job_id: str) -> None:
         """Read the rest of a job's logs, which no instance writes to any more, and let go of it."""
         with self._lock:
-            watched = self._watched.pop(job_id, None)
+            watched = self._watched.get(job_id)
         if watched is not None:
             self._read(watched, is_final=True)
+        with self._lock:
+            self._watched.pop(job_id, None)
 
     def _run(self) -> None:
         while not self._closing:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, PaiError
@@ -15,7 +19,7 @@ from pai_sdk.storage.walk import list_folder
 if TYPE_CHECKING:
     from pai_sdk.service.objects.store import ObjectStore
 
-__all__ = ["LIVE_CHANNELS", "Publisher"]
+__all__ = ["LIVE_CHANNELS", "Publisher", "PublishingCancelled"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,12 +27,25 @@ LIVE_CHANNELS = frozenset({"checkpoints", "tensorboard"})
 """The channels that are brought over while the job runs; the others have their content when it has ended."""
 
 _SHOWN_PROBLEMS = 5
+_SEEN_AS = "/ml/output"
+
+
+class PublishingCancelled(Exception):
+    """The service ends; the next one begins anew."""
 
 
 class Publisher:
     """Publishes the outputs of one job. A file that has not changed since the last time is not sent again."""
 
-    def __init__(self, store: ObjectStore, sandbox: Sandbox, request: TrainingJobRequest) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        sandbox: Sandbox,
+        request: TrainingJobRequest,
+        *,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_cancelled = is_cancelled
         self._store = store
         self._sandbox = sandbox
         self._request = request
@@ -48,24 +65,31 @@ class Publisher:
 
         Returns:
             What could not be sent, and why; empty when all is there.
+
+        Raises:
+            PublishingCancelled: `is_cancelled`, asked between files, said so.
         """
         problems: list[str] = []
         with self._lock:
             for channel in self._request.output_channels:
                 if not live_only or channel.name in LIVE_CHANNELS:
-                    problems += self._publish_channel(channel.name, channel.output_uri)
+                    problems += self._publish_channel(channel.name, channel.output_uri, live_only=live_only)
         more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
         return "; ".join(problems[:_SHOWN_PROBLEMS]) + more
 
-    def _publish_channel(self, name: str, output_uri: str | None) -> list[str]:
+    def _publish_channel(self, name: str, output_uri: str | None, *, live_only: bool) -> list[str]:
         folder = self._sandbox.output_dir(name)
         target = own_uri(output_uri, f"output channel {name!r}").as_dir()
+        if not live_only:
+            _mend_links(folder, f"{_SEEN_AS}/{name}")
         try:
             listing = list_folder(folder)
         except InvalidInputError as error:
             return [f"{name}: {error}"]
         problems = [f"{name}: {problem.where} {problem.what}" for problem in listing.problems]
         for file in listing.files:
+            if self._is_cancelled():
+                raise PublishingCancelled
             path = folder / file.path
             try:
                 status = path.stat()
@@ -80,3 +104,14 @@ class Publisher:
             except (OSError, PaiError) as error:
                 problems.append(f"{name}: {file.path}: {error}")
         return problems
+
+
+def _mend_links(folder: Path, seen_as: str) -> None:
+    """Let links to a place in the folder as the job saw it (`latest -> /ml/output/…`) lead there from here too."""
+    for parent, folders, files in os.walk(folder):
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            with suppress(OSError):  # what cannot be mended is told with all that cannot be sent
+                target = path.readlink() if path.is_symlink() else None
+                if target is not None and target.is_relative_to(seen_as):
+                    path.unlink()
+                    path.symlink_to(os.path.relpath(folder / target.relative_to(seen_as), parent))

@@ -178,7 +178,7 @@ class Scheduler:
     def _activate(self, job: Job, step: _Step, status: JobStatus) -> None:
         request = TrainingJobRequest.model_validate(job.request)
         sandbox = Sandbox(self._folder.job_dir(job.id))
-        publisher = Publisher(self._store, sandbox, request)
+        publisher = Publisher(self._store, sandbox, request, is_cancelled=self._closing.is_set)
         self._active[job.id] = _ActiveJob(
             job.id, request, sandbox, publisher, step, status, stop_requested=job.stop_requested
         )

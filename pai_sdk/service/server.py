@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -197,8 +198,9 @@ def _listen(settings: ServiceSettings, folder: DataFolder) -> socket.socket:
             return _bound(settings.host, port)
         except OSError as error:
             fault = error
+    wrong = "address" if isinstance(fault, socket.gaierror) or fault.errno == errno.EADDRNOTAVAIL else "port"
     raise ServiceStartError(
-        f"{settings.host}:{ports[-1]} cannot be listened on: {fault.strerror or fault}; choose another port"
+        f"{settings.host}:{ports[-1]} cannot be listened on: {fault.strerror or fault}; choose another {wrong}"
     ) from fault
 
 

@@ -11,15 +11,18 @@ from pai_sdk.errors import InvalidInputError, StorageError
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir, OssLocation
+from pai_sdk.storage.objects import META_EXECUTABLE
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
+    from pai_sdk.service.objects.index import ObjectInfo
     from pai_sdk.service.objects.store import ObjectStore
 
 __all__ = ["StagingCancelled", "StagingFailed", "own_uri", "stage"]
 
 _COPY_BYTES = 1 << 20
 _CLOUD = ".aliyuncs.com"
+_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
 
 REASON_CODE_MISSING = "CodeNotFound"
 REASON_INPUT_MISSING = "InputNotFound"
@@ -55,7 +58,7 @@ def stage(
         store: where code and inputs lie.
         sandbox: the job's folder.
         request: the job.
-        is_cancelled: asked between files.
+        is_cancelled: asked between files, and within large ones.
 
     Raises:
         StagingFailed: something is missing, or is of a kind this service cannot read.
@@ -139,8 +142,9 @@ class _Copier:
         """Copy the object, or all objects of the folder, into the target folder."""
         if not self._store.bucket_exists(uri.bucket):
             raise StagingFailed(reason_if_missing, f"{what}: there is no bucket {uri.bucket!r} here.")
-        if not uri.is_dir and any(info.key == uri.key for info in self._store.list(uri.bucket, uri.key, limit=1)):
-            self._file(uri.bucket, uri.key, _below(target, uri.name, uri))
+        first = None if uri.is_dir else next(iter(self._store.list(uri.bucket, uri.key, limit=1)), None)
+        if first is not None and first.key == uri.key:
+            self._file(first, _below(target, uri.name, uri))
             return
         folder = uri.as_dir()
         found = False
@@ -150,18 +154,25 @@ class _Copier:
             if relative.endswith("/"):
                 _below(target, relative.rstrip("/"), uri).mkdir(parents=True, exist_ok=True)
             elif relative:
-                self._file(info.bucket, info.key, _below(target, relative, uri))
+                self._file(info, _below(target, relative, uri))
         if not found:
             raise StagingFailed(
                 reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or mend the URI."
             )
 
-    def _file(self, bucket: str, key: str, path: Path) -> None:
+    def _file(self, info: ObjectInfo, path: Path) -> None:
+        self._go_on()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._store.open(info.bucket, info.key) as source, path.open("xb") as target:
+            while piece := source.read(_COPY_BYTES):
+                target.write(piece)
+                self._go_on()
+        if info.headers.get(_EXECUTABLE) == "true":
+            path.chmod(0o755)
+
+    def _go_on(self) -> None:
         if self._is_cancelled():
             raise StagingCancelled
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with self._store.open(bucket, key) as source, path.open("xb") as target:
-            shutil.copyfileobj(source, target, _COPY_BYTES)
 
 
 def _below(folder: Path, relative: str, uri: OssUri) -> Path:

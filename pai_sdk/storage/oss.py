@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ class OssClient:
         pool_size: connections kept open.
         connect_timeout_s: for a connection to come up.
         read_timeout_s: the longest silence within an answer.
+        on_unreachable: called when nothing listens at the endpoint, before each further attempt.
 
     Example:
         >>> from pai_sdk.credentials import Credentials
@@ -63,6 +64,7 @@ class OssClient:
         pool_size: int = 32,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 60.0,
+        on_unreachable: Callable[[], None] | None = None,
     ) -> None:
         self._connection = OssConnection(
             endpoint,
@@ -72,6 +74,7 @@ class OssClient:
             path_style=path_style,
             pool_size=pool_size,
             timeouts_s=(connect_timeout_s, read_timeout_s),
+            on_unreachable=on_unreachable,
         )
         self._call = self._connection.call
 

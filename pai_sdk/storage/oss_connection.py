@@ -18,7 +18,7 @@ from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import CredentialsError, SettingsError
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.endpoint import host_of, is_loopback, region_of, with_scheme
-from pai_sdk.storage.oss_errors import is_transient, storage_error
+from pai_sdk.storage.oss_errors import TransientStorageError, is_transient, storage_error
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssConnection"]
@@ -43,6 +43,7 @@ class OssConnection:
         path_style: whether the bucket goes into the path even where the endpoint is a host name.
         pool_size: connections kept open.
         timeouts_s: for a connection to come up, and for the longest silence.
+        on_unreachable: called when nothing listens at the endpoint, before each further attempt.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class OssConnection:
         path_style: bool,
         pool_size: int,
         timeouts_s: tuple[float, float],
+        on_unreachable: Callable[[], None] | None = None,
     ) -> None:
         self.endpoint = with_scheme(endpoint)
         known = region or region_of(endpoint)
@@ -64,6 +66,7 @@ class OssConnection:
         self._retry = retry
         self._path_style = path_style
         self._timeouts_s = timeouts_s
+        self._on_unreachable = on_unreachable
         self._auth = oss2.ProviderAuthV4(_Provider(credentials))
         self._session = _session(pool_size, direct=is_loopback(endpoint))
         self._buckets: dict[tuple[str, str], Any] = {}
@@ -95,6 +98,8 @@ class OssConnection:
 
         def tell(number: int, error: BaseException, pause_s: float) -> None:
             _log.info("attempt %d failed, the next follows in %.1f s: %s", number, pause_s, error)
+            if self._on_unreachable and isinstance(error, TransientStorageError) and error.refused:
+                self._on_unreachable()
 
         return self._retry.call(attempt, is_transient=is_transient, on_retry=tell)
 

@@ -45,9 +45,11 @@ class TransientStorageError(StorageError):
 
     Attributes:
         retry_after_s: when OSS asked to come back, if it did.
+        refused: whether nothing listens at the endpoint.
     """
 
     retry_after_s: float | None = None
+    refused = False
 
 
 def is_transient(error: BaseException) -> bool:
@@ -69,7 +71,9 @@ def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageErr
     if isinstance(cause, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY" in str(cause):
         return StorageError(f"{uri}: the certificate of {endpoint} is not trusted", uri=str(uri))
     if isinstance(cause, _BROKEN):
-        return TransientStorageError(f"{uri}: {_no_answer(cause, endpoint)}", uri=str(uri))
+        made = TransientStorageError(f"{uri}: {_no_answer(cause, endpoint)}", uri=str(uri))
+        made.refused = _is_refused(cause)
+        return made
     if isinstance(cause, ParseError):
         return TransientStorageError(f"{uri}: {endpoint} answered with what is not XML", uri=str(uri))
     if isinstance(cause, requests.RequestException):
@@ -124,9 +128,13 @@ def _no_answer(cause: Exception, endpoint: str) -> str:
         return f"{endpoint} went silent"
     if "NameResolution" in str(cause):
         return f"the host name of {endpoint} is not known; check the endpoint, the region and the network"
-    if isinstance(cause, requests.exceptions.ConnectionError) and "refused" in str(cause):
+    if _is_refused(cause):
         return f"nothing listens at {endpoint}; check the endpoint"
     return f"the connection to {endpoint} broke off"
+
+
+def _is_refused(cause: Exception) -> bool:
+    return isinstance(cause, requests.exceptions.ConnectionError) and "refused" in str(cause)
 
 
 def _seconds(text: str | None) -> float | None:

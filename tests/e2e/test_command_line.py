@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from pai_sdk import Processor, Session
+from tests import ml
 
 PAI = [sys.executable, "-c", "from pai_sdk.cli import main; main()"]
 
@@ -54,9 +56,10 @@ def test_exit_codes_tell_how_a_job_ended(session: Session, command: str, exit_co
     told = pai(session, "status", job_id, "--json")
     assert told.returncode == exit_code
     assert json.loads(told.stdout)["Status"] == status
-    assert pai(session, "logs", job_id).stdout == "hello\n"
-    line = json.loads(pai(session, "logs", "--json", job_id).stdout)
-    assert line == {"instance": f"{job_id}-master-0", "number": 0, "text": "hello"}
+    notice, log = ml.split_notice(pai(session, "logs", job_id).stdout)
+    assert log == "hello\n"
+    last = json.loads(pai(session, "logs", "--json", job_id).stdout.splitlines()[-1])
+    assert last == {"instance": f"{job_id}-master-0", "number": 1 if notice else 0, "text": "hello"}
     assert job_id in pai(session, "ps").stdout
     assert job_id in [json.loads(row)["TrainingJobId"] for row in pai(session, "ps", "--json").stdout.splitlines()]
 
@@ -93,6 +96,8 @@ def test_a_followed_log_is_there_while_the_job_runs(session: Session) -> None:
         stderr=subprocess.PIPE,
     ) as follower:
         assert follower.stdout is not None
+        if not ml.can_be_had():
+            assert follower.stdout.readline().startswith(ml.NOTICE)
         assert follower.stdout.readline() == "begun\n"
         follower.send_signal(signal.SIGINT)
         _, errors = follower.communicate(timeout=20)
@@ -137,3 +142,54 @@ def test_wrong_key_wrong_endpoint_one_clear_sentence(session: Session) -> None:
     assert told.returncode == 1
     assert "SignatureDoesNotMatch" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(session: Session) -> None:
+    job_id = submitted(session, "seq 200000")
+    assert pai(session, "wait", "--no-logs", job_id).returncode == 0
+    with subprocess.Popen(
+        [*PAI, "logs", job_id], env=environment(session), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.stderr.read() == b""
+        assert child.wait(timeout=60) == 0
+    with Path("/dev/full").open("wb") as full:
+        told = subprocess.run(
+            [*PAI, "logs", job_id], env=environment(session), stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert told.returncode == 1
+    assert told.stderr.startswith(b"error: ")
+    assert b"No space left" in told.stderr
+
+
+def test_what_is_not_there_is_told(session: Session) -> None:
+    job_id = submitted(session, "true")
+    pai(session, "wait", job_id)
+    told = pai(session, "logs", job_id, "--instance", "worker-7")
+    assert told.returncode == 1
+    assert told.stderr == "error: instance: 'worker-7' is none of this job's (it has master-0)\n"
+    told = pai(session, "ps", "--status", "Succeeded")
+    assert told.returncode == 1
+    assert "there are Creating" in told.stderr
+
+
+def test_a_service_on_no_address_of_this_machine(session: Session, tmp_path: Path) -> None:
+    told = pai(session, "serve", "--host", "nohost.invalid", "--data", str(tmp_path / "d"))
+    assert told.returncode == 1
+    assert told.stderr.endswith("; choose another address\n")
+
+
+def test_an_interrupted_wait_without_log_tells_the_way_back(session: Session) -> None:
+    job_id = submitted(session, "sleep 60")
+    with subprocess.Popen(
+        [*PAI, "wait", "--no-logs", job_id], env=environment(session), stderr=subprocess.PIPE, text=True
+    ) as child:
+        time.sleep(2)
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=30)
+    assert child.returncode == 101
+    assert f"logs -f {job_id}" in told
+    assert pai(session, "stop", "--wait", job_id).returncode == 0

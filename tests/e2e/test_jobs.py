@@ -12,6 +12,7 @@ import pytest
 from pai_sdk import Estimator, Processor, Session, TrainingJob
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped
 from pai_sdk.job.spec import Channel
+from tests import ml
 
 HOSTILE = {
     "plain": "abc",
@@ -39,7 +40,8 @@ def code(folder: Path, **files: str) -> Path:
 
 
 def lines(job: TrainingJob, instance: str | None = None) -> list[str]:
-    return [line.text for line in job.logs(instance=instance)]
+    """What a job wrote itself."""
+    return [line.text for line in job.logs(instance=instance) if not line.text.startswith(ml.NOTICE)]
 
 
 def processor(session: Session, command: str, source_dir: Path | None = None, **rest: Any) -> Processor:
@@ -55,7 +57,7 @@ def test_hyperparameters_come_through_whole_in_every_way(session: Session, tmp_p
             import json, os, sys
             hps = json.loads(os.environ["PAI_HPS"])
             print(json.dumps({
-                "file": json.load(open("/ml/input/config/hyperparameters.json")),
+                "file": json.load(open(os.environ["PAI_CONFIG_DIR"] + "/hyperparameters.json")),
                 "hps": hps,
                 "each": {name: os.environ["PAI_HPS_" + name.upper()] for name in hps},
                 "args": sys.argv[1:],
@@ -69,7 +71,10 @@ def test_hyperparameters_come_through_whole_in_every_way(session: Session, tmp_p
     shown = json.loads(lines(job)[-1])
     assert shown["file"] == shown["hps"] == shown["each"] == AS_TEXT
     assert shown["args"] == [word for name, value in AS_TEXT.items() for word in (f"--{name}", value)]
-    assert shown["cwd"] == "/ml/usercode"
+    assert shown["cwd"].endswith("/ml/usercode")
+    assert (shown["cwd"] == "/ml/usercode") is ml.can_be_had()
+    first = next(iter(job.logs())).text
+    assert first.startswith(ml.NOTICE) is not ml.can_be_had()
 
 
 def test_inputs_local_and_remote_outputs_and_back(session: Session, tmp_path: Path) -> None:
@@ -81,9 +86,9 @@ def test_inputs_local_and_remote_outputs_and_back(session: Session, tmp_path: Pa
         tmp_path / "src",
         copy="""
             import os, pathlib
-            out = pathlib.Path("/ml/output/result")
+            out = pathlib.Path(os.environ["PAI_OUTPUT_RESULT"])
             out.joinpath("file").write_text(open(os.environ["PAI_INPUT_FILE"]).read())
-            out.joinpath("folder").write_text(open("/ml/input/data/folder/sub/ü x.txt").read())
+            out.joinpath("folder").write_text(open(os.environ["PAI_INPUT_FOLDER"] + "/sub/ü x.txt").read())
             out.joinpath("deep", "er").mkdir(parents=True)
             out.joinpath("deep", "er", "x y").write_text("three")
         """,

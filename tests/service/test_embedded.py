@@ -67,7 +67,9 @@ def test_it_starts_once_and_is_found_again(data_dir: Path, monkeypatch: pytest.M
 def test_kill_nine_in_the_middle_of_a_job_loses_nothing(data_dir: Path) -> None:
     before = ensure_running(data_dir)
     client = Client(before)
-    command = "for i in $(seq 1 25); do echo loss=$i; sleep 0.05; done; echo done > /ml/output/model/m; echo bye"
+    command = (
+        'for i in $(seq 1 25); do echo loss=$i; sleep 0.05; done; echo done > "$PAI_OUTPUT_MODEL/m"; echo bye'
+    )
     uri = f"oss://{before.bucket}/out/"
     job_id = client.create(
         job_body(

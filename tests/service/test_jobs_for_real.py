@@ -12,7 +12,8 @@ from tests.service.services import Client, job_body
 def test_code_input_parameters_and_output(service: Client) -> None:
     bucket = service.bucket()
     bucket.put_object(
-        "code/1/train.sh", 'cat "$PAI_INPUT_TRAIN"; echo "lr=$PAI_HPS_LR"; echo model > /ml/output/model/m.txt\n'
+        "code/1/train.sh",
+        'cat "$PAI_INPUT_TRAIN"; echo "lr=$PAI_HPS_LR"; echo model > "$PAI_OUTPUT_MODEL/m.txt"\n',
     )
     bucket.put_object("data/in put.csv", "1,2\n")
     job_id = service.create(
@@ -78,7 +79,8 @@ def test_a_running_job_is_stopped_with_all_its_processes(service: Client) -> Non
 def test_checkpoints_of_a_killed_job_are_kept(service: Client) -> None:
     uri = f"oss://{service.info.bucket}/out/killed/"
     body = job_body(
-        "echo c > /ml/output/checkpoints/c.pt; exit 1", OutputChannels=[{"Name": "checkpoints", "OutputUri": uri}]
+        'echo c > "$PAI_OUTPUT_CHECKPOINTS/c.pt"; exit 1',
+        OutputChannels=[{"Name": "checkpoints", "OutputUri": uri}],
     )
     assert service.until(service.create(body))["Status"] == "Failed"
     assert service.bucket().get_object("out/killed/c.pt").read() == b"c\n"

@@ -6,6 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,3 +98,16 @@ def test_merged_pages_never_change_and_hold_every_line_in_order(writes: list[tup
             seen = now
         for instance, lines in enumerate(written):
             assert [line for line in seen if line.startswith(f"{instance}:")] == lines
+
+
+@pytest.mark.parametrize("left", [b"[0, 2", b"[0, 2, 1]", b"\0\0\0", b"[0]\n[0, 2, 1]\n"])
+def test_the_order_outlives_a_write_that_was_cut_off(tmp_path: Path, left: bytes) -> None:
+    log, order = tmp_path / "a.log", tmp_path / "merged.order"
+    log.write_bytes(b"1\n2\n")
+    assert MergedLog(order, [LogIndex(log)]).count(is_open=True) == 2
+    with order.open("ab") as file:
+        file.write(left)
+    with log.open("ab") as file:
+        file.write(b"3\n")
+    for _ in range(2):
+        assert MergedLog(order, [LogIndex(log)]).lines(0, 9, is_open=True) == ["1", "2", "3"]

@@ -12,7 +12,7 @@ import pytest
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.publishing import Publisher
+from pai_sdk.service.publishing import Publisher, PublishingCancelled
 from pai_sdk.service.staging import StagingCancelled, StagingFailed, stage
 from tests.service.services import job_body
 
@@ -183,3 +183,47 @@ def test_what_cannot_be_saved_is_named_and_the_rest_is_saved(
     assert "secret" in problems
     assert "pipe" in problems
     assert set(keys(store)) == {"out/model/good.pt"}
+
+
+def test_executable_files_stay_executable(store: ObjectStore, sandbox: Sandbox) -> None:
+    with store.writer() as writer:
+        writer.write(b"#!/bin/sh\n")
+        store.finish(writer, "data", "code/run.sh", headers={"x-oss-meta-pai-executable": "true"})
+    put_in_place(store, sandbox, request(CodeDir=code("code/")))
+    assert os.access(sandbox.usercode / "run.sh", os.X_OK)
+    assert not os.access(sandbox.usercode / "train.py", os.X_OK)
+
+
+def test_a_large_file_is_not_copied_to_its_end_for_a_job_that_was_stopped(
+    store: ObjectStore, sandbox: Sandbox
+) -> None:
+    store.put_bytes("data", "big/one.bin", bytes(8 << 20))
+    asked = iter([False] * 3)
+    with pytest.raises(StagingCancelled):
+        stage(store, sandbox, request(CodeDir=code("big/")), is_cancelled=lambda: next(asked, True))
+    assert (sandbox.usercode / "one.bin").stat().st_size < 8 << 20
+
+
+def test_a_link_that_names_the_output_as_the_job_saw_it_is_published(store: ObjectStore, sandbox: Sandbox) -> None:
+    wanted = request(OutputChannels=[{"Name": "model", "OutputUri": "oss://data/out/"}])
+    sandbox.create(wanted)
+    folder = sandbox.output_dir("model")
+    (folder / "step 1").mkdir()
+    (folder / "step 1" / "w.bin").write_text("w")
+    (folder / "latest").symlink_to("/ml/output/model/step 1")
+    (folder / "out").symlink_to("/ml/output/model/../../../secret")
+    problems = Publisher(store, sandbox, wanted).publish(live_only=False)
+    assert "out is a link" in problems
+    assert "latest" not in problems
+    assert [info.key for info in store.list("data", "out/")] == ["out/latest/w.bin", "out/step 1/w.bin"]
+
+
+def test_publishing_ends_with_the_service(store: ObjectStore, sandbox: Sandbox) -> None:
+    wanted = request(OutputChannels=[{"Name": "model", "OutputUri": "oss://data/out/"}])
+    sandbox.create(wanted)
+    for number in range(5):
+        (sandbox.output_dir("model") / str(number)).write_text("x")
+    asked = iter([False] * 2)
+    with pytest.raises(PublishingCancelled):
+        Publisher(store, sandbox, wanted, is_cancelled=lambda: next(asked, True)).publish(live_only=False)
+    assert len(list(store.list("data", "out/"))) == 2

@@ -71,3 +71,12 @@ def test_an_error_that_is_its_own_cause_ends() -> None:
     error = requests.ConnectionError("loop")
     error.__context__ = error
     assert explain(error, HOST).sent
+
+
+@pytest.mark.parametrize("reason", ["WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"])
+def test_whoever_does_not_speak_tls_will_not_learn_it(reason: str) -> None:
+    inner = ssl.SSLError(1, f"[SSL: {reason}]")
+    inner.reason = reason
+    why = explain(requests.exceptions.SSLError(MaxRetryError(None, "/", inner)), HOST)  # type: ignore[arg-type]
+    assert not why.transient
+    assert "http://" in why.sentence

@@ -27,7 +27,7 @@ def test_refused(retry: RetryPolicy, clock: FakeClock) -> None:
     transport = Transport(endpoint, KEY, version="1", retry=retry, on_unreachable=lambda: calls.append(1))
     with pytest.raises(ConnectionFailedError, match=f"nothing listens at {endpoint}") as caught:
         ask(transport)
-    assert (len(calls), caught.value.maybe_arrived, caught.value.attempts) == (1, False, 10)
+    assert (len(calls), caught.value.maybe_arrived, caught.value.attempts) == (9, False, 10)
     assert caught.value.endpoint == endpoint
 
 

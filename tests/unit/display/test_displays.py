@@ -120,3 +120,23 @@ def test_an_odd_creation_time_is_no_crash() -> None:
 
 def test_outside_a_notebook_it_is_the_terminal() -> None:
     assert isinstance(choose_display(), TerminalDisplay)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "coloured"),
+    [
+        ("\x1b[32mgreen\x1b[0m", "green", "\x1b[32mgreen\x1b[0m"),
+        ("\x1b[2J\x1b[10;10Hmoved", "moved", "moved"),
+        ("\x1b]0;title\x07rest", "rest", "rest"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link", "link"),
+        ("bell\x07 nul\x00 csi\x9b2J", "bell nul csi2J", "bell nul csi2J"),
+        ("a\tb ü 日本", "a\tb ü 日本", "a\tb ü 日本"),
+        ("cut off \x1b", "cut off ", "cut off "),
+    ],
+)
+def test_a_line_cannot_steer_the_terminal(text: str, plain: str, coloured: str) -> None:
+    assert visible_text(text) == plain
+    assert visible_text(text, colours=True) == coloured
+    stream = io.StringIO()
+    TerminalDisplay(stream).line(LogLine("train1-master-0", 0, text))
+    assert stream.getvalue() == plain.expandtabs(8) + "\n" or stream.getvalue() == plain + "\n"

@@ -15,6 +15,7 @@ from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.process import ProcessExecutor
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
+from tests import ml
 
 DEADLINE_S = 20.0
 
@@ -66,6 +67,18 @@ class Jobs:
         return state
 
     def log(self, instance: str = "master-0", *, name: str = "train1") -> str:
+        """What the instance wrote."""
+        return ml.split_notice(self._whole_log(instance, name))[1]
+
+    def notice(self, instance: str = "master-0", *, name: str = "train1") -> str:
+        """What stands above that where /ml cannot be had."""
+        return ml.split_notice(self._whole_log(instance, name))[0]
+
+    def ml(self, name: str = "train1") -> str:
+        """Where the variables point on this machine."""
+        return "/ml" if ml.can_be_had() else str(Sandbox(self.root(name)).ml)
+
+    def _whole_log(self, instance: str, name: str) -> str:
         file = Sandbox(self.root(name)).log_file(f"{name}-{instance}")
         return file.read_text() if file.exists() else ""
 

@@ -55,7 +55,7 @@ def test_local_packages_are_built_for_the_job_alone(jobs: Jobs) -> None:
     sandbox = Sandbox(jobs.root("train1"))
     sandbox.usercode.mkdir(parents=True)
     (sandbox.usercode / "more.txt").write_text("tiny\n")
-    (sandbox.usercode / "requirements.txt").write_text("-r /ml/usercode/more.txt\n")
+    (sandbox.usercode / "requirements.txt").write_text('-r "${PAI_WORKING_DIR}/more.txt"\n')
     state = jobs.run("python -c 'import tiny; print(tiny.__file__)'")
     assert state.succeeded, jobs.diary()
     assert jobs.log().splitlines()[-1].startswith(str(sandbox.state_dir))

@@ -10,7 +10,7 @@ import pytest
 
 from pai_sdk.errors import ConnectionFailedError, api_error
 from pai_sdk.job.logs import LogLine, LogStream
-from pai_sdk.job.record import JobRecord
+from pai_sdk.job.record import JobRecord, LogPage
 from tests.unit.job.fake_backend import FAST, FakeBackend
 
 
@@ -121,3 +121,29 @@ def test_nothing_is_left_running_when_the_reader_goes_away(fake_backend: FakeBac
     while any(t.name.startswith("pai-log") for t in threading.enumerate()) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert [t.name for t in threading.enumerate() if t.name.startswith("pai-log")] == []
+
+
+def test_short_pages_are_not_waited_between_while_there_is_more() -> None:
+    class Stingy(FakeBackend):
+        """Grants 5 lines, however many are asked for."""
+
+        def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
+            return super().read_log(job_id, instance, start=start, limit=5, wait_s=wait_s)
+
+    backend = Stingy()
+    backend.lines = {"train1-master-0": [str(number) for number in range(1000)]}
+    backend.status = "Succeed"
+    slow = type(FAST)(hold_s=0.0, pause_s=0.5, retry=FAST.retry)
+    started = time.monotonic()
+    assert len(list(LogStream(backend, "train1", follow=True, policy=slow))) == 1000
+    assert time.monotonic() - started < 5
+
+
+def test_closing_does_not_wait_for_each_thread() -> None:
+    backend = FakeBackend()
+    backend.lines = {f"train1-worker-{number}": [] for number in range(8)}
+    backend.on_read = lambda: time.sleep(2)
+    stream = LogStream(backend, "train1", follow=True, policy=FAST)
+    started = time.monotonic()
+    list(stream.updates(deadline=started + 0.1))
+    assert time.monotonic() - started < 0.8

@@ -74,7 +74,7 @@ GIVEN: list[tuple[dict[str, Any], str, Any]] = [
     ({"environments": {"A": "b c"}}, "Environments", {"A": "b c"}),
     ({"requirements": ["x==1"]}, "PythonRequirements", ["x==1"]),
     ({"max_run_time": 60}, "Scheduler", {"MaxRunningTimeInSeconds": 60}),
-    ({"output_path": "oss://b/out"}, "OutputChannels.0.OutputUri", "oss://b/out/{name}/model/"),
+    ({"output_path": "oss://bkt/out"}, "OutputChannels.0.OutputUri", "oss://bkt/out/{name}/model/"),
     ({"instance_type": "ecs.x"}, "ComputeResource", {"EcsSpec": "ecs.x", "EcsCount": 1}),
     ({"instance_count": 3}, "ComputeResource.EcsCount", 3),
     (
@@ -119,7 +119,7 @@ GIVEN: list[tuple[dict[str, Any], str, Any]] = [
         "AlgorithmSpec.MetricDefinitions",
         [{"Name": "loss", "Regex": "loss=(.*)"}],
     ),
-    ({"checkpoints_path": "oss://b/ckpt"}, "OutputChannels.1.OutputUri", "oss://b/ckpt/"),
+    ({"checkpoints_path": "oss://bkt/ckpt"}, "OutputChannels.1.OutputUri", "oss://bkt/ckpt/"),
 ]
 # Seen elsewhere: the code, its own tests; the session and the class's name, everywhere.
 ELSEWHERE = {"source_dir", "git_config", "allow_secrets", "session", "base_job_name", "jobs"}
@@ -193,10 +193,10 @@ def test_all_mistakes_are_told_at_once(session: Any) -> None:
         ({"resource_type": "Linjun"}, "resource_type", "General or Lingjun"),
         ({"instance_count": True}, "instance_count", "not a number"),
         ({"hyperparameters": {"a-b": 1, "a_b": 2}}, "hyperparameters['a_b']", "same variable"),
-        ({"user_vpc_config": {"vpc_id": "v"}}, "user_vpc_config.SecurityGroupId", "required"),
+        ({"user_vpc_config": {"vpc_id": "v"}}, "user_vpc_config.SecurityGroupId", "is missing"),
         ({"spot_spec": {"spot_strategy": "Cheap"}}, "spot_spec.spot_strategy", "SpotAsPriceGo"),
-        ({"output_path": "/tmp/out"}, "outputs['model']: output_path", "not a URI"),
-        ({"image_uri": None}, "image_uri.image", "valid string"),
+        ({"output_path": "/tmp/out"}, "output_path", "not a URI"),
+        ({"image_uri": None}, "image_uri", "is None"),
     ],
 )
 def test_a_contradiction_is_refused(session: Any, given: dict[str, Any], where: str, words: str) -> None:
@@ -245,21 +245,21 @@ def test_inputs_of_every_kind(session: Any, tmp_path: Path) -> None:
     (tmp_path / "folder" / "x").write_text("2")
     plan = estimator(session).plan(
         {
-            "uri": "oss://b/data/",
+            "uri": "oss://bkt/data/",
             "nas": "nas://123.cn-hangzhou/x/",
             "file": tmp_path / "a file.csv",
             "folder": str(tmp_path / "folder"),
             "dataset": DatasetConfig(dataset_id="d-1", version_name="v2"),
-            "channel": UriInput(name="ignored", input_uri="oss://b/c/"),
+            "channel": UriInput(name="ignored", input_uri="oss://bkt/c/"),
         }
     )
     channels = {channel["Name"]: channel for channel in plan.request.to_wire()["InputChannels"]}
-    assert channels["uri"]["InputUri"] == "oss://b/data/"
+    assert channels["uri"]["InputUri"] == "oss://bkt/data/"
     assert channels["nas"]["InputUri"] == "nas://123.cn-hangzhou/x/"
     assert channels["file"]["InputUri"].endswith("/a file.csv")
     assert channels["folder"]["InputUri"].endswith("/")
     assert channels["dataset"] == {"Name": "dataset", "DatasetId": "d-1", "VersionName": "v2"}
-    assert channels["channel"] == {"Name": "channel", "InputUri": "oss://b/c/"}
+    assert channels["channel"] == {"Name": "channel", "InputUri": "oss://bkt/c/"}
     assert len(plan.uploads) == 2
 
 
@@ -273,10 +273,10 @@ def test_the_channels_of_a_processor(session: Any) -> None:
     processor = Processor("img", "true", instance_type="ecs.x", session=session)
     processor.set_input_channels([Channel(name="raw", required=True), Channel(name="extra")])
     processor.set_output_channels([Channel(name="clean")])
-    found = problems(processor, {"rwa": "oss://b/x/"})
+    found = problems(processor, {"rwa": "oss://bkt/x/"})
     assert "there is: raw, extra" in found["inputs['rwa']"]
     assert "required" in found["inputs['raw']"]
-    request = wire(processor, {"raw": "oss://b/x/"})
+    request = wire(processor, {"raw": "oss://bkt/x/"})
     assert [channel["Name"] for channel in request["OutputChannels"]] == ["clean"]
     assert request["AlgorithmSpec"]["InputChannels"][0] == {"Name": "raw", "Required": True}
 
@@ -297,13 +297,13 @@ def test_a_plan_prints_saves_and_is_what_is_submitted(session: Any, tmp_path: Pa
 
 def test_a_job_is_kept_and_its_outputs_found(session: Any) -> None:
     session.backend.status = "Succeed"
-    session.backend.extra = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://b/m/"}]}
+    session.backend.extra = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://bkt/m/"}]}
     trainer = estimator(session)
     with pytest.raises(InvalidInputError, match="nothing has been submitted"):
         trainer.model_data()
     job = trainer.fit(show_logs=False)
     assert trainer.latest_job is job
-    assert trainer.model_data() == "oss://b/m/"
+    assert trainer.model_data() == "oss://bkt/m/"
 
 
 def test_a_submitter_can_be_subclassed(session: Any) -> None:

@@ -175,3 +175,17 @@ def test_repr_needs_no_network(fake_backend: FakeBackend) -> None:
     job.refresh()
     assert repr(job) == "<TrainingJob train1 Succeed 3m12s>"
     assert "Succeed" in job._repr_html_()
+
+
+def test_an_interrupted_wait_ends_with_the_way_back() -> None:
+    backend, recorder = FakeBackend(), Recorder()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    recorder.line = lambda line: interrupt()  # type: ignore[method-assign]
+    backend.lines["train1-master-0"] = ["hello"]
+    with pytest.raises(KeyboardInterrupt, match=r"train1 goes on; .*logs -f train1") as caught:
+        TrainingJob("train1", backend).wait(display=recorder, policy=FAST)
+    assert recorder.shown == ["detached"]
+    assert caught.value.__suppress_context__

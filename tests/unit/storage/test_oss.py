@@ -263,3 +263,20 @@ def test_connections_are_kept(oss: FakeOss, client: OssClient) -> None:
 def test_which_endpoint_is_asked(own: str, given: str | None, asked: str) -> None:
     client = OssClient(own, lambda: Credentials("id", SECRET), region="cn-test")
     assert client._connection.bucket(OssUri(BUCKET, "k", given)).endpoint == asked
+
+
+def test_whoever_starts_the_store_again_is_called_before_each_further_attempt(retry: RetryPolicy) -> None:
+    calls: list[int] = []
+    credentials = Credentials("key-id", "key-secret")
+    with (
+        OssClient(
+            "http://127.0.0.1:9",
+            lambda: credentials,
+            region="cn-test",
+            retry=retry,
+            on_unreachable=lambda: calls.append(1),
+        ) as client,
+        pytest.raises(StorageError, match="nothing listens"),
+    ):
+        client.get_bytes(OssUri("bucket", "key"))
+    assert len(calls) == 3
