@@ -75,12 +75,14 @@ class ProcessExecutor(Executor):
 
     def state(self, root: Path) -> ExecutionState:
         """What is known now."""
-        state = Journal(Sandbox(root).state_dir).current_state()
+        sandbox = Sandbox(root.resolve())
+        state = Journal(sandbox.state_dir).current_state()
         if state is None:
             return ExecutionState(phase="absent")
         if state["phase"] == "ended" and state["reason_code"] == REASON_SUPERVISOR_LOST:
             # Where the guardian was killed too, what the instances had started may still be there, and write.
-            kill_marked(f"PAI_INSTANCE_NAME={instance['name']}" for instance in state["instances"])
+            for instance in state["instances"]:
+                kill_marked(f"PAI_INSTANCE_NAME={instance['name']}", within=str(sandbox.state_dir))
         instances = tuple(InstanceState(**instance) for instance in state.pop("instances"))
         return ExecutionState(**state, instances=instances)
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -165,23 +165,25 @@ def kill_descendants() -> Iterator[tuple[int, int]]:
             yield child, exit_code(status)
 
 
-def kill_marked(variables: Iterable[str]) -> None:
-    """Kill all processes that have one of these `NAME=value` in the environment they were started with.
+def kill_marked(mark: str, *, within: str) -> None:
+    """Kill all processes that were started with this `NAME=value` in an environment that also names this folder.
 
-    For those whose ancestors are gone, so that no tree leads to them any more.
+    For those whose ancestors are gone, so that no tree leads to them any more. The folder tells them from the
+    processes of another service on this machine, whose job may bear the same name.
     """
-    marks = {variable.encode() for variable in variables}
+    wanted, folder = mark.encode(), os.fsencode(within)
     killed = 1
     while killed:  # again, for those that they have started meanwhile
-        killed = sum(_kill_if_marked(folder, marks) for folder in Path("/proc").glob("[0-9]*"))
+        killed = sum(_kill_if_marked(process, wanted, folder) for process in Path("/proc").glob("[0-9]*"))
         time.sleep(0.01 if killed else 0)
 
 
-def _kill_if_marked(folder: Path, marks: set[bytes]) -> bool:
+def _kill_if_marked(process: Path, mark: bytes, folder: bytes) -> bool:
     try:
-        if marks.isdisjoint((folder / "environ").read_bytes().split(b"\0")):
+        environment = (process / "environ").read_bytes()
+        if folder not in environment or mark not in environment.split(b"\0"):
             return False
-        os.kill(int(folder.name), signal.SIGKILL)
+        os.kill(int(process.name), signal.SIGKILL)
     except OSError:  # it has ended, or is somebody else's
         return False
     return True

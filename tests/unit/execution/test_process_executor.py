@@ -327,6 +327,17 @@ def test_a_machine_that_went_down_is_told_too(jobs: Jobs) -> None:
         wait_until_gone(process)
 
 
+def test_a_lost_job_takes_nobody_of_another_service_with_it(jobs: Jobs) -> None:
+    namesake = {"PAI_INSTANCE_NAME": "train1-master-0", "PATH": os.defpath}
+    with subprocess.Popen(["sleep", "60"], env=namesake) as bystander:
+        jobs.start(make_request("echo main $$; sleep 60"))
+        supervisor = supervisor_of(int(jobs.until_log("\n").split()[1]))
+        os.kill(supervisor, signal.SIGKILL)
+        assert jobs.wait().reason_code == "SupervisorLost"
+        assert bystander.poll() is None
+        bystander.kill()
+
+
 def test_sigterm_to_the_supervisor_is_a_stop(jobs: Jobs) -> None:
     jobs.start(make_request("echo main $$; sleep 60"))
     main = int(jobs.until_log("\n").split()[1])
