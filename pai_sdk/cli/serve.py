@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +44,12 @@ def serve(
     serve_until_told(ServiceSettings(host=host, port=port, data_dir=data.expanduser()), on_ready=ready)
 
 
+def _read_secret(info: ServiceInfo) -> str:
+    """A command that gives the secret: it can be pasted, and shows it to nobody who looks at the screen."""
+    program = 'import json, sys; print(json.load(open(sys.argv[1]))["access_key_secret"])'
+    return shlex.join(["python3", "-c", program, str(info.data_dir / "service.json")])
+
+
 def _greeting(info: ServiceInfo) -> str:
     return "\n".join(
         [
@@ -52,6 +59,6 @@ def _greeting(info: ServiceInfo) -> str:
             f"  export PAI_ENDPOINT={info.endpoint} PAI_AIWORKSPACE_ENDPOINT={info.endpoint}",
             f"  export PAI_OSS_ENDPOINT={info.oss_endpoint} PAI_OSS_BUCKET_NAME={info.bucket}",
             f"  export ALIBABA_CLOUD_ACCESS_KEY_ID={info.access_key_id}",
-            "  export ALIBABA_CLOUD_ACCESS_KEY_SECRET=…   (in service.json of the data folder)",
+            f"  export ALIBABA_CLOUD_ACCESS_KEY_SECRET=$({_read_secret(info)})",
         ]
     )

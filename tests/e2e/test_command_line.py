@@ -193,3 +193,17 @@ def test_an_interrupted_wait_without_log_tells_the_way_back(session: Session) ->
     assert child.returncode == 101
     assert f"logs -f {job_id}" in told
     assert pai(session, "stop", "--wait", job_id).returncode == 0
+
+
+def test_the_greeting_of_serve_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    command = [*PAI, "serve", "--port", "0", "--data", str(tmp_path / "a folder's name")]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        greeting = [server.stdout.readline() for _ in range(7)]
+        exports = "".join(line for line in greeting if line.startswith("  export "))
+        told = subprocess.run(
+            ["sh", "-c", f'{exports}exec "$@"', "sh", *PAI, "ps"], text=True, capture_output=True, timeout=60
+        )
+        server.send_signal(signal.SIGTERM)
+        assert (told.returncode, told.stdout) == (0, "no jobs\n"), told.stderr
+        assert server.wait(20) == 0
