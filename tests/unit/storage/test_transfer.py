@@ -11,7 +11,7 @@ from pai_sdk.credentials import Credentials
 from pai_sdk.errors import StorageError, TransferError
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage import download as download_module
-from pai_sdk.storage import upload as upload_module
+from pai_sdk.storage import file_upload as upload_module
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.transfer import download, manifest_uri, upload_tree
