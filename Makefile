@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check --no-warn-script-location
 
 # What `make test` runs; the slower suites have targets of their own.
-FAST := tests/unit tests/service tests/docs
+FAST := tests/unit tests/service tests/faults tests/docs
 
 # Interpreters that a version manager keeps off PATH; tox finds them there.
 PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)

@@ -1,0 +1,253 @@
+"""A proxy on loopback that breaks what passes through it, by a seed: any failure it causes can be caused again.
+
+What happens to a request depends on the seed, on the request (method, path) and on how many of its like came
+before, not on the order in which threads are served.
+"""
+
+from __future__ import annotations
+
+import http.client
+import random
+import socket
+import struct
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+__all__ = ["EVERY_KIND", "FaultProxy", "Faults"]
+
+EVERY_KIND: Final = (
+    "reset",  # the connection is reset before the request goes on
+    "lost",  # the request goes on, its answer is lost in a reset
+    "truncated",  # the answer's body ends in its middle
+    "slow",  # the answer comes in two halves, with a pause between
+    "repeated",  # the answer is that of an earlier request for the same path, if it was a GET
+    "429",  # too many requests, with Retry-After
+    "500",
+    "503",  # without a body
+    "html",  # a gateway's page, with status 502
+    "empty",  # status 200 and nothing else
+)
+
+_DROPPED = {"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"}
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How much is broken, and how.
+
+    Attributes:
+        rate: share of requests at which something goes wrong.
+        kinds: the ways, all alike likely.
+        burst: something that goes wrong does so for up to this many requests of one kind in a row.
+        pause_s: how long a slow answer pauses.
+        retry_after_s: what a 429 asks for, in seconds.
+        only: asked for each (method, path with query); others pass untouched.
+    """
+
+    rate: float = 0.2
+    kinds: tuple[str, ...] = EVERY_KIND
+    burst: int = 2
+    pause_s: float = 0.05
+    retry_after_s: float = 0
+    only: Callable[[str, str], bool] = field(default=lambda method, path: True)
+
+
+class FaultProxy:
+    """Stands before a server that speaks HTTP; use it as a context manager.
+
+    Args:
+        target: `http://host:port`, or a function that gives it, for a server that may move.
+        seed: the same seed breaks the same requests.
+        faults: how much, and how.
+
+    Attributes:
+        url: where the proxy listens.
+        happened: what was done to which request, in order: `lost: POST /api/v1/trainingjobs`.
+        seen: how often each `METHOD path` came, without queries.
+        calm: set to True, everything passes.
+    """
+
+    def __init__(self, target: str | Callable[[], str], *, seed: int, faults: Faults = Faults()) -> None:
+        self._target = target if callable(target) else lambda: target
+        self._seed = seed
+        self._faults = faults
+        self._lock = threading.Lock()
+        self._ordinals: defaultdict[str, int] = defaultdict(int)
+        self._bursts: dict[str, tuple[str, int]] = {}
+        self._last: dict[str, _Answer] = {}
+        self.happened: list[str] = []
+        self.seen: defaultdict[str, int] = defaultdict(int)
+        self.calm = False
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    def __enter__(self) -> FaultProxy:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=10)
+
+    @property
+    def requests(self) -> int:
+        """How many requests came."""
+        return sum(self.seen.values())
+
+    def choose(self, method: str, path: str) -> str | None:
+        """What goes wrong with this request; None for nothing."""
+        plain = f"{method} {urlsplit(path).path}"
+        with self._lock:
+            self.seen[plain] += 1
+            if self.calm or not self._faults.only(method, path):
+                return None
+            ordinal = self._ordinals[plain]
+            self._ordinals[plain] += 1
+            kind, left = self._bursts.get(plain, ("", 0))
+            if not left:
+                dice = random.Random(f"{self._seed} {plain} {ordinal}")
+                if dice.random() >= self._faults.rate:
+                    return None
+                kind, left = dice.choice(self._faults.kinds), dice.randint(1, self._faults.burst)
+            self._bursts[plain] = (kind, left - 1)
+            self.happened.append(f"{kind}: {plain}")
+            return kind
+
+    def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> _Answer:
+        """Ask the server itself."""
+        where = urlsplit(self._target())
+        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(body or None)
+            answer = connection.getresponse()
+            kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in _DROPPED]
+            length = answer.getheader("Content-Length")
+            return _Answer(answer.status, kept, answer.read(), int(length) if length else None)
+        finally:
+            connection.close()
+
+    def earlier(self, path: str, answer: _Answer, *, repeat: bool) -> _Answer:
+        """The answer to the request before, for the same path, if it is to be repeated; this one is kept."""
+        plain = urlsplit(path).path
+        with self._lock:
+            before = self._last.get(plain, answer)
+            if repeat:
+                return before
+            self._last[plain] = answer
+        return answer
+
+    @property
+    def pause_s(self) -> float:
+        """How long a slow answer pauses."""
+        return self._faults.pause_s
+
+    @property
+    def retry_after_s(self) -> float:
+        """What a 429 asks for."""
+        return self._faults.retry_after_s
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+    announced: int | None = None
+    """The length in the headers, which an answer to HEAD has without a body."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def shutdown_request(self, request: Any) -> None:
+        # An orderly end would come before a reset that was asked for.
+        self.close_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is none of the test's business."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: FaultProxy
+    timeout = 60
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is printed."""
+
+    def handle_any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        proxy, kind = self.proxy, self.proxy.choose(self.command, self.path)
+        if kind == "reset":
+            return self._reset()
+        if kind in _MADE_UP:
+            return self._say(_MADE_UP[kind](proxy))
+        try:
+            answer = proxy.forward(self.command, self.path, dict(self.headers.items()), body)
+        except (OSError, http.client.HTTPException):
+            return self._reset()
+        if kind == "lost":
+            return self._reset()
+        if self.command == "GET" and answer.status == 200:
+            answer = proxy.earlier(self.path, answer, repeat=kind == "repeated")
+        if kind == "truncated" and answer.body and self.command != "HEAD":
+            self._say(answer, until=len(answer.body) // 2)
+            return self._reset()
+        return self._say(answer, pause_s=proxy.pause_s if kind == "slow" else 0)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_OPTIONS = do_PATCH = handle_any
+
+    def _say(self, answer: _Answer, *, until: int | None = None, pause_s: float = 0) -> None:
+        self.send_response_only(answer.status)
+        for name, value in answer.headers:
+            self.send_header(name, value)
+        length = len(answer.body)
+        if self.command == "HEAD" and answer.announced is not None:
+            length = answer.announced
+        if answer.status not in (204, 304):
+            self.send_header("Content-Length", str(length))
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        body = answer.body[:until]
+        if pause_s:
+            half = len(body) // 2
+            self.wfile.write(body[:half])
+            self.wfile.flush()
+            threading.Event().wait(pause_s)
+            body = body[half:]
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def _reset(self) -> None:
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+_HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1></body></html>"
+_JSON = ("Content-Type", "application/json")
+_TEXT = ("Content-Type", "text/html")
+
+_MADE_UP: dict[str, Callable[[FaultProxy], _Answer]] = {
+    "429": lambda proxy: _Answer(429, [("Retry-After", f"{proxy.retry_after_s:g}")], b""),
+    "500": lambda _: _Answer(
+        500, [("Content-Type", "application/json")], b'{"Code":"InternalError","Message":"x"}'
+    ),
+    "503": lambda _: _Answer(503, [], b""),
+    "html": lambda _: _Answer(502, [_TEXT], _HTML),
+    "empty": lambda _: _Answer(200, [], b""),
+}
