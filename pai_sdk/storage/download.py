@@ -1,14 +1,15 @@
-"""A file or a folder from OSS to this machine: in parallel, checked, and never outside of the target."""
+"""A file or a folder from OSS to this machine: in parallel, and never outside of the target."""
 
 from __future__ import annotations
 
 import os
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import StorageError, TransferError
-from pai_sdk.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
+from pai_sdk.storage.file_download import FileDownload
+from pai_sdk.storage.objects import ObjectInfo, make_folder, must_be_no_file
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar
 from pai_sdk.storage.uri import OssUri
@@ -18,14 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["download"]
 
-PART_BYTES = 8 << 20
-_IN_ONE_BYTES = 16 << 20
-_CHUNK_BYTES = 1 << 20
 _NOT_IN_NAMES = "\0" if os.sep == "/" else "\0\\:"
 
 
 def download(
-    client: OssClient, uri: OssUri, target: str | Path, *, progress: bool = True, workers: int = 16
+    client: OssClient,
+    uri: OssUri,
+    target: str | Path,
+    *,
+    progress: bool = True,
+    workers: int = 16,
+    skip_unchanged: bool = True,
 ) -> Path:
     """Fetch a file or a folder.
 
@@ -36,24 +40,27 @@ def download(
             folder to put it in.
         progress: show a bar.
         workers: threads.
+        skip_unchanged: do not fetch a file that is there already, with the same size and the same hash.
 
     Returns:
         The local file or folder.
 
     Raises:
-        StorageError: nothing is there.
+        StorageError: nothing is there, or a file is where a folder is to be, or the other way round.
         TransferError: some files could not be fetched; the others are in place, whole.
     """
     target = Path(target)
     found = None if uri.is_dir else client.head(uri)
     with ByteBar("downloading", shown=progress) as bar, TransferPool(workers) as pool:
+        transfer = _Transfer(client, pool, bar, skip_unchanged)
         if found is None:
-            count = _fetch_folder(client, uri.as_dir(), _Folder(target), pool, bar)
+            must_be_no_file(target)  # one error, not one for each object
+            count = transfer.fetch_folder(uri.as_dir(), _Folder(target))
         else:
             count = 1
             target = target / uri.name if target.is_dir() else target
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _fetch(client, found, target, pool, bar, name=uri.name)
+            make_folder(target.parent)
+            transfer.fetch(found, target, uri.name)
     if pool.failures or pool.gave_up:
         gave_up = "; no answer came any more, so the rest was not tried" if pool.gave_up else ""
         raise TransferError(
@@ -66,63 +73,33 @@ def download(
     return target
 
 
-def _fetch_folder(client: OssClient, folder: OssUri, target: _Folder, pool: TransferPool, bar: ByteBar) -> int:
-    count = 0
-    for info in client.list(folder):
-        count += 1
-        name = info.uri.key.removeprefix(folder.key)
-        try:
-            place = target.place(name, info.size_bytes)
-        except (OSError, StorageError) as error:
-            pool.failures[name] = error
-        else:
-            if place is not None:
-                _fetch(client, info, place, pool, bar, name=name)
-        if pool.gave_up:
-            break
-    return count
+@dataclass
+class _Transfer:
+    client: OssClient
+    pool: TransferPool
+    bar: ByteBar
+    skip_unchanged: bool
 
+    def fetch(self, info: ObjectInfo, path: Path, name: str) -> None:
+        file = FileDownload(self.client, info, path, self.bar, skip_unchanged=self.skip_unchanged)
+        file.begin(self.pool, name)
 
-def _fetch(
-    client: OssClient, info: ObjectInfo, path: Path, pool: TransferPool, bar: ByteBar, *, name: str
-) -> None:
-    bar.expect(info.size_bytes)
-    if info.size_bytes > _IN_ONE_BYTES:
-        pool.run_file(name, partial(_fetch_in_parts, client, info, path, pool, bar))
-    else:
-        pool.submit_file(name, partial(_fetch_whole, client, info, path, bar))
-
-
-def _fetch_whole(client: OssClient, info: ObjectInfo, path: Path, bar: ByteBar) -> None:
-    client.get_file(info.uri, path)
-    bar.advance(info.size_bytes)
-
-
-def _fetch_in_parts(client: OssClient, listed: ObjectInfo, path: Path, pool: TransferPool, bar: ByteBar) -> None:
-    info = client.head(listed.uri)  # a listing has no metadata, and so no SHA-256
-    if info is None:
-        raise StorageError(f"{listed.uri} was deleted meanwhile", uri=str(listed.uri), code="NoSuchKey")
-    with replacing(path) as part:
-        with part.open("wb") as out:
-
-            def fetch(start: int) -> None:
-                end = min(start + PART_BYTES, info.size_bytes)
-                client.get_range(info, start, end, out.fileno())
-                bar.advance(end - start)
-
-            pool.run_all(partial(fetch, start) for start in range(0, info.size_bytes, PART_BYTES))
-        _must_be_whole(part, info)
-        mark_executable(part, info)
-
-
-def _must_be_whole(path: Path, info: ObjectInfo) -> None:
-    check = ContentCheck(info)
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            check.update(chunk)
-    fault = check.fault()
-    if fault:
-        raise StorageError(f"{info.uri}: {fault}", uri=str(info.uri))
+    def fetch_folder(self, folder: OssUri, target: _Folder) -> int:
+        """Fetch what is in a folder; returns how many objects there were."""
+        count = 0
+        for info in self.client.list(folder):
+            count += 1
+            name = info.uri.key.removeprefix(folder.key)
+            try:
+                place = target.place(name, info.size_bytes)
+            except (OSError, StorageError) as error:
+                self.pool.failures[name] = error
+            else:
+                if place is not None:
+                    self.fetch(info, place, name)
+            if self.pool.gave_up:
+                break
+        return count
 
 
 class _Folder:
@@ -149,7 +126,7 @@ class _Folder:
 
     def _make(self, folder: Path, parts: list[str]) -> None:
         if folder not in self._made:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self._made.add(folder)
         for part in parts:
             folder = folder / part
@@ -158,7 +135,7 @@ class _Folder:
             # A link that was here before us may point anywhere.
             if folder.is_symlink() and not folder.resolve().is_relative_to(self._root.resolve()):
                 raise StorageError(f"{folder} is a link that leads outside of {self._root}; remove it")
-            folder.mkdir(exist_ok=True)
+            make_folder(folder)
             self._made.add(folder)
 
 

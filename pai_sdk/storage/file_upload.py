@@ -3,39 +3,65 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from functools import partial
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from pai_sdk.errors import StorageError
 from pai_sdk.storage.objects import META_EXECUTABLE, META_SHA256
 from pai_sdk.storage.pool import TransferPool
-from pai_sdk.storage.progress import ByteBar
+from pai_sdk.storage.progress import ByteBar, FileShare
 from pai_sdk.storage.tree import FileEntry
+from pai_sdk.storage.unfinished import UnfinishedUpload, may_be_resumed
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
     from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.oss_parts import PartInfo
 
-__all__ = ["PART_BYTES", "FileUpload"]
+__all__ = ["PART_BYTES", "FileUpload", "object_meta"]
+
+_log = logging.getLogger(__name__)
 
 PART_BYTES = 8 << 20
 _MOST_PARTS = 9_000  # OSS allows 10,000
+_ENDED = ("NoSuchUpload", "InvalidPart")
 
 
 class FileUpload:
-    """One file on its way."""
+    """One file on its way.
 
-    def __init__(self, client: OssClient, path: Path, entry: FileEntry, uri: OssUri, bar: ByteBar) -> None:
+    Args:
+        client: writes the object.
+        path: the file.
+        entry: what it was when its folder was scanned.
+        uri: the object.
+        bar: told of the bytes that have arrived.
+        arrived: told of the object's ETag when it is there; it is empty where OSS told none.
+    """
+
+    def __init__(
+        self,
+        client: OssClient,
+        path: Path,
+        entry: FileEntry,
+        uri: OssUri,
+        bar: ByteBar,
+        arrived: Callable[[str], None] = lambda etag: None,
+    ) -> None:
         self._client = client
         self._path = path
         self._entry = entry
         self._uri = uri
-        self._bar = bar
-        self._meta = {META_SHA256: entry.sha256}
-        if entry.executable:
-            self._meta[META_EXECUTABLE] = "true"
+        self._share = FileShare(bar)
+        self._arrived = arrived
+        self._meta = object_meta(entry)
+
+    @cached_property
+    def _note(self) -> UnfinishedUpload:
+        return UnfinishedUpload(self._uri, self._meta, _part_bytes(self._entry.size_bytes))
 
     def begin(self, pool: TransferPool) -> None:
         """Send the file on the pool's threads; what goes wrong is kept there, under the file's path."""
@@ -48,43 +74,117 @@ class FileUpload:
         """In one request."""
         content = self._path.read_bytes()
         self._must_be_unchanged(hashlib.sha256(content).hexdigest())
-        self._client.put_bytes(self._uri, content, meta=self._meta)
-        self._bar.advance(len(content))
+        self._arrived(self._client.put_bytes(self._uri, content, meta=self._meta))
+        self._share.advance(len(content))
 
     def in_parts(self, pool: TransferPool) -> None:
-        """In parts that go in parallel; the object comes to be at the end."""
-        upload_id = self._client.begin_parts(self._uri, meta=self._meta)
-        try:
-            etags = self._send_parts(upload_id, pool)
-            self._client.end_parts(self._uri, upload_id, etags, size_bytes=self._entry.size_bytes)
-        except Exception:
-            self._client.drop_parts(self._uri, upload_id)
-            raise
+        """In parts that go in parallel; the object comes to be at the end.
 
-    def _send_parts(self, upload_id: str, pool: TransferPool) -> list[str]:
+        Parts that arrived earlier, whoever sent them, are not sent again.
+        """
+        for is_last in (False, True):
+            try:
+                etag = self._send_all(pool)
+            except StorageError as error:
+                if error.code not in _ENDED:
+                    raise
+                # Ended by a process that sent the same file, by a rule of the bucket, or by us with a lost answer.
+                etag = self._etag_of_same()
+                if not etag and is_last:
+                    raise
+            if etag:
+                self._arrived(etag)
+                return
+            self._share.restart()
+
+    def _send_all(self, pool: TransferPool) -> str:
+        upload_id, there = self._resumed() or self._begun()
+        try:
+            etags = self._send_parts(upload_id, there, pool)
+            etag = self._client.parts.end(self._uri, upload_id, etags)
+        except Exception as error:
+            if not may_be_resumed(error):
+                self._drop(upload_id)
+            raise
+        self._note.forget(upload_id)
+        return etag
+
+    def _begun(self) -> tuple[str, dict[int, PartInfo]]:
+        upload_id = self._client.parts.begin(self._uri, meta=self._meta)
+        self._note.keep(upload_id)
+        return upload_id, {}
+
+    def _resumed(self) -> tuple[str, dict[int, PartInfo]] | None:
+        """The upload that was begun earlier, with its parts."""
+        upload_id = self._note.find()
+        if upload_id is None:
+            return None
+        try:
+            there = self._client.parts.list(self._uri, upload_id)
+        except StorageError as error:
+            if may_be_resumed(error):
+                raise
+            _log.info("%s is uploaded from its beginning: %s", self._uri, error)
+            self._drop(upload_id)
+            return None
+        _log.info("%s: %d parts have arrived earlier", self._uri, len(there))
+        self._share.advance(sum(part.size_bytes for part in there.values()))
+        return upload_id, there
+
+    def _drop(self, upload_id: str) -> None:
+        self._note.forget(upload_id)
+        try:
+            self._client.parts.drop(self._uri, upload_id)
+        except StorageError as error:
+            _log.info("what has arrived of %s could not be removed: %s", self._uri, error)
+
+    def _etag_of_same(self) -> str:
+        """The ETag of the object, if it is what we are about to make of it; empty otherwise."""
+        info = self._client.head(self._uri)
+        same = info is not None and info.size_bytes == self._entry.size_bytes and info.sha256 == self._entry.sha256
+        return info.etag if info is not None and same else ""
+
+    def _send_parts(self, upload_id: str, there: Mapping[int, PartInfo], pool: TransferPool) -> list[str]:
         content_hash = hashlib.sha256()
 
         def pieces() -> Iterator[Callable[[], str]]:
             with self._path.open("rb") as stream:
                 for number, content in enumerate(_parts(stream, self._entry.size_bytes), start=1):
                     content_hash.update(content)
-                    yield partial(self._send_part, upload_id, number, content)
+                    yield partial(self._send_part, upload_id, number, content, there.get(number))
 
         etags = pool.run_all(pieces())
         self._must_be_unchanged(content_hash.hexdigest())
         return etags
 
-    def _send_part(self, upload_id: str, number: int, content: bytes) -> str:
-        etag = self._client.put_part(self._uri, upload_id, number, content)
-        self._bar.advance(len(content))
+    def _send_part(self, upload_id: str, number: int, content: bytes, there: PartInfo | None) -> str:
+        if there is not None:
+            if _is_same(there, content):
+                return there.etag
+            self._share.advance(-there.size_bytes)
+        etag = self._client.parts.put(self._uri, upload_id, number, content)
+        self._share.advance(len(content))
         return etag
 
     def _must_be_unchanged(self, sha256: str) -> None:
         if sha256 != self._entry.sha256:
-            raise StorageError(f"{self._path} was changed while it was being submitted; submit again")
+            raise StorageError(f"{self._path} was changed while it was being uploaded; run this again")
+
+
+def object_meta(entry: FileEntry) -> dict[str, str]:
+    """What an object says of the file it holds."""
+    return {META_SHA256: entry.sha256, **({META_EXECUTABLE: "true"} if entry.executable else {})}
+
+
+def _part_bytes(size_bytes: int) -> int:
+    return max(PART_BYTES, -(-size_bytes // _MOST_PARTS))
 
 
 def _parts(stream: BinaryIO, size_bytes: int) -> Iterator[bytes]:
-    part_bytes = max(PART_BYTES, -(-size_bytes // _MOST_PARTS))
-    read: Callable[[], bytes] = partial(stream.read, part_bytes)
+    read: Callable[[], bytes] = partial(stream.read, _part_bytes(size_bytes))
     return iter(read, b"")
+
+
+def _is_same(there: PartInfo, content: bytes) -> bool:
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    return there.size_bytes == len(content) and there.etag.lower() == md5

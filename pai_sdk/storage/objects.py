@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pai_sdk.errors import StorageError
 from pai_sdk.storage.uri import OssUri
 
 __all__ = [
@@ -18,8 +19,12 @@ __all__ = [
     "META_SHA256",
     "ContentCheck",
     "ObjectInfo",
+    "make_folder",
     "mark_executable",
     "md5_of",
+    "must_be_no_file",
+    "must_be_no_folder",
+    "put_in_place",
     "replacing",
 ]
 
@@ -103,9 +108,57 @@ def replacing(path: Path) -> Iterator[Path]:
     part = path.parent / f".{secrets.token_hex(8)}.part"
     try:
         yield part
-        part.replace(path)
+        put_in_place(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def put_in_place(part: Path, path: Path) -> None:
+    """Give a finished file its name, in place of what has it.
+
+    Raises:
+        StorageError: that is a folder.
+    """
+    must_be_no_folder(path)
+    try:
+        part.replace(path)
+    except IsADirectoryError:
+        must_be_no_folder(path)
+        raise
+
+
+def must_be_no_folder(path: Path) -> None:
+    """Make sure that a file can be put there.
+
+    Raises:
+        StorageError: it is a folder.
+    """
+    if path.is_dir() and not path.is_symlink():
+        raise StorageError(f"{path} is a folder, but a file is to be there; move the folder away")
+
+
+def must_be_no_file(path: Path) -> None:
+    """Make sure that a folder can be there.
+
+    Raises:
+        StorageError: it, or one of the folders around it, is something else.
+    """
+    for place in (path, *path.parents):
+        if (place.exists() or place.is_symlink()) and not place.is_dir():
+            raise StorageError(f"{place} is a file, but a folder is to be there; move the file away")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those around it, where there is none yet.
+
+    Raises:
+        StorageError: something else is in its place.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        must_be_no_file(path)
+        raise
 
 
 def mark_executable(path: Path, info: ObjectInfo) -> None:

@@ -8,27 +8,29 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import oss2.models
+from oss2.utils import content_type_by_name
 
 from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import StorageError
 from pai_sdk.retry import RetryPolicy
-from pai_sdk.storage.objects import META_SHA256, ContentCheck, ObjectInfo, mark_executable, md5_of, replacing
+from pai_sdk.storage.faults import TransientStorageError
+from pai_sdk.storage.objects import META_SHA256, ContentCheck, ObjectInfo, mark_executable, replacing
 from pai_sdk.storage.oss_connection import OssConnection
-from pai_sdk.storage.oss_errors import TransientStorageError
+from pai_sdk.storage.oss_parts import OssParts
+from pai_sdk.storage.oss_wire import body_of, content_md5, etag_in_body, etag_of, info_of, meta_headers
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssClient"]
 
 _CHUNK_BYTES = 1 << 18
 _PAGE = 1000
-_META_PREFIX = "x-oss-meta-"
 
 
 class OssClient:
@@ -45,6 +47,9 @@ class OssClient:
         connect_timeout_s: for a connection to come up.
         read_timeout_s: the longest silence within an answer.
         on_unreachable: called when nothing listens at the endpoint, before each further attempt.
+
+    Attributes:
+        parts: writes large objects in parts.
 
     Example:
         >>> from pai_sdk.credentials import Credentials
@@ -64,7 +69,7 @@ class OssClient:
         pool_size: int = 32,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 60.0,
-        on_unreachable: Callable[[], None] | None = None,
+        on_unreachable: Callable[[], str | None] | None = None,
     ) -> None:
         self._connection = OssConnection(
             endpoint,
@@ -77,6 +82,7 @@ class OssClient:
             on_unreachable=on_unreachable,
         )
         self._call = self._connection.call
+        self.parts = OssParts(self._connection)
 
     @property
     def endpoint(self) -> str:
@@ -110,7 +116,7 @@ class OssClient:
             StorageError: among other reasons, when there is no such bucket.
         """
         try:
-            return _info(uri, self._call(uri, lambda bucket: bucket.head_object(uri.key)))
+            return info_of(uri, self._call(uri, lambda bucket: bucket.head_object(uri.key)))
         except StorageError as error:
             if error.code == "NoSuchKey":
                 return None
@@ -125,23 +131,23 @@ class OssClient:
 
         def read(bucket: Any) -> bytes:
             with closing(bucket.get_object(uri.key)) as answer:
-                info = _info(uri, answer)
-                content = b"".join(_chunks(answer))
+                info = info_of(uri, answer)
+                content = b"".join(body_of(answer))
             _must_be_whole(ContentCheck(info).update(content), uri)
             return content
 
         return self._call(uri, read)
 
-    def put_bytes(self, uri: OssUri, content: bytes, *, meta: Mapping[str, str] | None = None) -> None:
-        """Write a small object, whole or not at all.
+    def put_bytes(self, uri: OssUri, content: bytes, *, meta: Mapping[str, str] | None = None) -> str:
+        """Write a small object, whole or not at all; returns its ETag.
 
         Args:
             uri: the object.
             content: its bytes.
             meta: kept with it as `x-oss-meta-*`.
         """
-        headers = {"Content-MD5": _md5(content), **_meta_headers(meta)}
-        self._call(uri, lambda bucket: _etag(bucket.put_object(uri.key, content, headers=headers), uri))
+        headers = {"Content-MD5": content_md5(content), **meta_headers(meta)}
+        return self._call(uri, lambda bucket: etag_of(bucket.put_object(uri.key, content, headers=headers), uri))
 
     def put_file(self, uri: OssUri, path: str | Path, *, meta: Mapping[str, str] | None = None) -> None:
         """Write a file into an object in one request, whole or not at all; for files of less than 5 GB."""
@@ -152,12 +158,12 @@ class OssClient:
                 sha256.update(chunk)
             headers = {
                 "Content-MD5": base64.b64encode(md5.digest()).decode(),
-                **_meta_headers({META_SHA256: sha256.hexdigest(), **(meta or {})}),
+                **meta_headers({META_SHA256: sha256.hexdigest(), **(meta or {})}),
             }
 
             def write(bucket: Any) -> None:
                 stream.seek(0)
-                _etag(bucket.put_object(uri.key, stream, headers=headers), uri)
+                etag_of(bucket.put_object(uri.key, stream, headers=headers), uri)
 
             self._call(uri, write)
 
@@ -171,10 +177,10 @@ class OssClient:
 
         def fetch(bucket: Any) -> ObjectInfo:
             with closing(bucket.get_object(uri.key)) as answer, replacing(Path(path)) as part:
-                info = _info(uri, answer)
+                info = info_of(uri, answer)
                 check = ContentCheck(info)
                 with part.open("wb") as out:
-                    for chunk in _chunks(answer):
+                    for chunk in body_of(answer):
                         check.update(chunk)
                         out.write(chunk)
                 _must_be_whole(check, uri)
@@ -182,6 +188,32 @@ class OssClient:
             return info
 
         return self._call(uri, fetch)
+
+    def copy(self, source: OssUri, uri: OssUri, *, etag: str, meta: Mapping[str, str] | None = None) -> str:
+        """Copy an object within its bucket, in OSS itself; returns the copy's ETag.
+
+        Args:
+            source: the object.
+            uri: where its content is to be as well.
+            etag: the ETag that the object must have; another content is not copied.
+            meta: kept with the copy as `x-oss-meta-*`; what the object has of its own is not copied.
+
+        Raises:
+            StorageError: among other reasons, when the object is gone (`NoSuchKey`) or another one
+                (`PreconditionFailed`).
+        """
+        headers = {
+            "x-oss-copy-source-if-match": etag,
+            "x-oss-metadata-directive": "REPLACE",
+            "Content-Type": content_type_by_name(uri.key) or "application/octet-stream",
+            **meta_headers(meta),
+        }
+        return self._call(
+            uri,
+            lambda bucket: etag_in_body(
+                bucket.copy_object(source.bucket, source.key, uri.key, headers=headers), uri
+            ),
+        )
 
     def delete(self, uri: OssUri) -> None:
         """Delete an object; one that is not there is no error."""
@@ -198,40 +230,10 @@ class OssClient:
                 return
             token = page.next_continuation_token
 
-    # ---- large objects, in parts ----------------------------------------------------------------------------
-
-    def begin_parts(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
-        """Begin to write a large object; the id that is returned names the attempt."""
-        answer = self._call(uri, lambda bucket: bucket.init_multipart_upload(uri.key, headers=_meta_headers(meta)))
-        return str(answer.upload_id)
-
-    def put_part(self, uri: OssUri, upload_id: str, number: int, content: bytes) -> str:
-        """Write part `number` (the first is 1); returns its ETag. All parts but the last have 100 KiB or more."""
-        headers = {"Content-MD5": _md5(content)}
-        return self._call(
-            uri,
-            lambda bucket: _etag(bucket.upload_part(uri.key, upload_id, number, content, headers=headers), uri),
-        )
-
-    def end_parts(self, uri: OssUri, upload_id: str, etags: Sequence[str], *, size_bytes: int) -> None:
-        """Make an object of the parts, in order; before this there is none."""
-        parts = [oss2.models.PartInfo(number, etag) for number, etag in enumerate(etags, start=1)]
-        try:
-            self._call(uri, lambda bucket: bucket.complete_multipart_upload(uri.key, upload_id, parts))
-        except StorageError as error:
-            # The answer to an attempt that succeeded may have been lost; the next one then finds no upload.
-            if error.code != "NoSuchUpload":
-                raise
-            info = self.head(uri)
-            if info is None or info.size_bytes != size_bytes:
-                raise
-
-    def drop_parts(self, uri: OssUri, upload_id: str) -> None:
-        """Give up an object that was begun, with all its parts."""
-        self._call(uri, lambda bucket: bucket.abort_multipart_upload(uri.key, upload_id))
-
-    def get_range(self, info: ObjectInfo, start: int, end: int, file: int) -> None:
+    def get_range(self, info: ObjectInfo, start: int, end: int, file: int) -> int:
         """Fetch bytes `start` to `end` (which is not among them) into the same place of an open file.
+
+        Returns their CRC-32.
 
         Args:
             info: the object as it was when the first range was asked for; a later change is an error.
@@ -241,53 +243,27 @@ class OssClient:
         """
         headers = {"If-Match": f'"{info.etag}"'}
 
-        def fetch(bucket: Any) -> None:
-            at = start
+        def fetch(bucket: Any) -> int:
+            at, checksum = start, 0
             with closing(bucket.get_object(info.uri.key, byte_range=(start, end - 1), headers=headers)) as answer:
-                for chunk in _chunks(answer):
+                for chunk in body_of(answer):
                     if at + len(chunk) > end:
                         break
                     os.pwrite(file, chunk, at)
+                    checksum = zlib.crc32(chunk, checksum)
                     at += len(chunk)
-            if at != end or answer.status != 206:
+            span = answer.headers.get("Content-Range", "")
+            if at != end or not span.startswith(f"bytes {start}-{end - 1}/"):
                 raise TransientStorageError(
                     f"{info.uri}: bytes {start} to {end} did not arrive", uri=str(info.uri)
                 )
+            return checksum
 
-        self._call(info.uri, fetch)
-
-
-def _info(uri: OssUri, answer: Any) -> ObjectInfo:
-    headers = answer.headers
-    prefix = len(_META_PREFIX)
-    meta = {name.lower()[prefix:]: text for name, text in headers.items() if name.lower().startswith(_META_PREFIX)}
-    etag = _etag(answer, uri)
-    return ObjectInfo(uri, int(headers.get("Content-Length", -1)), etag, meta, md5_of(headers, etag))
-
-
-def _chunks(answer: Any) -> Iterator[bytes]:
-    """The body as it is stored; requests would unpack an object that was stored with `Content-Encoding: gzip`."""
-    chunks: Iterator[bytes] = answer.resp.response.raw.stream(_CHUNK_BYTES, decode_content=False)
-    return chunks
+        return self._call(info.uri, fetch)
 
 
 def _page(bucket: Any, prefix: str, token: str) -> Any:
     return bucket.list_objects_v2(prefix, continuation_token=token, max_keys=_PAGE)
-
-
-def _meta_headers(meta: Mapping[str, str] | None) -> dict[str, str]:
-    return {_META_PREFIX + name: text for name, text in (meta or {}).items()}
-
-
-def _md5(content: bytes) -> str:
-    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
-
-
-def _etag(answer: Any, uri: OssUri) -> str:
-    """The ETag of an object; an answer without one does not come from OSS."""
-    if not answer.etag:
-        raise TransientStorageError(f"{uri}: whoever answered is not OSS; check endpoint and proxy", uri=str(uri))
-    return str(answer.etag)
 
 
 def _must_be_whole(check: ContentCheck, uri: OssUri) -> None:

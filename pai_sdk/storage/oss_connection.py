@@ -18,12 +18,17 @@ from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import CredentialsError, SettingsError
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.endpoint import host_of, is_loopback, region_of, with_scheme
-from pai_sdk.storage.oss_errors import TransientStorageError, is_transient, storage_error
+from pai_sdk.storage.faults import TransientStorageError, is_transient
+from pai_sdk.storage.oss_errors import storage_error
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssConnection"]
 
 T = TypeVar("T")
+
+_FAILURES = (oss2.exceptions.OssError, requests.RequestException, HTTPError, ParseError, RuntimeError)
+# Where something else answers than OSS, it mostly goes on doing so, and nobody wants to wait.
+_MOST_STRANGE_ANSWERS = 5
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +48,8 @@ class OssConnection:
         path_style: whether the bucket goes into the path even where the endpoint is a host name.
         pool_size: connections kept open.
         timeouts_s: for a connection to come up, and for the longest silence.
-        on_unreachable: called when nothing listens at the endpoint, before each further attempt.
+        on_unreachable: called when nothing listens at the endpoint, before each further attempt; gives the new
+            endpoint when that is another.
     """
 
     def __init__(
@@ -56,7 +62,7 @@ class OssConnection:
         path_style: bool,
         pool_size: int,
         timeouts_s: tuple[float, float],
-        on_unreachable: Callable[[], None] | None = None,
+        on_unreachable: Callable[[], str | None] | None = None,
     ) -> None:
         self.endpoint = with_scheme(endpoint)
         known = region or region_of(endpoint)
@@ -86,22 +92,29 @@ class OssConnection:
         Raises:
             StorageError: whatever oss2 or the network had to say.
         """
-        bucket = self.bucket(uri)
 
         def attempt() -> T:
+            bucket = self.bucket(uri)
             try:
                 return action(bucket)
-            except (oss2.exceptions.OssError, requests.RequestException, HTTPError, ParseError) as error:
+            except _FAILURES as error:
                 made = storage_error(error, uri=uri, endpoint=bucket.endpoint)
                 # What could not even be sent may hold a header's value; such an error stands alone.
                 raise made from (error if made.status_code or is_transient(made) else None)
 
+        strange = 0
+
+        def is_worth_it(error: BaseException) -> bool:
+            nonlocal strange
+            strange += isinstance(error, TransientStorageError) and error.strange
+            return is_transient(error) and strange < _MOST_STRANGE_ANSWERS
+
         def tell(number: int, error: BaseException, pause_s: float) -> None:
             _log.info("attempt %d failed, the next follows in %.1f s: %s", number, pause_s, error)
             if self._on_unreachable and isinstance(error, TransientStorageError) and error.refused:
-                self._on_unreachable()
+                self.endpoint = with_scheme(self._on_unreachable() or self.endpoint)
 
-        return self._retry.call(attempt, is_transient=is_transient, on_retry=tell)
+        return self._retry.call(attempt, is_transient=is_worth_it, on_retry=tell)
 
     def bucket(self, uri: OssUri) -> Any:
         """The `oss2.Bucket` for a URI, made once."""

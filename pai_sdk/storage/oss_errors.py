@@ -6,21 +6,17 @@ from xml.etree.ElementTree import ParseError
 
 import oss2.exceptions
 import requests
-import urllib3.exceptions
+from urllib3.exceptions import HTTPError
 
 from pai_sdk.errors import StorageError
+from pai_sdk.storage.faults import TransientStorageError, UnreachableStorageError
 from pai_sdk.storage.uri import OssUri
+from pai_sdk.unanswered import explain
 
-__all__ = ["TransientStorageError", "is_transient", "storage_error"]
+__all__ = ["not_oss", "storage_error"]
 
 _KEPT_DETAILS = ("Code", "Message", "Endpoint", "Region", "BucketName", "EC", "HostId")
-_BROKEN = (
-    requests.exceptions.ConnectionError,
-    requests.exceptions.Timeout,
-    requests.exceptions.ChunkedEncodingError,
-    requests.exceptions.ContentDecodingError,
-    urllib3.exceptions.HTTPError,
-)
+_CHECK = "check the endpoint, and HTTPS_PROXY if there is a proxy"
 _TRANSIENT_CODES = frozenset(
     {"RequestTimeout", "InvalidDigest", "DownloadTrafficRateLimitExceeded", "QpsLimitExceeded"}
 )
@@ -40,23 +36,6 @@ _SENTENCES = {
 }
 
 
-class TransientStorageError(StorageError):
-    """A failure that another attempt may mend.
-
-    Attributes:
-        retry_after_s: when OSS asked to come back, if it did.
-        refused: whether nothing listens at the endpoint.
-    """
-
-    retry_after_s: float | None = None
-    refused = False
-
-
-def is_transient(error: BaseException) -> bool:
-    """Whether another attempt makes sense."""
-    return isinstance(error, TransientStorageError)
-
-
 def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageError:
     """Translate an error of oss2 or requests; the original loses whatever could hold a secret.
 
@@ -68,37 +47,65 @@ def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageErr
     if isinstance(error, oss2.exceptions.OssError) and error.status > 0:
         return _refused(error, uri, endpoint)
     cause = getattr(error, "exception", error)
-    if isinstance(cause, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY" in str(cause):
-        return StorageError(f"{uri}: the certificate of {endpoint} is not trusted", uri=str(uri))
-    if isinstance(cause, _BROKEN):
-        made = TransientStorageError(f"{uri}: {_no_answer(cause, endpoint)}", uri=str(uri))
-        made.refused = _is_refused(cause)
-        return made
-    if isinstance(cause, ParseError):
-        return TransientStorageError(f"{uri}: {endpoint} answered with what is not XML", uri=str(uri))
-    if isinstance(cause, requests.RequestException):
-        # requests quotes the header it does not like, and that may be the security token.
-        return StorageError(f"{uri}: the request cannot be sent ({type(cause).__name__})", uri=str(uri))
+    if isinstance(cause, ParseError | RuntimeError):  # oss2 raises the latter when an element is missing
+        return not_oss(uri, endpoint, "with what is no XML of OSS")
+    if isinstance(cause, requests.RequestException | HTTPError):
+        return _unanswered(cause, uri, endpoint)
     return StorageError(f"{uri}: {error}", uri=str(uri))
+
+
+def not_oss(uri: OssUri, endpoint: str, how: str) -> TransientStorageError:
+    """Somebody answers that all is well, but not as OSS does: a page to log in to a network, another service.
+
+    Args:
+        uri: what was to be read or written.
+        endpoint: the endpoint that was asked.
+        how: what is strange about the answer: `with an empty page`.
+    """
+    made = TransientStorageError(f"{uri}: {endpoint} answered {how}, so it is not OSS; {_CHECK}", uri=str(uri))
+    made.strange = True
+    return made
+
+
+def _unanswered(cause: requests.RequestException | HTTPError, uri: OssUri, endpoint: str) -> StorageError:
+    why = explain(cause, endpoint)
+    family = TransientStorageError if why.transient else UnreachableStorageError
+    made = family(f"{uri}: {why.sentence}", uri=str(uri))
+    if isinstance(made, TransientStorageError):
+        made.refused = why.refused
+    return made
 
 
 def _refused(error: oss2.exceptions.OssError, uri: OssUri, endpoint: str) -> StorageError:
     # A refused signature is answered with the text that was signed, and that text holds the security token.
     details = error.details if isinstance(error.details, dict) else {}
     error.details = details = {name: details[name] for name in _KEPT_DETAILS if details.get(name)}
+    is_page = error.body.lstrip()[:1] == b"<" and not details
     error.body = b""
-    code = details.get("Code") or {404: "NoSuchKey", 403: "AccessDenied"}.get(error.status, "")
     request_id = error.request_id or None
+    if not details.get("Code") and not request_id:
+        return _refused_by_another(error, is_page, uri, endpoint)
+    code = details.get("Code") or {404: "NoSuchKey", 403: "AccessDenied"}.get(error.status, "")
     facts = ", ".join(filter(None, [code, f"HTTP {error.status}", request_id and f"RequestId {request_id}"]))
-    transient = error.status in (408, 429) or error.status >= 500 or code in _TRANSIENT_CODES
-    family = TransientStorageError if transient else StorageError
-    made = family(
-        f"{uri}: {_sentence(code, details, uri, endpoint)} [{facts}]",
-        uri=str(uri),
-        status_code=error.status,
-        code=code,
-        request_id=request_id,
-    )
+    sentence = f"{_sentence(code, details, uri, endpoint)} [{facts}]"
+    return _answered(error, sentence, uri, code=code, request_id=request_id)
+
+
+def _refused_by_another(
+    error: oss2.exceptions.OssError, is_page: bool, uri: OssUri, endpoint: str
+) -> StorageError:
+    """OSS gives each answer a request id and each refusal a code; a proxy or another server does not."""
+    what = "a web page" if is_page else "no reason"
+    who = f"something that is not OSS, at {endpoint} or on the way to it,"
+    return _answered(error, f"{who} answered HTTP {error.status} and {what}; {_CHECK}", uri)
+
+
+def _answered(
+    error: oss2.exceptions.OssError, sentence: str, uri: OssUri, *, code: str = "", request_id: str | None = None
+) -> StorageError:
+    is_passing = error.status in (408, 429) or error.status >= 500 or code in _TRANSIENT_CODES
+    family = TransientStorageError if is_passing else StorageError
+    made = family(f"{uri}: {sentence}", uri=str(uri), status_code=error.status, code=code, request_id=request_id)
     if isinstance(made, TransientStorageError):
         made.retry_after_s = _seconds(error.headers.get("Retry-After"))
     return made
@@ -115,26 +122,6 @@ def _sentence(code: str, details: dict[str, str], uri: OssUri, endpoint: str) ->
     if sentence is None:
         return message or f"{endpoint} refused without giving a reason"
     return sentence.format(bucket=uri.bucket, endpoint=endpoint)
-
-
-def _no_answer(cause: Exception, endpoint: str) -> str:
-    if isinstance(cause, requests.exceptions.SSLError):
-        return f"no secure connection to {endpoint}; check the certificate, or give the endpoint with http://"
-    if isinstance(cause, requests.exceptions.ProxyError):
-        return f"the proxy did not reach {endpoint}; check HTTPS_PROXY and NO_PROXY"
-    if isinstance(cause, requests.exceptions.ConnectTimeout):
-        return f"{endpoint} cannot be reached in time; check the endpoint and the network"
-    if isinstance(cause, (requests.exceptions.ReadTimeout, urllib3.exceptions.ReadTimeoutError)):
-        return f"{endpoint} went silent"
-    if "NameResolution" in str(cause):
-        return f"the host name of {endpoint} is not known; check the endpoint, the region and the network"
-    if _is_refused(cause):
-        return f"nothing listens at {endpoint}; check the endpoint"
-    return f"the connection to {endpoint} broke off"
-
-
-def _is_refused(cause: Exception) -> bool:
-    return isinstance(cause, requests.exceptions.ConnectionError) and "refused" in str(cause)
 
 
 def _seconds(text: str | None) -> float | None:

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TypeVar
 
-from pai_sdk.errors import StorageError
+from pai_sdk.storage.faults import UnreachableStorageError, is_unanswered
 
 __all__ = ["TransferPool"]
 
@@ -21,7 +21,8 @@ class TransferPool:
     """Runs the pieces of a transfer; a file that fails is noted, and the others go on.
 
     When as many files in a row as there are threads got no answer at all, the line is taken for dead: `gave_up` is
-    set, and what has not begun is not begun.
+    set, and what has not begun is not begun. Where no answer is to be expected at all, that is so with the first
+    file, and its error is raised at the end: it is about the endpoint, not about files.
 
     Args:
         workers: threads.
@@ -35,12 +36,15 @@ class TransferPool:
         self._room = threading.BoundedSemaphore(workers + _SPARE)
         self._lock = threading.Lock()
         self._unanswered = 0
+        self._unreachable: UnreachableStorageError | None = None
 
     def __enter__(self) -> TransferPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._executor.shutdown(wait=True, cancel_futures=kind is not None)
+        if kind is None and self._unreachable is not None:
+            raise self._unreachable
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Run a piece on a thread; waits here while enough are in flight."""
@@ -94,11 +98,13 @@ class TransferPool:
                 self._unanswered = 0
 
     def _failed(self, name: str, error: Exception) -> None:
-        no_answer = isinstance(error, StorageError) and not error.status_code
         with self._lock:
             self.failures[name] = error
-            self._unanswered = self._unanswered + 1 if no_answer else 0
-            self.gave_up = self.gave_up or self._unanswered >= self._workers
+            self._unanswered = self._unanswered + 1 if is_unanswered(error) else 0
+            if isinstance(error, UnreachableStorageError):
+                self._unreachable = self._unreachable or error
+            dead = self._unreachable is not None or self._unanswered >= self._workers
+            self.gave_up = self.gave_up or dead
 
 
 def _or_tell(piece: Callable[[], T], failed: threading.Event) -> T:

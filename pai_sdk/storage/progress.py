@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import Any
 
-__all__ = ["ByteBar"]
+__all__ = ["ByteBar", "FileShare"]
 
 _PATIENCE_S = 0.5  # a bar that only flashes up tells nobody anything
 
@@ -53,6 +53,25 @@ class ByteBar:
         if self._bar is not None:
             with self._lock:
                 self._bar.update(size_bytes)
+
+
+class FileShare:
+    """What one file has added to a bar, so that it can be taken back when the file begins anew."""
+
+    def __init__(self, bar: ByteBar) -> None:
+        self._bar = bar
+        self._lock = threading.Lock()
+        self._done_bytes = 0
+
+    def advance(self, size_bytes: int) -> None:
+        """That many bytes more of the file are done; less, if it is negative."""
+        with self._lock:
+            self._done_bytes += size_bytes
+        self._bar.advance(size_bytes)
+
+    def restart(self) -> None:
+        """The file begins anew."""
+        self.advance(-self._done_bytes)
 
 
 def _somebody_looks() -> bool:

@@ -10,12 +10,12 @@ from pathlib import Path
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.walk import Accept, FolderListing, FoundFile, accept_all, list_folder
 
-__all__ = ["FileEntry", "FileTree"]
+__all__ = ["FileEntry", "FileTree", "digest_of", "size_text"]
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 17
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileEntry:
     """One file. `path` is relative to the tree's root, with `/` between its parts."""
 
@@ -46,7 +46,7 @@ class FileTree:
 
         Example:
             >>> FileTree.scan(".", accept=lambda path, is_dir: path.endswith(".no-such-name")).summary()
-            '0 files, 0.0 kB'
+            '0 files, 0 B'
         """
         listing = list_folder(root, accept=accept)
         if listing.problems:
@@ -62,14 +62,16 @@ class FileTree:
         """
         entries: list[FileEntry] = []
         problems: list[Problem] = []
+        # One buffer for all: a new one for each file costs more time than the hashing.
+        buffer = memoryview(bytearray(_CHUNK_BYTES))
         for file in listing.files:
             try:
-                entries.append(_entry(listing.root, file))
+                entries.append(_entry(listing.root, file, buffer))
             except OSError as error:
                 problems.append(Problem(file.path, f"cannot be read: {error.strerror or error}"))
         if problems:
             raise InvalidInputError(problems)
-        return cls(listing.root, tuple(entries), _digest(entries))
+        return cls(listing.root, tuple(entries), digest_of(entries))
 
     @property
     def size_bytes(self) -> int:
@@ -79,22 +81,28 @@ class FileTree:
     def summary(self) -> str:
         """For people: `12 files, 3.4 MB`."""
         count = len(self.entries)
-        size = self.size_bytes / 1e6
-        amount = f"{size:.1f} MB" if size >= 1 else f"{size * 1e3:.1f} kB"
-        return f"{count} file{'' if count == 1 else 's'}, {amount}"
+        return f"{count} file{'' if count == 1 else 's'}, {size_text(self.size_bytes)}"
 
 
-def _entry(root: Path, file: FoundFile) -> FileEntry:
+def size_text(size_bytes: int) -> str:
+    """A number of bytes for people: `0 B`, `6.1 kB`, `53.0 MB`."""
+    if size_bytes < 1000:
+        return f"{size_bytes} B"
+    return f"{size_bytes / 1e3:.1f} kB" if size_bytes < 1e6 else f"{size_bytes / 1e6:.1f} MB"
+
+
+def _entry(root: Path, file: FoundFile, buffer: memoryview) -> FileEntry:
     content = hashlib.sha256()
     size_bytes = 0
-    with (root / file.path).open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            content.update(chunk)
-            size_bytes += len(chunk)
+    with (root / file.path).open("rb", buffering=0) as stream:
+        while read := stream.readinto(buffer):
+            content.update(buffer[:read])
+            size_bytes += read
     return FileEntry(file.path, size_bytes, file.executable, content.hexdigest())
 
 
-def _digest(entries: Sequence[FileEntry]) -> str:
+def digest_of(entries: Sequence[FileEntry]) -> str:
+    """One hash over path, mode and content of files; it follows their order, which is that of their paths."""
     # No path holds a NUL and the other two have one length each, so no two trees write the same bytes.
     whole = hashlib.sha256()
     for entry in entries:

@@ -1,15 +1,17 @@
-"""A tree of files to a folder in OSS: in parallel, large files in parts, nothing at all if it is there already."""
+"""A tree of files to a folder in OSS: in parallel, large files in parts, and only what OSS does not have yet."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import TransferError
 from pai_sdk.storage.file_upload import FileUpload
+from pai_sdk.storage.manifest import is_in_place, manifest_uri, write_manifest
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar
+from pai_sdk.storage.recent import is_named_by_content
+from pai_sdk.storage.reuse import Reuse
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from pai_sdk.storage.oss import OssClient
 
 __all__ = ["manifest_uri", "upload_tree"]
-
-_META_TREE = "pai-tree"
 
 
 def upload_tree(
@@ -33,7 +33,8 @@ def upload_tree(
     """Put the files of a tree into a folder. Files that are there under other names stay.
 
     When all of them are in place, a manifest is written beside the folder. If it is there at the beginning, and of
-    this very tree, one request was all.
+    this very tree, one request was all. If the folder is named by the tree's digest, files that an earlier tree
+    beside it has are copied from there, within OSS.
 
     Args:
         client: writes the objects.
@@ -44,48 +45,40 @@ def upload_tree(
         workers: threads.
 
     Returns:
-        How many files were sent; 0 when all was in place.
+        How many files were sent from here; 0 when all was in OSS.
 
     Raises:
         TransferError: some files could not be put there; the others are.
     """
     folder = uri.as_dir()
-    if marker and _is_in_place(client, tree, folder):
+    if marker and is_in_place(client, tree, folder):
         return 0
-    with ByteBar("uploading", shown=progress) as bar, TransferPool(workers) as pool:
+    etags = [""] * len(tree.entries)
+    reuse = Reuse(client, tree, folder) if marker and is_named_by_content(tree, folder) else None
+    with ByteBar("uploading", shown=progress) as bar:
         bar.expect(tree.size_bytes)
-        for entry in tree.entries:
-            FileUpload(client, tree.root / entry.path, entry, folder.join(entry.path), bar).begin(pool)
+        if reuse is not None:
+            reuse.copy(etags, bar, workers)
+        sent = _send(client, tree, folder, etags, bar, workers)
+    if marker:
+        write_manifest(client, tree, folder, etags)
+    if reuse is not None:
+        reuse.note()
+    return sent
+
+
+def _send(client: OssClient, tree: FileTree, folder: OssUri, etags: list[str], bar: ByteBar, workers: int) -> int:
+    """Send the files that have no ETag yet; returns how many that were."""
+    missing = [number for number, etag in enumerate(etags) if not etag]
+    with TransferPool(workers) as pool:
+        for number in missing:
+            entry = tree.entries[number]
+            arrived = partial(etags.__setitem__, number)
+            FileUpload(client, tree.root / entry.path, entry, folder.join(entry.path), bar, arrived).begin(pool)
     if pool.failures or pool.gave_up:
         gave_up = "; no answer came any more, so the rest was not tried" if pool.gave_up else ""
         raise TransferError(
             f"{len(pool.failures)} of {len(tree.entries)} files were not uploaded to {folder}{gave_up}",
             failures=pool.failures,
         )
-    if marker:
-        client.put_bytes(manifest_uri(folder), _manifest(tree), meta={_META_TREE: tree.digest})
-    return len(tree.entries)
-
-
-def manifest_uri(folder: OssUri) -> OssUri:
-    """The object beside a folder that lists its files: path, size, SHA-256, and whether it may be executed."""
-    return replace(folder, key=f"{folder.key.rstrip('/')}.manifest.json")
-
-
-def _is_in_place(client: OssClient, tree: FileTree, folder: OssUri) -> bool:
-    manifest = client.head(manifest_uri(folder))
-    if manifest is None:
-        return False
-    if manifest.meta.get(_META_TREE) == tree.digest:
-        return True
-    # It would go on vouching for files that are now being replaced.
-    client.delete(manifest.uri)
-    return False
-
-
-def _manifest(tree: FileTree) -> bytes:
-    files = [
-        {"path": e.path, "size": e.size_bytes, "sha256": e.sha256, "executable": e.executable}
-        for e in tree.entries
-    ]
-    return json.dumps({"digest": tree.digest, "files": files}, ensure_ascii=False).encode("utf-8")
+    return len(missing)

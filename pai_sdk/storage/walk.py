@@ -24,13 +24,21 @@ def accept_all(path: str, is_dir: bool) -> bool:
     return True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FoundFile:
-    """One file. `path` is relative to the root; `size_bytes` is its size when it was found."""
+    """One file.
+
+    Attributes:
+        path: relative to the root.
+        size_bytes: its size when it was found.
+        executable: whether its owner may execute it.
+        target: for a link, the file that it leads to; empty otherwise.
+    """
 
     path: str
     size_bytes: int
     executable: bool
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,12 +134,12 @@ class _Walk:
         elif not os.path.lexists(target) or os.path.islink(target):  # noqa: PTH114 - realpath gives text
             self.problems.append(Problem(path, "is a link to nothing", _IGNORE_HINT))
         else:
-            self.add_file(path, entry.stat())
+            self.add_file(path, entry.stat(), target)
 
-    def add_file(self, path: str, status: os.stat_result) -> None:
+    def add_file(self, path: str, status: os.stat_result, target: str = "") -> None:
         """Note a file, or the problem that it is none."""
         if stat.S_ISREG(status.st_mode):
             executable = bool(status.st_mode & stat.S_IXUSR)
-            self.files.append(FoundFile(path, status.st_size, executable))
+            self.files.append(FoundFile(path, status.st_size, executable, target))
         else:
             self.problems.append(Problem(path, "is a socket, pipe or device, not a file", _IGNORE_HINT))

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["EVERY_KIND", "FaultProxy", "Faults"]
+__all__ = ["EVERY_KIND", "Answer", "FaultProxy", "Faults"]
 
 EVERY_KIND: Final = (
     "reset",  # the connection is reset before the request goes on
@@ -80,7 +80,7 @@ class FaultProxy:
         self._lock = threading.Lock()
         self._ordinals: defaultdict[str, int] = defaultdict(int)
         self._bursts: dict[str, tuple[str, int]] = {}
-        self._last: dict[str, _Answer] = {}
+        self._last: dict[str, Answer] = {}
         self.happened: list[str] = []
         self.seen: defaultdict[str, int] = defaultdict(int)
         self.calm = False
@@ -123,7 +123,7 @@ class FaultProxy:
             self.happened.append(f"{kind}: {plain}")
             return kind
 
-    def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> _Answer:
+    def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Ask the server itself."""
         where = urlsplit(self._target())
         connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
@@ -135,11 +135,11 @@ class FaultProxy:
             answer = connection.getresponse()
             kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in _DROPPED]
             length = answer.getheader("Content-Length")
-            return _Answer(answer.status, kept, answer.read(), int(length) if length else None)
+            return Answer(answer.status, kept, answer.read(), int(length) if length else None)
         finally:
             connection.close()
 
-    def earlier(self, path: str, answer: _Answer, *, repeat: bool) -> _Answer:
+    def earlier(self, path: str, answer: Answer, *, repeat: bool) -> Answer:
         """The answer to the request before, for the same path, if it is to be repeated; this one is kept."""
         plain = urlsplit(path).path
         with self._lock:
@@ -161,7 +161,9 @@ class FaultProxy:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answer:
+    """What goes back to the client."""
+
     status: int
     headers: list[tuple[str, str]]
     body: bytes
@@ -190,9 +192,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing is printed."""
 
     def handle_any(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
         proxy, kind = self.proxy, self.proxy.choose(self.command, self.path)
-        if kind == "reset":
+        if kind == "reset" or len(body) < length:  # or the client was killed; the server would wait for the rest
             return self._reset()
         if kind in _MADE_UP:
             return self._say(_MADE_UP[kind](proxy))
@@ -211,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_OPTIONS = do_PATCH = handle_any
 
-    def _say(self, answer: _Answer, *, until: int | None = None, pause_s: float = 0) -> None:
+    def _say(self, answer: Answer, *, until: int | None = None, pause_s: float = 0) -> None:
         self.send_response_only(answer.status)
         for name, value in answer.headers:
             self.send_header(name, value)
@@ -242,12 +245,12 @@ _HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gat
 _JSON = ("Content-Type", "application/json")
 _TEXT = ("Content-Type", "text/html")
 
-_MADE_UP: dict[str, Callable[[FaultProxy], _Answer]] = {
-    "429": lambda proxy: _Answer(429, [("Retry-After", f"{proxy.retry_after_s:g}")], b""),
-    "500": lambda _: _Answer(
+_MADE_UP: dict[str, Callable[[FaultProxy], Answer]] = {
+    "429": lambda proxy: Answer(429, [("Retry-After", f"{proxy.retry_after_s:g}")], b""),
+    "500": lambda _: Answer(
         500, [("Content-Type", "application/json")], b'{"Code":"InternalError","Message":"x"}'
     ),
-    "503": lambda _: _Answer(503, [], b""),
-    "html": lambda _: _Answer(502, [_TEXT], _HTML),
-    "empty": lambda _: _Answer(200, [], b""),
+    "503": lambda _: Answer(503, [], b""),
+    "html": lambda _: Answer(502, [_TEXT], _HTML),
+    "empty": lambda _: Answer(200, [], b""),
 }

@@ -10,7 +10,7 @@ import pytest
 import requests
 from urllib3.exceptions import MaxRetryError, NewConnectionError, ProtocolError, ReadTimeoutError
 
-from pai_sdk.api.unanswered import explain
+from pai_sdk.unanswered import explain
 
 HOST = "https://pai.example.com"
 

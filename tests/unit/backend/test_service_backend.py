@@ -124,7 +124,7 @@ class TestSubmit:
             if asked.path == "/api/v1/trainingjobs":
                 return Reply({"TrainingJobId": "t-1"})
             if asked.method == "HEAD":
-                return Reply(b"", 404)
+                return Reply(b"", 404, {"x-oss-request-id": "r"})
             return Reply(b"", headers={"ETag": '"x"', "x-oss-request-id": "r"})
 
         server.answer = answer
@@ -188,7 +188,7 @@ def test_a_service_that_sleeps_is_woken_before_files_are_moved(server: ScriptedS
     woken: list[int] = []
     settings = Settings(region_id="r", endpoint=server.endpoint, oss_endpoint=server.endpoint)
     backend = ServiceBackend(settings, KEY, on_unreachable=lambda: woken.append(len(server.asked)))
-    server.script = [Reply(b"", 404)]
+    server.script = [Reply(b"", 404, {"x-oss-request-id": "r"})]
     with pytest.raises(StorageError):
         backend.download("oss://models/out/", tmp_path, progress=False)
     assert woken == [0]

@@ -44,7 +44,7 @@ class Fault:
     """What goes wrong with the next `times` requests that fit.
 
     kind: `reset` (nothing is done), `lost` (done, but not answered), `status`, `truncate` (half of the body),
-    `html`, `corrupt` (one byte of the body is another).
+    `html`, `corrupt` (one byte of the body is another), `page` (`message` from somebody who is not OSS).
     """
 
     kind: str
@@ -63,6 +63,8 @@ class FakeOss:
         self.uploads: dict[str, tuple[str, dict[str, str], dict[int, bytes]]] = {}
         self.faults: list[Fault] = []
         self.seen: list[Seen] = []
+        self.before: Callable[[Seen], object] = lambda seen: None
+        self.parts_a_page = PAGE_LIMIT
         self.most_at_once = 0
         self.connections = 0
         self._at_once = 0
@@ -130,12 +132,16 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         seen = Seen(self.command, unquote(rest[0]) if rest else "", query, headers)
         body = self.rfile.read(int(headers.get("content-length", 0)))
+        self.server.fake.before(seen)
         self._fault = self.server.fake.take_fault(seen)
         if self._fault and self._fault.kind == "reset":
             return self._hang_up()
         if self._fault and self._fault.kind == "status":
             fault = self._fault
             return self._refuse(fault.status, fault.code, fault.message, fault.headers, fault.details)
+        if self._fault and self._fault.kind == "page":
+            body = self._fault.message.encode()
+            return self._answer(self._fault.status, body)
         if self._fault and self._fault.kind == "html":
             return self._answer(200, b"<html>Please log in<br></html>", {"Content-Type": "text/html"})
         self.server.fake.entered(1)
@@ -159,6 +165,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._list(objects, seen.query)
         if "uploads" in seen.query or "uploadId" in seen.query:
             return self._parts(objects, seen, body, meta)
+        if seen.method == "PUT" and "x-oss-copy-source" in seen.headers:
+            return self._copy(objects, seen, meta)
         if seen.method == "PUT":
             objects[seen.key] = StoredObject(body, meta)
             return self._answer(200, b"", {"ETag": f'"{objects[seen.key].etag}"'})
@@ -168,6 +176,21 @@ class _Handler(BaseHTTPRequestHandler):
         if seen.key not in objects:
             return self._refuse(404, "NoSuchKey", "The specified key does not exist.")
         return self._get(objects[seen.key], seen)
+
+    def _copy(self, objects: dict[str, StoredObject], seen: Seen, meta: dict[str, str]) -> None:
+        bucket, _, key = unquote(seen.headers["x-oss-copy-source"]).removeprefix("/").partition("/")
+        source = self.server.fake.buckets[bucket].get(key)
+        if source is None:
+            return self._refuse(404, "NoSuchKey", "The specified key does not exist.")
+        if seen.headers.get("x-oss-copy-source-if-match", source.etag) != source.etag:
+            return self._refuse(412, "PreconditionFailed", "the source has changed")
+        replaced = seen.headers.get("x-oss-metadata-directive") == "REPLACE"
+        # As in OSS: what did not come by PutObject has an ETag that tells nothing of the content.
+        copied = StoredObject(source.content, meta if replaced else source.meta, etag=uuid.uuid4().hex.upper())
+        objects[seen.key] = copied
+        namespace = "http://doc.oss-cn-hangzhou.aliyuncs.com"
+        text = f'<CopyObjectResult xmlns="{namespace}"><ETag>"{copied.etag}"</ETag></CopyObjectResult>'
+        return self._answer(200, text.encode(), {"Content-Type": "application/xml"})
 
     def _get(self, found: StoredObject, seen: Seen) -> None:
         headers = {"ETag": f'"{found.etag}"', "x-oss-object-type": found.kind, **found.meta}
@@ -196,6 +219,8 @@ class _Handler(BaseHTTPRequestHandler):
         if seen.method == "PUT":
             parts[int(seen.query["partNumber"])] = body
             return self._answer(200, b"", {"ETag": f'"{hashlib.md5(body).hexdigest().upper()}"'})
+        if seen.method == "GET":
+            return self._list_parts(parts, int(seen.query.get("part-number-marker") or 0))
         del fake.uploads[seen.query["uploadId"]]
         if seen.method == "DELETE":
             return self._answer(204, b"")
@@ -205,6 +230,20 @@ class _Handler(BaseHTTPRequestHandler):
         objects[key] = StoredObject(content, meta, kind="Multipart", etag=etag)
         answer = f"<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>"
         return self._answer(200, answer.encode(), {"ETag": f'"{etag}"'})
+
+    def _list_parts(self, parts: dict[int, bytes], after: int) -> None:
+        numbers = sorted(number for number in parts if number > after)
+        page = numbers[: self.server.fake.parts_a_page]
+        rows = "".join(
+            f"<Part><PartNumber>{number}</PartNumber><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+            f'<ETag>"{hashlib.md5(parts[number]).hexdigest().upper()}"</ETag><Size>{len(parts[number])}</Size></Part>'
+            for number in page
+        )
+        text = (
+            f"<ListPartsResult><IsTruncated>{str(len(numbers) > len(page)).lower()}</IsTruncated>"
+            f"<NextPartNumberMarker>{page[-1] if page else after}</NextPartNumberMarker>{rows}</ListPartsResult>"
+        )
+        return self._answer(200, text.encode(), {"Content-Type": "application/xml"})
 
     def _list(self, objects: dict[str, StoredObject], query: dict[str, str]) -> None:
         after = unquote(query.get("continuation-token", ""))
@@ -245,7 +284,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
-        self.send_header("x-oss-request-id", "REQ-1")
+        if kind != "page":
+            self.send_header("x-oss-request-id", "REQ-1")
         if status != 204:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -4,8 +4,14 @@ import gzip
 import itertools
 import logging
 import os
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -149,20 +155,114 @@ def test_the_endpoint_of_another_region_is_named(client: OssClient, oss: FakeOss
         client.get_bytes(uri("k"))
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "says"),
-    [("http://127.0.0.1:1", "nothing listens at"), ("https://no-such-host.invalid", "host name of")],
-)
-def test_no_answer(retry: RetryPolicy, endpoint: str, says: str) -> None:
-    client = OssClient(endpoint, lambda: Credentials("id", SECRET), region="cn-test", retry=retry)
-    with pytest.raises(StorageError, match=says) as caught:
+def no_answer_of(endpoint: str) -> tuple[StorageError, int]:
+    """The error when nobody answers as OSS does, and how many pauses were made before it."""
+    pauses: list[float] = []
+    retry = RetryPolicy(sleep=pauses.append)
+    with (
+        OssClient(endpoint, lambda: Credentials("id", SECRET), region="cn-test", retry=retry) as client,
+        pytest.raises(StorageError) as caught,
+    ):
         client.exists(uri("k"))
-    assert caught.value.status_code == 0
+    return caught.value, len(pauses)
+
+
+def test_nothing_listens_is_tried_again() -> None:
+    error, pauses = no_answer_of("http://127.0.0.1:1")
+    assert str(error).startswith("oss://test-bucket/k: nothing listens at http://127.0.0.1:1; check the endpoint")
+    assert (error.status_code, pauses) == (0, 9)
+
+
+def test_a_host_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_found(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", not_found)
+    error, pauses = no_answer_of("https://oss-cn-hangzhuo.aliyuncs.com")
+    assert "there is no host https://oss-cn-hangzhuo.aliyuncs.com; check region and endpoint" in str(error)
+    assert (error.status_code, pauses) == (0, 0)
+
+
+def test_https_spoken_to_an_http_port_is_told_at_once(oss: FakeOss) -> None:
+    error, pauses = no_answer_of(oss.endpoint.replace("http:", "https:"))
+    assert "no secure connection to https://127.0.0.1" in str(error)
+    assert "write the endpoint with http://" in str(error)
+    assert pauses == 0
+
+
+def test_a_certificate_that_is_not_trusted_is_told_at_once(tmp_path: Path) -> None:
+    with tls_server(tmp_path) as endpoint:
+        error, pauses = no_answer_of(endpoint)
+    assert f"the certificate of {endpoint} is not accepted: self-signed certificate" in str(error)
+    assert pauses == 0
+
+
+@contextmanager
+def tls_server(folder: Path) -> Iterator[str]:
+    """A server with a certificate that nobody has signed."""
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    files = ["-keyout", str(folder / "key"), "-out", str(folder / "certificate")]
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here to make a certificate with")
+    subprocess.run([*made, *subject, *files], check=True, capture_output=True, timeout=60)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "certificate", folder / "key")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                context.wrap_socket(connection, server_side=True).close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "attempts", "what"),
+    [
+        (404, b"<html><h1>404 Not Found</h1></html>", 1, "HTTP 404 and a web page"),
+        (403, b"<!DOCTYPE html><p>Blocked</p>", 1, "HTTP 403 and a web page"),
+        (404, b'{"detail":"Not Found"}', 1, "HTTP 404 and no reason"),
+        (502, b"<html><h1>502 Bad Gateway</h1></html>", 4, "HTTP 502 and a web page"),
+    ],
+)
+def test_what_is_not_oss_is_not_taken_for_it(
+    oss: FakeOss, client: OssClient, status: int, body: bytes, attempts: int, what: str
+) -> None:
+    oss.fail("page", times=99, status=status, message=body.decode())
+    with pytest.raises(StorageError) as caught:
+        client.get_bytes(uri("k"))
+    assert f"something that is not OSS, at {oss.endpoint} or on the way to it, answered {what}" in str(
+        caught.value
+    )
+    assert (caught.value.status_code, caught.value.code, len(oss.seen)) == (status, "", attempts)
+    with pytest.raises(StorageError, match=r"not OSS.* check the endpoint"):
+        client.exists(uri("k"))  # a HEAD, whose refusal has no body
+
+
+@pytest.mark.parametrize("page", ["<html>Please log in<br></html>", "<html><p>Please log in</p></html>", ""])
+def test_a_page_in_place_of_an_answer_is_not_asked_for_ever(oss: FakeOss, page: str) -> None:
+    pauses: list[float] = []
+    retry = RetryPolicy(sleep=pauses.append)
+    oss.fail("page", times=99, status=200, message=page)
+    with OssClient(oss.endpoint, lambda: Credentials("id", SECRET), region="cn-test", retry=retry) as client:
+        for attempt in (
+            lambda: client.put_bytes(uri("k"), b"x"),
+            lambda: list(client.list(uri(""))),
+            lambda: client.parts.begin(uri("k")),
+            lambda: client.parts.end(uri("k"), "id", ["etag"]),
+        ):
+            pauses.clear()
+            with pytest.raises(StorageError, match="is not OSS; check the endpoint"):
+                attempt()
+            assert len(pauses) == 4
 
 
 def test_silence_has_an_end(oss: FakeOss) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as server:
         retry = RetryPolicy(max_attempts=2, sleep=lambda seconds: None)
         endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"

@@ -10,7 +10,7 @@ import pytest
 from pai_sdk.credentials import Credentials
 from pai_sdk.errors import StorageError, TransferError
 from pai_sdk.retry import RetryPolicy
-from pai_sdk.storage import download as download_module
+from pai_sdk.storage import file_download as download_module
 from pai_sdk.storage import file_upload as upload_module
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.pool import TransferPool
@@ -161,13 +161,27 @@ def test_a_dead_line_is_not_tried_for_every_file(oss: FakeOss, tmp_path: Path) -
     assert 8 <= len(caught.value.failures) < 40
 
 
+def test_a_wrong_endpoint_is_told_once_and_at_once(oss: FakeOss, tmp_path: Path) -> None:
+    pauses: list[float] = []
+    retry = RetryPolicy(sleep=pauses.append)
+    endpoint = oss.endpoint.replace("http:", "https:")
+    tree = folder_with(tmp_path, {f"f{number:03}": b"x" for number in range(100)})
+    with (
+        OssClient(endpoint, lambda: Credentials("id", "secret"), region="cn-test", retry=retry) as client,
+        pytest.raises(StorageError, match=r"write the endpoint with http://$") as caught,
+    ):
+        upload_tree(client, tree, FOLDER, marker=False, workers=4)
+    assert not isinstance(caught.value, TransferError)
+    assert pauses == []
+
+
 def test_a_file_changed_after_the_scan_is_told(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     tree = folder_with(tmp_path, {"a": b"1", "b": b"2"})
     (tmp_path / "a").write_bytes(b"X")
     (tmp_path / "b").unlink()
     with pytest.raises(TransferError) as caught:
         upload_tree(client, tree, FOLDER)
-    assert "was changed while it was being submitted" in str(caught.value.failures["a"])
+    assert "was changed while it was being uploaded" in str(caught.value.failures["a"])
     assert isinstance(caught.value.failures["b"], FileNotFoundError)
     assert oss.buckets[BUCKET] == {}
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import requests
-from urllib3.exceptions import NewConnectionError
+from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError
 
 __all__ = ["Unanswered", "explain"]
 
@@ -34,8 +35,8 @@ class Unanswered:
     refused: bool = False
 
 
-def explain(error: requests.RequestException, endpoint: str) -> Unanswered:
-    """Find out what an error of requests means.
+def explain(error: requests.RequestException | HTTPError, endpoint: str) -> Unanswered:
+    """Find out what an error of requests means, or one of urllib3, which comes from below while a body is read.
 
     Args:
         error: what was raised.
@@ -49,13 +50,15 @@ def explain(error: requests.RequestException, endpoint: str) -> Unanswered:
     certificate = next((c for c in causes if isinstance(c, ssl.SSLCertVerificationError)), None)
     if certificate is not None:
         why = certificate.verify_message or "not trusted"
-        return Unanswered(f"the certificate of {endpoint} is not accepted: {why}", sent=False, transient=False)
+        hint = "a CA of your own is named by REQUESTS_CA_BUNDLE"
+        sentence = f"the certificate of {endpoint} is not accepted: {why}; {hint}"
+        return Unanswered(sentence, sent=False, transient=False)
     if isinstance(error, requests.exceptions.SSLError):
         hint = "does it speak TLS? If not, write the endpoint with http://"
         speaks_tls = not any(isinstance(c, ssl.SSLError) and c.reason in _NO_TLS for c in causes)
         return Unanswered(f"no secure connection to {endpoint}; {hint}", sent=False, transient=speaks_tls)
     if isinstance(error, requests.exceptions.ProxyError):
-        return Unanswered(f"the proxy did not reach {endpoint}; check HTTPS_PROXY and NO_PROXY", sent=False)
+        return _no_proxy(causes, endpoint)
     unknown_host = next((c for c in causes if isinstance(c, socket.gaierror)), None)
     if unknown_host is not None:
         return _unknown_host(unknown_host, endpoint)
@@ -63,19 +66,27 @@ def explain(error: requests.RequestException, endpoint: str) -> Unanswered:
         return Unanswered(f"{endpoint} cannot be reached in time; check the endpoint and the network", sent=False)
     if any(isinstance(c, NewConnectionError) for c in causes):
         return _no_connection(causes, endpoint)
-    if isinstance(error, requests.exceptions.Timeout):
+    if isinstance(error, requests.exceptions.Timeout | ReadTimeoutError):
         return Unanswered(f"{endpoint} went silent", sent=True)
     if isinstance(
         error,
         requests.exceptions.ConnectionError
         | requests.exceptions.ChunkedEncodingError
-        | requests.exceptions.ContentDecodingError,
+        | requests.exceptions.ContentDecodingError
+        | HTTPError,
     ):
         # requests reports a silence in the middle of a body as a broken connection.
         return Unanswered(f"the connection to {endpoint} broke off before the answer was whole", sent=True)
     # What is left is about the request itself. Its text may quote a header, and so a token.
     name = type(error).__name__
     return Unanswered(f"the request to {endpoint} cannot be sent ({name})", sent=False, transient=False)
+
+
+def _no_proxy(causes: list[BaseException], endpoint: str) -> Unanswered:
+    refused = next(filter(None, (re.search(r"Tunnel connection failed: (\d+)", str(c)) for c in causes)), None)
+    did = f"refused the way to {endpoint} (HTTP {refused[1]})" if refused else f"did not reach {endpoint}"
+    transient = refused is None or refused[1].startswith("5")
+    return Unanswered(f"the proxy {did}; check HTTPS_PROXY and NO_PROXY", sent=False, transient=transient)
 
 
 def _unknown_host(error: socket.gaierror, endpoint: str) -> Unanswered:

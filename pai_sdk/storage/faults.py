@@ -1,0 +1,37 @@
+"""Failures of OSS by what may be done about them: asked again, or not even that."""
+
+from __future__ import annotations
+
+from pai_sdk.errors import StorageError
+
+__all__ = ["TransientStorageError", "UnreachableStorageError", "is_transient", "is_unanswered"]
+
+
+class TransientStorageError(StorageError):
+    """A failure that another attempt may mend.
+
+    Attributes:
+        retry_after_s: when OSS asked to come back, if it did.
+        refused: whether nothing listens at the endpoint.
+        strange: whether something answered that is not OSS.
+    """
+
+    retry_after_s: float | None = None
+    refused = False
+    strange = False
+
+
+class UnreachableStorageError(StorageError):
+    """No answer, and none to be expected from this endpoint: no such host, no TLS there, a wrong certificate."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether another attempt makes sense."""
+    return isinstance(error, TransientStorageError)
+
+
+def is_unanswered(error: BaseException) -> bool:
+    """Whether it tells of the line or the endpoint, and so of all files and not of one."""
+    if isinstance(error, TransientStorageError):
+        return not error.status_code
+    return isinstance(error, UnreachableStorageError)

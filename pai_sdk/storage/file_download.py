@@ -1,0 +1,144 @@
+"""One object to a file on this machine: whole and checked, or not at all; a large one in ranges."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import StorageError
+from pai_sdk.storage.objects import ContentCheck, ObjectInfo, must_be_no_folder
+from pai_sdk.storage.partial_file import PartialFile
+from pai_sdk.storage.pool import TransferPool
+from pai_sdk.storage.progress import ByteBar, FileShare
+from pai_sdk.storage.unfinished import may_be_resumed
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss import OssClient
+
+__all__ = ["PART_BYTES", "FileDownload"]
+
+PART_BYTES = 8 << 20
+_IN_ONE_BYTES = 16 << 20
+_CHUNK_BYTES = 1 << 20
+_MOST_FETCHES = 3  # of an object whose bytes arrive with another checksum than it is said to have
+
+
+class FileDownload:
+    """One object on its way.
+
+    Args:
+        client: reads it.
+        listed: what the object's folder says of it.
+        path: the file it becomes.
+        bar: told of the bytes that have arrived.
+        skip_unchanged: do not fetch what the file has already.
+    """
+
+    def __init__(
+        self, client: OssClient, listed: ObjectInfo, path: Path, bar: ByteBar, *, skip_unchanged: bool
+    ) -> None:
+        self._client = client
+        self._listed = listed
+        self._path = path
+        self._share = FileShare(bar)
+        self._skip_unchanged = skip_unchanged
+        bar.expect(listed.size_bytes)
+
+    def begin(self, pool: TransferPool, name: str) -> None:
+        """Fetch it on the pool's threads; what goes wrong is kept there, under this name."""
+        if self._listed.size_bytes > _IN_ONE_BYTES:
+            pool.run_file(name, partial(self.in_parts, pool))
+        else:
+            pool.submit_file(name, self.whole)
+
+    def whole(self) -> None:
+        """In one request."""
+        must_be_no_folder(self._path)
+        if not (self._skip_unchanged and self._is_here()):
+            self._client.get_file(self._listed.uri, self._path)
+        self._share.advance(self._listed.size_bytes)
+
+    def in_parts(self, pool: TransferPool) -> None:
+        """In ranges, in parallel. Those that arrived earlier are not fetched again."""
+        must_be_no_folder(self._path)
+        if self._skip_unchanged and self._is_here():
+            return self._share.advance(self._listed.size_bytes)
+        fault: str | None = None
+        for _ in range(_MOST_FETCHES):
+            fault = self._fetch_ranges(_head(self._client, self._listed.uri), pool)
+            if fault is None:
+                return None
+            self._share.restart()
+        raise StorageError(f"{self._listed.uri}: {fault}, however often it is fetched", uri=str(self._listed.uri))
+
+    def _fetch_ranges(self, info: ObjectInfo, pool: TransferPool) -> str | None:
+        """Fetch what is missing; returns what is wrong with the whole then, if anything is."""
+        starts = range(0, info.size_bytes, PART_BYTES)
+        ranges = [(start, min(start + PART_BYTES, info.size_bytes)) for start in starts]
+        with PartialFile(self._path, info, PART_BYTES) as part:
+            self._share.advance(sum(end - start for start, end in ranges if start in part.noted))
+            try:
+                pool.run_all(partial(self._fetch_range, info, part, start, end) for start, end in ranges)
+                fault = _fault_of(part.path, info)
+                if fault is None:
+                    part.publish()
+            except Exception as error:
+                if not may_be_resumed(error):
+                    part.discard()
+                raise
+            if fault:
+                part.discard()
+            return fault
+
+    def _fetch_range(self, info: ObjectInfo, part: PartialFile, start: int, end: int) -> None:
+        if part.has(start, end):
+            return
+        if start in part.noted:
+            self._share.advance(start - end)
+        part.note(start, self._client.get_range(info, start, end, part.file))
+        self._share.advance(end - start)
+
+    def _is_here(self) -> bool:
+        """Whether the file has the object's content. Its date tells nothing, so its bytes are looked at."""
+        try:
+            status = self._path.lstat()
+        except OSError:
+            return False
+        if not stat.S_ISREG(status.st_mode) or status.st_size != self._listed.size_bytes:
+            return False
+        # The ETag of most small objects is their MD5. Where it is none, no file has it for its MD5 either.
+        if "-" not in self._listed.etag and self._has("md5", self._listed.etag):
+            return True
+        return self._has("sha256", _head(self._client, self._listed.uri).sha256 or "")
+
+    def _has(self, algorithm: str, digest: str) -> bool:
+        found = hashlib.new(algorithm, usedforsecurity=False)
+        for chunk in _chunks(self._path):
+            found.update(chunk)
+        return found.hexdigest() == digest.lower()
+
+
+def _head(client: OssClient, uri: OssUri) -> ObjectInfo:
+    """All that is known of an object; a listing has no metadata, and so no SHA-256."""
+    info = client.head(uri)
+    if info is None:
+        raise StorageError(f"{uri} was deleted meanwhile", uri=str(uri), code="NoSuchKey")
+    return info
+
+
+def _fault_of(path: Path, info: ObjectInfo) -> str | None:
+    check = ContentCheck(info)
+    for chunk in _chunks(path):
+        check.update(chunk)
+    return check.fault()
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            yield chunk

@@ -1,0 +1,85 @@
+"""The list of a folder's files, written beside the folder when all of them are in place."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pai_sdk.storage.tree import FileEntry, FileTree, digest_of
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss import OssClient
+
+__all__ = ["PlacedFile", "is_in_place", "manifest_uri", "read_manifest", "write_manifest"]
+
+_META_TREE = "pai-tree"
+_ETAG = re.compile(r"[0-9A-Za-z-]+")
+
+
+@dataclass(frozen=True)
+class PlacedFile:
+    """A file and the ETag of the object that holds it; empty where OSS told none."""
+
+    entry: FileEntry
+    etag: str
+
+
+def manifest_uri(folder: OssUri) -> OssUri:
+    """The object beside a folder that lists its files: path, size, SHA-256, executable or not, and ETag."""
+    return replace(folder, key=f"{folder.key.rstrip('/')}.manifest.json")
+
+
+def is_in_place(client: OssClient, tree: FileTree, folder: OssUri) -> bool:
+    """Whether a folder holds this very tree. A manifest of another tree is removed."""
+    manifest = client.head(manifest_uri(folder))
+    if manifest is None:
+        return False
+    if manifest.meta.get(_META_TREE) == tree.digest:
+        return True
+    # It would go on vouching for files that are now being replaced.
+    client.delete(manifest.uri)
+    return False
+
+
+def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Sequence[str]) -> None:
+    """Say that all files of a tree are in place.
+
+    Args:
+        client: writes the object.
+        tree: the files.
+        folder: where they are.
+        etags: those of the objects, in the order of the tree's entries.
+    """
+    files = [
+        {"path": e.path, "size": e.size_bytes, "sha256": e.sha256, "executable": e.executable, "etag": etag}
+        for e, etag in zip(tree.entries, etags, strict=True)
+    ]
+    content = json.dumps({"digest": tree.digest, "files": files}, ensure_ascii=False).encode("utf-8")
+    client.put_bytes(manifest_uri(folder), content, meta={_META_TREE: tree.digest})
+
+
+def read_manifest(client: OssClient, folder: OssUri) -> list[PlacedFile]:
+    """The files of a folder that is named by the hash of its content.
+
+    Raises:
+        StorageError: it cannot be read; with the code `NoSuchKey` there is none.
+        ValueError: it is none, or not that of the folder.
+    """
+    placed = list(_placed_files(client.get_bytes(manifest_uri(folder))))
+    if not digest_of([file.entry for file in placed]).startswith(folder.name):
+        raise ValueError("its files are not those that the folder is named by")
+    return placed
+
+
+def _placed_files(content: bytes) -> Iterator[PlacedFile]:
+    try:
+        for file in json.loads(content)["files"]:
+            entry = FileEntry(file["path"], file["size"], file["executable"], file["sha256"])
+            etag = file.get("etag", "")
+            yield PlacedFile(entry, etag if _ETAG.fullmatch(etag) else "")
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"it is no manifest: {error!r}") from error

@@ -1,0 +1,88 @@
+"""Large objects, written to OSS in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import oss2.models
+
+from pai_sdk.storage.oss_connection import OssConnection
+from pai_sdk.storage.oss_errors import not_oss
+from pai_sdk.storage.oss_wire import content_md5, etag_in_body, etag_of, meta_headers
+from pai_sdk.storage.uri import OssUri
+
+__all__ = ["OssParts", "PartInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartInfo:
+    """A part that OSS has. Its ETag is the MD5 of its bytes, unless the bucket encrypts with KMS."""
+
+    number: int
+    size_bytes: int
+    etag: str
+
+
+class OssParts:
+    """Begins, feeds, lists, completes and drops uploads in parts. Safe to use from many threads."""
+
+    def __init__(self, connection: OssConnection) -> None:
+        self._call = connection.call
+
+    def begin(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
+        """Begin to write a large object; the id that is returned names the attempt."""
+
+        def begin(bucket: Any) -> str:
+            answer = bucket.init_multipart_upload(uri.key, headers=meta_headers(meta))
+            if not answer.upload_id:
+                raise not_oss(uri, "somebody", "without the id of an upload")
+            return str(answer.upload_id)
+
+        return self._call(uri, begin)
+
+    def put(self, uri: OssUri, upload_id: str, number: int, content: bytes) -> str:
+        """Write part `number` (the first is 1); returns its ETag. All parts but the last have 100 KiB or more."""
+        headers = {"Content-MD5": content_md5(content)}
+        return self._call(
+            uri,
+            lambda bucket: etag_of(bucket.upload_part(uri.key, upload_id, number, content, headers=headers), uri),
+        )
+
+    def list(self, uri: OssUri, upload_id: str) -> dict[int, PartInfo]:
+        """The parts that have arrived, by number.
+
+        Raises:
+            StorageError: among other reasons, when the upload has ended (`NoSuchUpload`).
+        """
+        found: dict[int, PartInfo] = {}
+        after = ""
+        while True:
+            page = self._call(uri, partial(_page, uri=uri, upload_id=upload_id, after=after))
+            for part in page.parts:
+                found[part.part_number] = PartInfo(part.part_number, part.size, part.etag)
+            if not page.is_truncated or page.next_marker == after:
+                return found
+            after = page.next_marker
+
+    def end(self, uri: OssUri, upload_id: str, etags: Sequence[str]) -> str:
+        """Make an object of the parts, in order; before this there is none. Returns its ETag.
+
+        Raises:
+            StorageError: among other reasons, when the upload has ended (`NoSuchUpload`): so it is also answered
+                when an earlier attempt succeeded and its answer was lost.
+        """
+        parts = [oss2.models.PartInfo(number, etag) for number, etag in enumerate(etags, start=1)]
+        return self._call(
+            uri, lambda bucket: etag_in_body(bucket.complete_multipart_upload(uri.key, upload_id, parts), uri)
+        )
+
+    def drop(self, uri: OssUri, upload_id: str) -> None:
+        """Give up an object that was begun, with all its parts."""
+        self._call(uri, lambda bucket: bucket.abort_multipart_upload(uri.key, upload_id))
+
+
+def _page(bucket: Any, uri: OssUri, upload_id: str, after: str) -> Any:
+    return bucket.list_parts(uri.key, upload_id, marker=after)

@@ -1,0 +1,67 @@
+"""What goes to OSS in headers, and what stands in its answers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+from pai_sdk.storage.objects import ObjectInfo, md5_of
+from pai_sdk.storage.oss_errors import not_oss
+from pai_sdk.storage.uri import OssUri
+
+__all__ = ["body_of", "content_md5", "etag_in_body", "etag_of", "info_of", "meta_headers"]
+
+_CHUNK_BYTES = 1 << 18
+_META_PREFIX = "x-oss-meta-"
+
+
+def meta_headers(meta: Mapping[str, str] | None) -> dict[str, str]:
+    """User metadata as headers."""
+    return {_META_PREFIX + name: text for name, text in (meta or {}).items()}
+
+
+def content_md5(content: bytes) -> str:
+    """The header `Content-MD5`: OSS refuses a body that arrives with other bytes."""
+    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
+
+
+def etag_of(answer: Any, uri: OssUri) -> str:
+    """The ETag of an object; an answer without one does not come from OSS.
+
+    Raises:
+        TransientStorageError: there is none.
+    """
+    if not answer.etag:
+        answer.resp.response.close()  # nobody will read its body
+        raise not_oss(uri, "somebody", "without an ETag")
+    return str(answer.etag)
+
+
+def etag_in_body(answer: Any, uri: OssUri) -> str:
+    """The ETag of an object that OSS made of others. Reading the body frees the connection, too.
+
+    Raises:
+        TransientStorageError: there is none.
+    """
+    etag = ElementTree.fromstring(answer.resp.read()).findtext("{*}ETag", "").strip('"')  # noqa: S314 - OSS wrote it
+    if not etag:
+        raise not_oss(uri, "somebody", "without an ETag")
+    return etag
+
+
+def info_of(uri: OssUri, answer: Any) -> ObjectInfo:
+    """What the headers of an answer say of an object."""
+    headers = answer.headers
+    prefix = len(_META_PREFIX)
+    meta = {name.lower()[prefix:]: text for name, text in headers.items() if name.lower().startswith(_META_PREFIX)}
+    etag = etag_of(answer, uri)
+    return ObjectInfo(uri, int(headers.get("Content-Length", -1)), etag, meta, md5_of(headers, etag))
+
+
+def body_of(answer: Any) -> Iterator[bytes]:
+    """The body as it is stored; requests would unpack an object that was stored with `Content-Encoding: gzip`."""
+    chunks: Iterator[bytes] = answer.resp.response.raw.stream(_CHUNK_BYTES, decode_content=False)
+    return chunks

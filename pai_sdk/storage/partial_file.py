@@ -1,0 +1,131 @@
+"""A large file that is being fetched: its ranges arrive in any order, and a later process may go on with them.
+
+Beside the target `dir/name` it is `dir/.<hash of the name>.part`, and what has arrived is noted in `….part.done`:
+a first line that says of which object, then a line for each range, with its checksum. A loss of power may keep a
+note and lose the bytes it speaks of, so nothing is believed that the checksum does not bear out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import threading
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+from pai_sdk.storage.objects import ObjectInfo, mark_executable, put_in_place
+
+__all__ = ["PartialFile"]
+
+_CHUNK_BYTES = 1 << 20
+_TRIES = 3
+
+
+class PartialFile:
+    """Where the ranges of an object come together. Use it as a context manager.
+
+    One process at a time writes to it. Another one that fetches to the same target has a file of its own, which
+    nobody goes on with.
+
+    Args:
+        path: the target.
+        info: the object.
+        part_bytes: the size of its ranges.
+    """
+
+    def __init__(self, path: Path, info: ObjectInfo, part_bytes: int) -> None:
+        self._target = path
+        self._info = info
+        self._header = json.dumps([str(info.uri), info.etag, info.size_bytes, part_bytes])
+        self._lock = threading.Lock()
+        name = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+        self.path = path.with_name(f".{name}.part")
+        self._file = _open_locked(self.path)
+        self._is_shared = self._file is not None
+        if self._file is None:
+            self.path = path.with_name(f".{secrets.token_hex(8)}.part")
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        self._notes = self.path.with_name(f"{self.path.name}.done")
+        self.noted = self._read_notes() if self._is_shared else {}
+
+    def __enter__(self) -> PartialFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if not self._is_shared:
+            self.discard()
+        os.close(self.file)
+
+    @property
+    def file(self) -> int:
+        """The descriptor, to write to."""
+        assert self._file is not None  # noqa: S101
+        return self._file
+
+    def has(self, start: int, end: int) -> bool:
+        """Whether these bytes have arrived earlier, and are here still as they came."""
+        if start not in self.noted:
+            return False
+        checksum, at = 0, start
+        while at < end and (chunk := os.pread(self.file, min(_CHUNK_BYTES, end - at), at)):
+            checksum = zlib.crc32(chunk, checksum)
+            at += len(chunk)
+        return at == end and checksum == self.noted[start]
+
+    def note(self, start: int, checksum: int) -> None:
+        """Note that a range has arrived.
+
+        Args:
+            start: its first byte.
+            checksum: the CRC-32 of its bytes.
+        """
+        if self._is_shared:
+            with self._lock, self._notes.open("a", encoding="ascii") as out:
+                out.write(f"{start} {checksum}\n")
+
+    def publish(self) -> None:
+        """Make it the target."""
+        mark_executable(self.path, self._info)
+        put_in_place(self.path, self._target)
+        self._notes.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Leave nothing of it."""
+        for path in (self.path, self._notes):
+            path.unlink(missing_ok=True)
+
+    def _read_notes(self) -> dict[int, int]:
+        """The ranges that are noted, each with its checksum. Notes of another object are replaced by none."""
+        with suppress(OSError, ValueError):
+            header, *lines = self._notes.read_text(encoding="ascii").splitlines()
+            if header == self._header:
+                # The last line may have been cut off; a wrong checksum is found out.
+                rows = [line.split(" ") for line in lines]
+                return {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and all(map(str.isdigit, row))}
+        os.ftruncate(self.file, 0)
+        self._notes.write_text(f"{self._header}\n", encoding="ascii")
+        return {}
+
+
+def _open_locked(path: Path) -> int | None:
+    """Open a file that no other process has open so; None when one has, or locks are not to be had here."""
+    for _ in range(_TRIES):
+        file = -1
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Between the two, another process may have finished it and given it its name.
+            if os.path.samestat(os.fstat(file), path.lstat()):
+                return file
+        except FileNotFoundError:
+            pass
+        except OSError:
+            if file >= 0:
+                os.close(file)
+            return None
+        os.close(file)
+    return None

@@ -1,0 +1,99 @@
+"""Files that OSS has already, in a tree uploaded earlier: copied there instead of sent again."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import StorageError, TransferError
+from pai_sdk.storage.file_upload import object_meta
+from pai_sdk.storage.pool import TransferPool
+from pai_sdk.storage.progress import ByteBar
+from pai_sdk.storage.recent import RecentTree, RecentTrees
+from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss import OssClient
+
+__all__ = ["Reuse"]
+
+_log = logging.getLogger(__name__)
+
+# OSS copies no larger object when its encryption changes on the way, as a bucket's default encryption may have it.
+_LARGEST_COPY_BYTES = 1_000_000_000
+# So many refusals mean that the earlier tree is being deleted, or may not be read.
+_REFUSALS = 8
+
+
+class Reuse:
+    """What OSS has already of one new tree.
+
+    An object is copied only as the very one that its manifest speaks of, told by its ETag; one that is gone or
+    another one is left to be uploaded.
+
+    Args:
+        client: copies.
+        tree: the new tree.
+        folder: where it is to be; its name is the tree's digest.
+    """
+
+    def __init__(self, client: OssClient, tree: FileTree, folder: OssUri) -> None:
+        self._client = client
+        self._tree = tree
+        self._folder = folder
+        self._recent = RecentTrees(client, folder)
+        self._this = RecentTree.of(tree, folder)
+        self._replaced: RecentTree | None = None
+        self._refused = 0
+
+    def copy(self, etags: list[str], bar: ByteBar, workers: int) -> None:
+        """Copy what the most similar tree has.
+
+        Args:
+            etags: one for each entry of the tree; those of the copies are written into it.
+            bar: told of the bytes that are in place.
+            workers: threads.
+
+        Raises:
+            TransferError: no answer came any more.
+        """
+        earlier = self._recent.most_like(self._this) if len(self._tree.entries) > 1 else None
+        if earlier is None:
+            return
+        source = self._recent.folder_of(earlier[0])
+        by_content = {
+            (file.entry.sha256, file.entry.size_bytes): (source.join(file.entry.path), file.etag)
+            for file in earlier[1]
+            if file.etag and file.entry.size_bytes <= _LARGEST_COPY_BYTES
+        }
+        with TransferPool(workers) as pool:
+            for number, entry in enumerate(self._tree.entries):
+                found = by_content.get((entry.sha256, entry.size_bytes))
+                if found is not None:
+                    pool.submit_file(entry.path, partial(self._copy, *found, number, etags, bar))
+        if pool.gave_up:
+            raise TransferError(f"{self._folder}: no answer came any more", failures=pool.failures)
+        if 2 * sum(map(bool, etags)) > len(etags):
+            self._replaced = earlier[0]
+
+    def note(self) -> None:
+        """Note the tree, now that it is in place, for those to come."""
+        self._recent.add(self._this, instead_of=self._replaced)
+
+    def _copy(self, source: OssUri, etag: str, number: int, etags: list[str], bar: ByteBar) -> None:
+        if self._refused >= _REFUSALS:
+            return
+        entry = self._tree.entries[number]
+        try:
+            etags[number] = self._client.copy(
+                source, self._folder.join(entry.path), etag=etag, meta=object_meta(entry)
+            )
+        except StorageError as error:
+            if not error.status_code:
+                raise
+            self._refused += 1
+            _log.info("%s is uploaded, as it cannot be copied: %s", entry.path, error)
+        else:
+            bar.advance(entry.size_bytes)

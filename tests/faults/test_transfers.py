@@ -1,0 +1,107 @@
+"""Uploads and downloads over a line that breaks in every way: whole files, or an error that lists the others.
+
+More seeds: `TRIAL_SEEDS=200`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.credentials import Credentials
+from pai_sdk.errors import StorageError, TransferError
+from pai_sdk.retry import RetryPolicy
+from pai_sdk.storage import file_download, file_upload
+from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.transfer import download, upload_tree
+from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.uri import OssUri
+from tests.faults.proxy import FaultProxy, Faults
+from tests.unit.storage.fake_oss import FakeOss
+
+BUCKET = "test-bucket"
+FOLDER = OssUri(BUCKET, "run/")
+PART = 1 << 16
+SEEDS = range(int(os.environ.get("TRIAL_SEEDS", "2")))
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_upload, "PART_BYTES", PART)
+    monkeypatch.setattr(file_download, "PART_BYTES", PART)
+    monkeypatch.setattr(file_download, "_IN_ONE_BYTES", 2 * PART)
+
+
+@pytest.fixture
+def oss() -> Iterator[FakeOss]:
+    fake = FakeOss(BUCKET)
+    yield fake
+    fake.close()
+
+
+def client_of(proxy: FaultProxy) -> OssClient:
+    retry = RetryPolicy(max_attempts=4, sleep=lambda seconds: None)
+    return OssClient(proxy.url, lambda: Credentials("id", "secret"), region="cn-test", retry=retry)
+
+
+def made_tree(root: Path, seed: int) -> FileTree:
+    dice = random.Random(seed)
+    for number in range(12):
+        path = root / f"d{number % 3}" / f"small {number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(dice.randbytes(dice.choice([0, 1, 5_000, PART])))
+    for number in range(2):
+        (root / f"large{number}").write_bytes(dice.randbytes(dice.randint(3 * PART, 9 * PART)))
+    return FileTree.scan(root)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("rate", [0.25, 0.6])
+def test_whole_or_told(oss: FakeOss, tmp_path: Path, seed: int, rate: float) -> None:
+    tree = made_tree(tmp_path / "src", seed)
+    faults = Faults(rate=rate, burst=3, pause_s=0.001)
+    with FaultProxy(oss.endpoint, seed=seed, faults=faults) as proxy, client_of(proxy) as client:
+        failed = told_by(lambda: upload_tree(client, tree, FOLDER, marker=False, progress=False, workers=4))
+        for entry in tree.entries:
+            found = oss.buckets[BUCKET].get(FOLDER.key + entry.path)
+            # What was told as failed may be there all the same: an answer was lost. It is whole then, too.
+            if found is None:
+                assert entry.path in failed or "the rest" in failed
+            else:
+                assert hashlib.sha256(found.content).hexdigest() == entry.sha256
+        proxy.calm = True
+        upload_tree(client, tree, FOLDER, marker=False, progress=False)
+        # A beginning whose answer was lost leaves an upload without parts; what was resumed leaves nothing.
+        assert not any(parts for _, _, parts in oss.uploads.values())
+        proxy.calm = False
+
+        target = tmp_path / "deep" / "down"
+        failed = told_by(lambda: download(client, FOLDER, target, progress=False, workers=4))
+        for entry in tree.entries:
+            path = target / entry.path
+            if path.exists():
+                assert hashlib.sha256(path.read_bytes()).hexdigest() == entry.sha256
+            else:
+                assert entry.path in failed or "the rest" in failed
+        proxy.calm = True
+        download(client, FOLDER, target, progress=False)
+    assert FileTree.scan(target).digest == tree.digest
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "src"]
+    assert proxy.happened
+
+
+def told_by(transfer: Callable[[], object]) -> set[str]:
+    """The files that an error lists; `the rest` when it says that not all were tried."""
+    try:
+        transfer()
+    except TransferError as error:
+        gave_up = {"the rest"} if "the rest was not tried" in str(error) else set()
+        return gave_up | set(error.failures)
+    except StorageError:  # the list of files itself
+        return {"the rest"}
+    return set()

@@ -1,0 +1,252 @@
+"""A download takes what is there already, goes on where it was cut off, and says what stands in its way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.errors import InvalidInputError, StorageError, TransferError
+from pai_sdk.storage import file_download, progress
+from pai_sdk.storage.objects import ObjectInfo
+from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.partial_file import PartialFile
+from pai_sdk.storage.transfer import download, upload
+from pai_sdk.storage.uri import OssUri
+from tests.unit.storage.conftest import BUCKET
+from tests.unit.storage.fake_oss import FakeOss, Seen, StoredObject
+
+PART = 1 << 16
+SIZE = 10 * PART - 5
+LARGE = OssUri(BUCKET, "run/large")
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_download, "PART_BYTES", PART)
+    monkeypatch.setattr(file_download, "_IN_ONE_BYTES", 2 * PART)
+
+
+@pytest.fixture
+def content(oss: FakeOss) -> bytes:
+    """A large object that came in parts."""
+    content = os.urandom(SIZE)
+    put(oss, content)
+    return content
+
+
+def put(oss: FakeOss, content: bytes) -> None:
+    etag = f"{hashlib.md5(content).hexdigest().upper()}-7"
+    meta = {"x-oss-meta-pai-sha256": hashlib.sha256(content).hexdigest()}
+    oss.buckets[BUCKET][LARGE.key] = StoredObject(content, meta, kind="Multipart", etag=etag)
+
+
+def from_range(number: int) -> object:
+    def fits(seen: Seen) -> bool:
+        first = seen.headers.get("range", "bytes=-1-").removeprefix("bytes=").partition("-")[0]
+        return first.isdigit() and int(first) >= number * PART
+
+    return fits
+
+
+def cut_off(client: OssClient, oss: FakeOss, target: Path) -> None:
+    """Try, over a line that breaks for good at the fifth range."""
+    oss.fail("reset", times=999, fits=from_range(4))
+    with pytest.raises(TransferError, match="1 of 1 files were not fetched"):
+        download(client, LARGE, target, workers=2)
+    assert not target.exists()
+    oss.faults.clear()
+    oss.seen.clear()
+
+
+def ranges(oss: FakeOss) -> list[int]:
+    return sorted(
+        int(seen.headers["range"].removeprefix("bytes=").partition("-")[0]) // PART
+        for seen in oss.seen
+        if "range" in seen.headers
+    )
+
+
+def test_what_has_arrived_is_not_fetched_again(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path
+) -> None:
+    target = tmp_path / "large"
+    cut_off(client, oss, target)
+    download(client, LARGE, target)
+    assert ranges(oss) == [4, 5, 6, 7, 8, 9]
+    assert target.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_ranges_that_were_spoilt_are_fetched_again(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path
+) -> None:
+    cut_off(client, oss, tmp_path / "large")
+    (part,) = tmp_path.glob("*.part")
+    with part.open("r+b") as file:  # as after a loss of power: noted, and yet not on the disk
+        file.seek(PART)
+        file.write(b"\0" * 100)
+    download(client, LARGE, tmp_path / "large")
+    assert ranges(oss) == [1, 4, 5, 6, 7, 8, 9]
+    assert (tmp_path / "large").read_bytes() == content
+
+
+@pytest.mark.parametrize("notes", ["", "garbage\n0 0\n", None, "ä"])
+def test_without_its_notes_all_is_fetched_again(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path, notes: str | None
+) -> None:
+    cut_off(client, oss, tmp_path / "large")
+    (path,) = tmp_path.glob("*.done")
+    path.unlink() if notes is None else path.write_text(notes)
+    download(client, LARGE, tmp_path / "large")
+    assert ranges(oss) == [*range(10)]
+    assert (tmp_path / "large").read_bytes() == content
+
+
+def test_a_note_that_was_cut_off_is_not_believed(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path
+) -> None:
+    cut_off(client, oss, tmp_path / "large")
+    (path,) = tmp_path.glob("*.done")
+    path.write_bytes(path.read_bytes()[:-3])
+    download(client, LARGE, tmp_path / "large")
+    assert len(ranges(oss)) == 7
+    assert (tmp_path / "large").read_bytes() == content
+
+
+def test_another_object_is_not_mixed_with_what_is_there(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path
+) -> None:
+    cut_off(client, oss, tmp_path / "large")
+    changed = os.urandom(SIZE)
+    put(oss, changed)
+    download(client, LARGE, tmp_path / "large")
+    assert ranges(oss) == [*range(10)]
+    assert (tmp_path / "large").read_bytes() == changed
+    assert [path.name for path in tmp_path.iterdir()] == ["large"]
+
+
+def test_two_at_once_do_not_share_a_file(client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path) -> None:
+    info = client.head(LARGE)
+    assert isinstance(info, ObjectInfo)
+    with PartialFile(tmp_path / "large", info, PART) as mine:
+        download(client, LARGE, tmp_path / "large")
+        assert (tmp_path / "large").read_bytes() == content
+        assert mine.path.stat().st_size == 0
+        mine.discard()
+    assert [path.name for path in tmp_path.iterdir()] == ["large"]
+
+
+def test_the_bar_begins_at_what_is_there(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off(client, oss, tmp_path / "large")
+    steps: list[int] = []
+    monkeypatch.setattr(progress.ByteBar, "advance", lambda bar, size_bytes: steps.append(size_bytes))
+    download(client, LARGE, tmp_path / "large")
+    assert steps[0] == 4 * PART
+    assert sum(steps) == SIZE
+
+
+@pytest.mark.parametrize(("wrong", "arrives"), [(1, True), (2, True), (3, False)])
+def test_a_large_object_that_arrives_wrong_is_fetched_again(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path, wrong: int, arrives: bool
+) -> None:
+    oss.fail("corrupt", times=wrong, fits=lambda seen: seen.headers.get("range", "").startswith("bytes=0-"))
+    if arrives:
+        download(client, LARGE, tmp_path / "large")
+        assert (tmp_path / "large").read_bytes() == content
+    else:
+        with pytest.raises(TransferError, match="checksum, however often it is fetched"):
+            download(client, LARGE, tmp_path / "large")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_not_fetched_again(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path
+) -> None:
+    oss.buckets[BUCKET] |= {f"run/small{number}": StoredObject(b"%d" % number * 100) for number in range(20)}
+    sha256 = hashlib.sha256(b"copied").hexdigest()
+    oss.buckets[BUCKET]["run/copied"] = StoredObject(b"copied", {"x-oss-meta-pai-sha256": sha256}, etag="A" * 32)
+    folder = OssUri(BUCKET, "run/")
+    download(client, folder, tmp_path)
+    (tmp_path / "small3").write_bytes(b"9" * 100)
+    (tmp_path / "small5").write_bytes(b"5")
+    (tmp_path / "small7").unlink()
+    for name in ("small3", "small5"):
+        os.utime(tmp_path / name, (2e9, 2e9))
+    oss.seen.clear()
+    download(client, folder, tmp_path)
+    assert sorted({seen.key for seen in oss.seen if seen.method == "GET" and seen.key}) == [
+        "run/small3",
+        "run/small5",
+        "run/small7",
+    ]
+    assert {(tmp_path / f"small{n}").read_bytes() for n in range(20)} == {b"%d" % n * 100 for n in range(20)}
+    oss.seen.clear()
+    download(client, folder, tmp_path, skip_unchanged=False)
+    assert len({seen.key for seen in oss.seen if seen.method == "GET" and seen.key}) == 22
+
+
+def test_a_link_to_the_same_content_is_replaced(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    oss.buckets[BUCKET]["run/file"] = StoredObject(b"same")
+    (tmp_path / "other").write_bytes(b"same")
+    (tmp_path / "file").symlink_to(tmp_path / "other")
+    download(client, OssUri(BUCKET, "run/file"), tmp_path / "file")
+    assert not (tmp_path / "file").is_symlink()
+
+
+def test_a_file_in_the_place_of_a_folder(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    oss.buckets[BUCKET] |= {"run/a/b": StoredObject(b"1"), "run/c": StoredObject(b"2")}
+    (tmp_path / "file").write_bytes(b"mine")
+    says = f"^{tmp_path / 'file'} is a file, but a folder is to be there; move the file away$"
+    for uri, target in (("run/", "file"), ("run/", "file/deeper"), ("run/c", "file/c")):
+        with pytest.raises(StorageError, match=says):
+            download(client, OssUri(BUCKET, uri), tmp_path / target)
+    (tmp_path / "down").mkdir()
+    (tmp_path / "down" / "a").write_bytes(b"mine")
+    with pytest.raises(TransferError, match="down/a is a file, but a folder is to be there") as caught:
+        download(client, OssUri(BUCKET, "run/"), tmp_path / "down")
+    assert list(caught.value.failures) == ["a/b"]
+    assert (tmp_path / "down" / "c").read_bytes() == b"2"
+    assert (tmp_path / "file").read_bytes() == b"mine"
+
+
+def test_a_folder_in_the_place_of_a_file(client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path) -> None:
+    oss.buckets[BUCKET]["run/small"] = StoredObject(b"1")
+    for name in ("small", "large"):
+        (tmp_path / name / "mine").mkdir(parents=True)
+    with pytest.raises(TransferError, match="2 of 2 files") as caught:
+        download(client, OssUri(BUCKET, "run/"), tmp_path)
+    for name in ("small", "large"):
+        says = f"{tmp_path / name} is a folder, but a file is to be there; move the folder away"
+        assert str(caught.value.failures[name]) == says
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["large", "small"]
+
+
+def test_files_are_moved_by_hand(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    (tmp_path / "src" / "sub").mkdir(parents=True)
+    (tmp_path / "src" / "a.txt").write_bytes(b"1")
+    (tmp_path / "src" / "sub" / "b.txt").write_bytes(b"2")
+    assert upload(client, tmp_path / "src", OssUri(BUCKET, "data")) == OssUri(BUCKET, "data/")
+    assert upload(client, tmp_path / "src" / "a.txt", OssUri(BUCKET, "one/")) == OssUri(BUCKET, "one/a.txt")
+    assert upload(client, str(tmp_path / "src" / "a.txt"), OssUri(BUCKET, "one/x")) == OssUri(BUCKET, "one/x")
+    assert {key: found.content for key, found in oss.buckets[BUCKET].items()} == {
+        "data/a.txt": b"1",
+        "data/sub/b.txt": b"2",
+        "one/a.txt": b"1",
+        "one/x": b"1",
+    }
+
+
+def test_what_cannot_be_uploaded_is_told(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="is a folder without files"):
+        upload(client, tmp_path, OssUri(BUCKET, "data/"))
+    with pytest.raises(InvalidInputError, match="no such file or folder"):
+        upload(client, tmp_path / "missing", OssUri(BUCKET, "data/"))
+    (tmp_path / "file").write_bytes(b"1")
+    oss.fail("status", status=403, code="AccessDenied")
+    with pytest.raises(TransferError, match=r"file was not uploaded to oss://test-bucket/data/file\n"):
+        upload(client, tmp_path / "file", OssUri(BUCKET, "data/"))
