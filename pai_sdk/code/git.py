@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pai_sdk.code.git_config import GitSource, parse_git_config
+from pai_sdk.code.git_lfs import warn_of_pointers
 from pai_sdk.errors import CodeError, Problem
 
 __all__ = ["Checkout", "checkout", "clone", "cloned"]
@@ -54,7 +55,10 @@ _REASONS = (
 
 
 def clone(git_config: Mapping[str, str], into: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Path:
-    """Get one state of a repository, without its history where the host allows that. Submodules are left out.
+    """Get one state of a repository with its submodules, without its history where the host allows that.
+
+    A login is sent to the host of `repo` only; submodules on other hosts must be open to everybody, or to this
+    machine's ssh keys. Files kept in Git LFS need git-lfs on this machine; without it a warning names them.
 
     Args:
         git_config: `repo` (any https or ssh URL); if needed `branch` (or tag), `commit`, `username`, `password`,
@@ -89,6 +93,9 @@ def clone(git_config: Mapping[str, str], into: Path, *, timeout_s: float = DEFAU
             what = f"{source.commit!r} is not on {source.branch!r} of {source.url}"
             raise CodeError([Problem("git_config['commit']", what)])
         git.take_commit(source.commit)
+    if (git.folder / ".gitmodules").is_file():
+        git.take_submodules()
+    warn_of_pointers(git.folder, source.url)
     return git.folder
 
 
@@ -182,6 +189,20 @@ class _Git:
             raise CodeError([Problem("git_config['commit']", what, "is it pushed?")])
         self.run("checkout", "--quiet", "--detach", commit, inside=True)
 
+    def take_submodules(self) -> None:
+        """Write the files of the submodules, and of theirs."""
+        update = ("submodule", "--quiet", "update", "--init", "--recursive", "--jobs=4")
+        # A host that hands out no single commits needs the whole history.
+        if self.succeeds(*update, "--depth=1"):
+            return
+        self.succeeds("submodule", "--quiet", "deinit", "--all", "--force")
+        shutil.rmtree(self.folder / ".git" / "modules", ignore_errors=True)
+        code, output = self._run(update, inside=True)
+        if code != 0:
+            what = f"{self._source.url}: its submodules cannot be had: {self._reason(output)}"
+            hint = "the login is sent to the host of repo only; submodules elsewhere need to be open"
+            raise CodeError([Problem("git_config", what, hint)])
+
     def _run(self, arguments: Sequence[str], inside: bool) -> tuple[int, str]:
         command = ["git", *(["-C", str(self.folder)] if inside else []), *arguments]
         try:
@@ -226,7 +247,8 @@ def _environment(source: GitSource) -> dict[str, str]:
     kept |= {
         "GIT_TERMINAL_PROMPT": "0",
         "SSH_ASKPASS_REQUIRE": "never",
-        "GIT_ALLOW_PROTOCOL": "https:http:ssh:file",
+        # A foreign repository must not reach for this machine's files by its submodules.
+        "GIT_ALLOW_PROTOCOL": "https:http:ssh" + (":file" if source.url.startswith("file:") else ""),
         "LC_ALL": "C",
     }
     if source.authorization:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import fnmatch
 import logging
+import os
+import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
-from re import Match, Pattern
-from typing import TypeAlias
+from re import Pattern
+from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 from pathspec.pattern import RegexPattern
 
-__all__ = ["ALWAYS_PRUNED", "IgnoreRules"]
+__all__ = ["ALWAYS_PRUNED", "IGNORE_FILES", "IgnoreRules"]
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +23,7 @@ ALWAYS_PRUNED = frozenset(
         ".git",
         ".hg",
         ".svn",
+        ".jj",
         ".venv",
         "venv",
         "__pycache__",
@@ -29,18 +32,45 @@ ALWAYS_PRUNED = frozenset(
         ".pytest_cache",
         ".ruff_cache",
         ".tox",
+        ".nox",
+        ".eggs",
+        ".hypothesis",
+        "__pypackages__",
         "node_modules",
         ".DS_Store",
     }
 )
-"""Names that no rule brings back; nor `*.egg-info`."""
+"""Names that no rule brings back; nor `*.egg-info`, nor virtual environments under any name."""
+
+_ENVIRONMENT_SIGNS = ("pyvenv.cfg", "conda-meta")
 
 IGNORE_FILES = (".gitignore", ".paiignore")
+"""The files that rules come from; the second has the last word."""
 
-# Each with whether it leaves behind (True) or brings back (False).
-_Rules: TypeAlias = "list[tuple[Pattern[str], bool]]"
 # The group with which pathspec marks the slash after a folder that matched.
 _FOLDER_SLASH = "ps_d"
+
+
+class _Rule(NamedTuple):
+    pattern: Pattern[str]
+    leaves_behind: bool  # or else brings back
+    origin: str
+
+
+class _Rules:
+    """The rules of one folder, in their order."""
+
+    def __init__(self, rules: Sequence[_Rule]) -> None:
+        self._last_first = tuple(reversed(rules))
+        # Most paths match no rule at all, which one expression tells sooner than many.
+        either = "|".join(rule.pattern.pattern.replace(f"(?P<{_FOLDER_SLASH}>/)", "/") for rule in rules)
+        self._some = re.compile(either) if rules else None
+
+    def last_for(self, path: str, is_dir: bool) -> _Rule | None:
+        """The last rule that matches a path below the folder."""
+        if self._some is None or not self._some.search(f"{path}/" if is_dir else path):
+            return None
+        return next((rule for rule in self._last_first if _matches(rule.pattern, path, is_dir)), None)
 
 
 class IgnoreRules:
@@ -48,7 +78,12 @@ class IgnoreRules:
 
     The rules are those of git: a file's rules hold for its folder and all below it, deeper files win over higher
     ones, and the last rule that matches decides. In one folder, .paiignore counts as the end of .gitignore. As the
-    walk does not enter a folder that is left behind, nothing within one can be brought back, as in git.
+    walk does not enter a folder that is left behind, nothing within one can be brought back, as in git. Where the
+    root lies in a git repository, the rules of the folders above it, up to the repository's top, hold as well.
+
+    Args:
+        root: where the walk begins.
+        names: the files to take rules from, the later ones outvoting the earlier ones in their folder.
 
     Example:
         >>> accept = IgnoreRules("src").accepts
@@ -56,34 +91,67 @@ class IgnoreRules:
         (False, True)
     """
 
-    def __init__(self, root: str | Path) -> None:
-        self._root = Path(root)
+    def __init__(self, root: str | Path, *, names: Sequence[str] = IGNORE_FILES) -> None:
+        root = Path(root)
+        self._names = names
         self._rules: dict[str, _Rules] = {}
+        self._top, self._root = root, ""
+        top = _repository_around(root.resolve())
+        if top is not None:
+            self._top, inside = top, root.resolve().relative_to(top).as_posix()
+            if not any(self._rule_against(folder, is_dir=True) for folder in _with_parents(inside)):
+                self._root = f"{inside}/"
+            else:  # the repository does not know of the root, so its rules were not made for it
+                self._top = root
+            self._rules.clear()
 
     def accepts(self, path: str, is_dir: bool) -> bool:
         """Whether to take a path along; all folders around it must have been accepted before."""
+        return not self.reason_against(path, is_dir)
+
+    def reason_against(self, path: str, is_dir: bool) -> str:
+        """Why a path stays behind; empty when it goes along."""
         name = path.rpartition("/")[2]
-        if name in ALWAYS_PRUNED or fnmatch.fnmatchcase(name, "*.egg-info"):
-            return False
+        if name in ALWAYS_PRUNED or name.endswith(".egg-info"):
+            return "never goes along"
+        path = self._root + path
+        if is_dir and any(os.path.exists(f"{self._top}/{path}/{sign}") for sign in _ENVIRONMENT_SIGNS):  # noqa: PTH110
+            return "a virtual environment"
+        return self._rule_against(path, is_dir)
+
+    def _rule_against(self, path: str, is_dir: bool) -> str:
+        """Where the rule stands that leaves a path below the top behind; empty when none does."""
         folder, relative = path, ""
         while folder:
             folder, _, part = folder.rpartition("/")
+            # No rule has a line end in it, but a name may, and `$` and `.` would stumble over it.
+            part = part.replace("\n", "\x01")
             relative = f"{part}/{relative}" if relative else part
-            for pattern, leaves_behind in reversed(self._rules_of(folder)):
-                if _matches(pattern, relative, is_dir):
-                    return not leaves_behind
-        return True
+            rule = self._rules_of(folder).last_for(relative, is_dir)
+            if rule is not None:
+                return f"{folder}/{rule.origin}".lstrip("/") if rule.leaves_behind else ""
+        return ""
 
     def _rules_of(self, folder: str) -> _Rules:
         if folder not in self._rules:
-            found: _Rules = []
-            for name in IGNORE_FILES:
-                found += _read_rules(self._root / folder / name)
-            self._rules[folder] = found
+            files = (self._top / folder / name for name in self._names)
+            self._rules[folder] = _Rules([rule for file in files for rule in _read_rules(file)])
         return self._rules[folder]
 
 
-def _read_rules(path: Path) -> _Rules:
+def _repository_around(root: Path) -> Path | None:
+    """The top of the git repository that a folder lies in; None when there is none, or it is the top itself."""
+    if (root / ".git").exists():
+        return None
+    return next((folder for folder in root.parents if (folder / ".git").exists()), None)
+
+
+def _with_parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _read_rules(path: Path) -> list[_Rule]:
     try:
         # Like git, no link is followed here; and a pipe would never end.
         if not stat.S_ISREG(path.lstat().st_mode):
@@ -91,17 +159,39 @@ def _read_rules(path: Path) -> _Rules:
         text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found: _Rules = []
+    found: list[_Rule] = []
     for number, line in enumerate(text.split("\n"), start=1):
         try:
-            spec = GitIgnoreSpec.from_lines([line])
+            spec = GitIgnoreSpec.from_lines([_as_git_reads(line)])
         except ValueError as error:
             _log.warning("%s, line %d means nothing and is passed over: %s", path, number, error)
             continue
-        for rule in spec.patterns:
-            if isinstance(rule, RegexPattern) and rule.regex is not None and rule.include is not None:
-                found.append((rule.regex, rule.include))
+        found += [
+            _Rule(rule.regex, rule.include, f"{path.name}, line {number}: {line.strip()}")
+            for rule in spec.patterns
+            if isinstance(rule, RegexPattern) and rule.regex is not None and rule.include is not None
+        ]
     return found
+
+
+def _as_git_reads(line: str) -> str:
+    """A line, written so that pathspec takes it as git does."""
+    line = line.removesuffix("\r")
+    rule = line.rstrip(" ")
+    if rule == "!/":
+        return ""  # no path matches it, but for pathspec every folder would
+    if rule.endswith("/**/"):
+        return f"{rule}*/"  # folders below, but for pathspec the one above as well
+    is_escaped = (len(rule) - len(rule.rstrip("\\"))) % 2 == 1
+    if is_escaped and rule != line:
+        return f"{rule} "
+    last = rule[-1:]
+    if not last.isspace():
+        return rule
+    # Other white space than blanks belongs to the name; pathspec would cut it off.
+    body = rule[:-1]
+    is_escaped = (len(body) - len(body.rstrip("\\"))) % 2 == 1
+    return f"{body[:-1] if is_escaped else body}[{last}]"
 
 
 def _matches(pattern: Pattern[str], path: str, is_dir: bool) -> bool:
@@ -110,15 +200,10 @@ def _matches(pattern: Pattern[str], path: str, is_dir: bool) -> bool:
     pathspec's expressions also match what lies below a folder that matches; with the folder itself decided
     already, that would let a rule for the folder outvote one for the file.
     """
-    # No rule has a line end in it, but a name may, and `$` and `.` would stumble over it.
-    path = path.replace("\n", "\x01")
-    if any(_slash_end(found) is None for found in pattern.finditer(path)):
-        return True
-    if not is_dir:
+    has_slash = _FOLDER_SLASH in pattern.groupindex
+    for found in pattern.finditer(path):
+        if not has_slash or found[_FOLDER_SLASH] is None:
+            return True
+    if not is_dir or not has_slash:
         return False
-    return any(_slash_end(found) == len(path) + 1 for found in pattern.finditer(f"{path}/"))
-
-
-def _slash_end(found: Match[str]) -> int | None:
-    """Where the slash after a matching folder ends; None when the match did not need one."""
-    return found.end(_FOLDER_SLASH) if found.groupdict().get(_FOLDER_SLASH) else None
+    return any(found.end(_FOLDER_SLASH) == len(path) + 1 for found in pattern.finditer(f"{path}/"))

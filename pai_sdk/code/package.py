@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import heapq
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pai_sdk.code.ignore import IgnoreRules
-from pai_sdk.code.secrets import looks_secret
+from pai_sdk.code.ignore import IGNORE_FILES, IgnoreRules
+from pai_sdk.code.secrets import LARGEST_KEY_BYTES, holds_key, looks_secret
 from pai_sdk.errors import CodeError, InvalidInputError, Problem
 from pai_sdk.storage.tree import FileTree
-from pai_sdk.storage.walk import FolderListing, list_folder
+from pai_sdk.storage.walk import Accept, FolderListing, accept_all, list_folder
 
 __all__ = ["DEFAULT_SIZE_LIMIT_BYTES", "package_code"]
 
@@ -20,7 +19,12 @@ DEFAULT_SIZE_LIMIT_BYTES = 500_000_000
 
 
 def package_code(
-    source_dir: str | Path, *, allow_secrets: bool = False, size_limit_bytes: int = DEFAULT_SIZE_LIMIT_BYTES
+    source_dir: str | Path,
+    *,
+    allow_secrets: bool = False,
+    size_limit_bytes: int = DEFAULT_SIZE_LIMIT_BYTES,
+    cloned: bool = False,
+    left_behind: Callable[[str, str], None] | None = None,
 ) -> FileTree:
     """Collect the files of a code folder, or the one file that was given, and hash them.
 
@@ -28,8 +32,11 @@ def package_code(
 
     Args:
         source_dir: the folder, or a single file.
-        allow_secrets: take files along that look like keys.
+        allow_secrets: take files along that look like keys, or are some.
         size_limit_bytes: the most that all files together may have.
+        cloned: the folder is a fresh clone. All that is in one was committed, also what its .gitignore names; only
+            .paiignore leaves something behind.
+        left_behind: told of each path that does not go along, with the reason; a folder's ends with a slash.
 
     Raises:
         CodeError: there is no such folder, nothing in it, or what must not be taken; all of it is listed.
@@ -39,12 +46,12 @@ def package_code(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "train.py").write_text("print('hello')")
         ...     package_code(folder).summary()
-        '1 file, 0.0 kB'
+        '1 file, 14 B'
     """
     root = Path(source_dir).expanduser()
     if not root.exists():
         raise CodeError([_missing(root)])
-    listing = list_folder(root, accept=IgnoreRules(root).accepts if root.is_dir() else lambda *_: True)
+    listing = list_folder(root, accept=_accept_for(root, cloned, left_behind))
     problems = [*listing.problems, *_too_large(listing, size_limit_bytes)]
     if not allow_secrets:
         problems += _secrets(listing)
@@ -56,6 +63,23 @@ def package_code(
         return FileTree.of(listing)
     except InvalidInputError as error:
         raise CodeError(error.problems) from error
+
+
+def _accept_for(root: Path, cloned: bool, left_behind: Callable[[str, str], None] | None) -> Accept:
+    if not root.is_dir():
+        return accept_all  # a single file that was named goes along
+    rules = IgnoreRules(root, names=IGNORE_FILES[1:] if cloned else IGNORE_FILES)
+    if left_behind is None:
+        return rules.accepts
+    tell = left_behind
+
+    def accept(path: str, is_dir: bool) -> bool:
+        reason = rules.reason_against(path, is_dir)
+        if reason:
+            tell(f"{path}/" if is_dir else path, reason)
+        return not reason
+
+    return accept
 
 
 def _missing(root: Path) -> Problem:
@@ -71,15 +95,14 @@ def _missing(root: Path) -> Problem:
 
 def _secrets(listing: FolderListing) -> Iterator[Problem]:
     for file in listing.files:
-        path = listing.root / file.path
         # A link with a harmless name may lead to a key.
-        target = os.path.realpath(path) if path.is_symlink() else ""
-        if looks_secret(file.path) or looks_secret(target):
-            yield Problem(
-                file.path,
-                "looks like a key or a password",
-                "name it in .paiignore, or give allow_secrets=True if it must go along",
-            )
+        if looks_secret(file.path) or looks_secret(file.target):
+            what = "looks like a key or a password"
+        elif file.size_bytes <= LARGEST_KEY_BYTES and holds_key(f"{listing.root}/{file.path}"):
+            what = "holds a private key"
+        else:
+            continue
+        yield Problem(file.path, what, "name it in .paiignore, or give allow_secrets=True if it must go along")
 
 
 def _too_large(listing: FolderListing, limit_bytes: int) -> list[Problem]:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+import re
+from collections.abc import Iterable
 
-__all__ = ["looks_secret"]
+__all__ = ["LARGEST_KEY_BYTES", "holds_key", "looks_secret"]
+
+LARGEST_KEY_BYTES = 16_000
+"""No private key is larger than that."""
 
 _NAMES = (
     ".env",
@@ -28,6 +33,11 @@ _NAMES = (
     "_netrc",
     ".pypirc",
     ".npmrc",
+    ".s3cfg",
+    ".boto",
+    ".my.cnf",
+    ".databrickscfg",
+    ".vault-token",
     ".htpasswd",
     ".pgpass",
     ".git-credentials",
@@ -44,9 +54,35 @@ _NAMES = (
     "accesskey*.csv",
     "kubeconfig",
 )
-_WHOLE_PATHS = (".docker/config.json", ".kube/config", ".aliyun/config.json", ".pai/config.json")
+_WHOLE_PATHS = (
+    ".aliyun/config.json",
+    ".aws/config",
+    ".cache/huggingface/token",
+    ".config/gcloud/*",
+    ".docker/config.json",
+    ".huggingface/token",
+    ".kaggle/kaggle.json",
+    ".kube/config",
+    ".pai/config.json",
+    ".streamlit/secrets.toml",
+)
 # Examples to copy from, and certificates that everybody may see.
 _HARMLESS = (".env.example", ".env.sample", ".env.template", ".env.dist", "*.pub", "cacert.pem", "ca-bundle.pem")
+# A certificate, or the attributes that some tools write, may stand before the key.
+_HEAD_BYTES = 4096
+_KEY_SIGNS = (b"PRIVATE KEY", b"PuTTY-User-Key-File")
+_KEY = re.compile(rb"^-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|^PuTTY-User-Key-File-\d", re.MULTILINE)
+
+
+def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, globs)))
+
+
+# Asked for each file, so first what a set can tell, and for the rest one expression.
+_EXACT = frozenset(name for name in _NAMES if "*" not in name)
+_GLOBS = _any_of([name for name in _NAMES if "*" in name])
+_PATHS = _any_of(f"*/{path}" for path in _WHOLE_PATHS)
+_NO_SECRETS = _any_of(_HARMLESS)
 
 
 def looks_secret(path: str) -> bool:
@@ -58,8 +94,15 @@ def looks_secret(path: str) -> bool:
     """
     path = path.lower()
     name = path.rpartition("/")[2]
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _HARMLESS):
+    known = name in _EXACT or _GLOBS.match(name) or _PATHS.match(f"/{path}")
+    return bool(known) and not _NO_SECRETS.match(name)
+
+
+def holds_key(path: str) -> bool:
+    """Whether a file begins with a private key, whatever it is called; one that cannot be read does not."""
+    try:
+        with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - asked for each file; a Path costs more
+            head = stream.read(_HEAD_BYTES)
+            return any(sign in head for sign in _KEY_SIGNS) and bool(_KEY.search(head))
+    except OSError:
         return False
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _NAMES) or any(
-        path == whole or path.endswith(f"/{whole}") for whole in _WHOLE_PATHS
-    )

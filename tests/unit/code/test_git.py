@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -151,6 +152,16 @@ def test_source_dir_stays_within_the_repository(repository: Repository) -> None:
         checkout(config, "scr")
 
 
+def test_what_was_committed_goes_along_whatever_gitignore_says(repository: Repository) -> None:
+    for name, text in {".gitignore": "*.bin\n", ".paiignore": "notes\n", "tokens.bin": "", "notes": ""}.items():
+        (repository.path / name).write_text(text)
+    git(repository.path, "add", "-A", "--force")
+    git(repository.path, "commit", "-q", "-m", "all of it")
+    folder, _keeper = checkout({"repo": repository.url})
+    paths = [entry.path for entry in package_code(folder, cloned=True).entries]
+    assert paths == [".gitignore", ".paiignore", "tokens.bin", "train.py"]
+
+
 def test_git_inside_a_hook_clones_all_the_same(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,7 +238,9 @@ class _GitHttp(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
+        self.server.seen.append((path, self.headers.get("Authorization")))
         if self.server.hangs:
+            self.server.asked.set()
             self.server.released.wait(10)
             self.close_connection = True
             return
@@ -268,7 +281,9 @@ class _Server(ThreadingHTTPServer):
     root: Path
     expected: str
     hangs = False
+    asked: threading.Event
     released: threading.Event
+    seen: list[tuple[str, str | None]]
 
 
 @pytest.fixture
@@ -276,7 +291,8 @@ def server(repository: Repository) -> Iterator[_Server]:
     made = _Server(("127.0.0.1", 0), _GitHttp)
     made.root = repository.path.parent
     made.expected = "Basic " + base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
-    made.released = threading.Event()
+    made.asked, made.released = threading.Event(), threading.Event()
+    made.seen = []
     thread = threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield made
@@ -340,3 +356,102 @@ def test_a_host_that_hangs(server: _Server, tmp_path: Path) -> None:
     server.hangs = True
     with pytest.raises(CodeError, match="took too long"):
         clone({"repo": url_of(server), "token": TOKEN}, tmp_path / "clone", timeout_s=0.5)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
+def test_the_process_list_tells_no_token_while_git_runs(server: _Server, tmp_path: Path) -> None:
+    server.hangs = True
+    config = {"repo": url_of(server), "token": TOKEN}
+    with ThreadPoolExecutor(1) as pool:
+        cloning = pool.submit(clone, config, tmp_path / "clone", timeout_s=20)
+        assert server.asked.wait(10)
+        lines = b"\n".join(filter(None, map(_command_line, Path("/proc").glob("[0-9]*/cmdline"))))
+        server.released.set()
+        with pytest.raises(CodeError):
+            cloning.result()
+    assert f"127.0.0.1:{server.server_port}".encode() in lines
+    for shape in (TOKEN, server.expected.removeprefix("Basic "), "gh%2Ftok"):
+        assert shape.encode() not in lines
+
+
+def _command_line(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+
+# ---- submodules and large files -----------------------------------------------------------------------------
+
+
+def with_submodule(repository: Repository, url: str, name: str = "lib") -> None:
+    git(repository.path, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "--", url, name)
+    git(repository.path, "commit", "-q", "-m", "submodule")
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "srv" / "library.git")
+
+
+def test_submodules_come_along(repository: Repository, library: Repository) -> None:
+    with_submodule(library, repository.url, "deep")
+    git(library.path, "commit", "-q", "--allow-empty", "-m", "newer")
+    with_submodule(repository, library.url)
+    git(library.path, "commit", "-q", "--allow-empty", "-m", "newest, of which the submodule does not know")
+    with cloned({"repo": repository.url}) as folder:
+        assert (folder / "lib" / "train.py").read_text() == "three"
+        assert (folder / "lib" / "deep" / "train.py").read_text() == "three"
+        assert "lib/deep/train.py" in {entry.path for entry in package_code(folder).entries}
+
+
+def test_a_submodule_beside_the_repository_gets_the_token_too(
+    server: _Server, repository: Repository, library: Repository
+) -> None:
+    with_submodule(repository, library.url)
+    git(repository.path, "config", "-f", ".gitmodules", "submodule.lib.url", "../library.git")
+    git(repository.path, "commit", "-q", "-a", "-m", "relative")
+    with cloned({"repo": url_of(server), "token": TOKEN}) as folder:
+        assert (folder / "lib" / "train.py").read_text() == "three"
+
+
+def test_no_other_host_is_told_the_token(
+    server: _Server, repository: Repository, library: Repository, tmp_path: Path
+) -> None:
+    other = _Server(("127.0.0.1", 0), _GitHttp)
+    other.root, other.expected, other.seen = server.root, "nobody", []
+    thread = threading.Thread(target=other.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        with_submodule(repository, library.url)
+        url = url_of(other).replace("project", "library")
+        git(repository.path, "config", "-f", ".gitmodules", "submodule.lib.url", url)
+        git(repository.path, "commit", "-q", "-a", "-m", "elsewhere")
+        with pytest.raises(CodeError, match=r"its submodules cannot be had: (.*\n)+.*host of repo only") as caught:
+            clone({"repo": url_of(server), "token": TOKEN}, tmp_path / "clone")
+    finally:
+        other.shutdown()
+        other.server_close()
+        thread.join()
+    assert TOKEN not in str(caught.value)
+    assert other.seen
+    assert {authorization for _, authorization in other.seen} == {None}
+
+
+def test_a_submodule_reaches_for_no_file_of_this_machine(
+    server: _Server, repository: Repository, library: Repository
+) -> None:
+    with_submodule(repository, library.url)
+    with pytest.raises(CodeError, match="its submodules cannot be had"):
+        content({"repo": url_of(server), "token": TOKEN})
+
+
+def test_large_files_that_stayed_behind_are_told(repository: Repository, caplog: pytest.LogCaptureFixture) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+    (repository.path / "weights.bin").write_text(pointer)
+    git(repository.path, "add", "-A")
+    git(repository.path, "commit", "-q", "-m", "large")
+    with cloned({"repo": repository.url}):
+        pass
+    (message,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "1 file(s) came as Git LFS pointers, without their content: weights.bin" in message

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -14,17 +15,44 @@ from pai_sdk.code.ignore import ALWAYS_PRUNED, IgnoreRules
 from pai_sdk.storage.walk import list_folder
 
 # Few letters, so that rules and names meet.
-parts = st.text("ab.", min_size=1, max_size=3).filter(lambda part: part not in (".", ".."))
+parts = st.text("ab.", min_size=1, max_size=3).filter(lambda part: part not in (".", "..")) | st.sampled_from(
+    ["a ", "a\t", " a", "#a", "!a", "a\\"]
+)
 paths = st.lists(parts, min_size=1, max_size=4).map("/".join)
-globs = st.text("ab.*?", min_size=1, max_size=3) | st.sampled_from(["**", "*", "[ab]", "[!a]b", "a\\*", "*.b"])
+globs = st.text("ab.*?", min_size=1, max_size=3) | st.sampled_from(
+    ["**", "*", "[ab]", "[!a]b", "[^a]", "a\\*", "*.b", "\\a", "b\\ ", "**b", "[a-b]*", "?"]
+)
 rules = st.builds(
     lambda bang, root, middle, end: bang + root + "/".join(middle) + end,
     st.sampled_from(["", "", "!"]),
     st.sampled_from(["", "", "/"]),
     st.lists(globs, min_size=1, max_size=3),
     st.sampled_from(["", "", "/"]),
-)
-rule_files = st.lists(rules | st.sampled_from(["", "# a", " ", "a  ", "\\#a", "\\!a"]), max_size=5)
+    # Against its own manual, git takes the stars of `a**/b` for those of `**/b`, as it cuts off the `a` before.
+).filter(lambda rule: not re.search(r"[^/!]\*\*+(/|$)", rule))
+odd_rules = [
+    "",
+    "# a",
+    " ",
+    "a  ",
+    "a\\ ",
+    "a\\  ",
+    "\\#a",
+    "\\!a",
+    "!",
+    "/",
+    "!/",
+    "\t",
+    "a\t",
+    "a\\\t",
+    "b\t ",
+    "a\r",
+    "**/",
+    "/**",
+    "a/**/b",
+    " a",
+]
+rule_files = st.lists(rules | st.sampled_from(odd_rules), max_size=5)
 
 
 def fill(root: Path, names: list[str], ignores: dict[str, list[str]]) -> None:
@@ -58,7 +86,7 @@ def kept_by_us(root: Path) -> set[str]:
 @given(
     names=st.lists(paths, min_size=1, max_size=12),
     top=rule_files,
-    deeper=st.dictionaries(paths, rule_files, max_size=2),
+    deeper=st.dictionaries(paths, rule_files, max_size=3),
 )
 @example(names=["foo/x.log", "foo/y"], top=["*.log", "!foo"], deeper={})
 @example(names=["foo/keep", "foo/drop"], top=["foo/*", "!foo/keep"], deeper={})
@@ -75,6 +103,88 @@ def test_we_keep_what_git_keeps(names: list[str], top: list[str], deeper: dict[s
         root = Path(folder)
         fill(root, names, {"": top, **deeper})
         assert kept_by_us(root) == kept_by_git(root)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    names=st.lists(paths, min_size=1, max_size=8),
+    top=rule_files,
+    deeper=st.dictionaries(paths, rule_files, max_size=2),
+)
+@example(names=["a/a", "a/b/c"], top=["?/**/"], deeper={})
+def test_we_leave_behind_what_check_ignore_names(
+    names: list[str], top: list[str], deeper: dict[str, list[str]]
+) -> None:
+    """The same question put another way: about each path, not about what is left of all."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        fill(root, names, {"": top, **deeper})
+        found = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+        assert set(found) - kept_by_us(root) == ignored_by_git(root, found)
+
+
+def ignored_by_git(root: Path, names: list[str]) -> set[str]:
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", "init", "-q"], cwd=root, env=environment, check=True)
+    asked = "".join(f"{name}\0" for name in names).encode()
+    command = ["git", "check-ignore", "-z", "--stdin", "--no-index"]
+    told = subprocess.run(command, cwd=root, env=environment, input=asked, capture_output=True, check=False)
+    assert told.returncode in (0, 1), told.stderr
+    return {os.fsdecode(name) for name in told.stdout.split(b"\0") if name}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    names=st.lists(paths, min_size=1, max_size=8),
+    top=rule_files,
+    deeper=st.dictionaries(paths, rule_files, max_size=2),
+)
+@example(names=["b/a"], top=["/src/b/"], deeper={})
+@example(names=["b/a", "a"], top=["a", "!/src/a"], deeper={"src": ["!b/a"]})
+@example(names=["b/a"], top=["*"], deeper={})
+@example(names=["a/aa"], top=["?", "!/"], deeper={})
+def test_the_rules_of_a_repository_hold_in_its_folders(
+    names: list[str], top: list[str], deeper: dict[str, list[str]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        repository = Path(folder)
+        inside = repository / "lib" / "src"
+        inside.mkdir(parents=True)
+        fill(inside, names, {})
+        fill(repository, [], {"": top, "lib": deeper.pop(next(iter(deeper), ""), []), "lib/src": []})
+        kept = {name.removeprefix("lib/src/") for name in kept_by_git(repository) if name.startswith("lib/src/")}
+        if "lib" not in ignored_by_git(repository, ["lib", "lib/src"]):
+            assert not kept or kept_by_us(inside) == kept
+
+
+def test_a_repository_that_ignores_the_folder_has_no_say(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    fill(tmp_path, ["project/train.py", "project/a.log"], {"": ["*"], "project": ["*.log"]})
+    assert kept_by_us(tmp_path / "project") == {".gitignore", "train.py"}
+
+
+def test_a_repository_of_its_own_has_the_only_say(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    fill(tmp_path, ["inner/.git/x", "inner/a.log", "plain/a.log", "plain/a.py"], {"": ["*.log"]})
+    assert kept_by_us(tmp_path / "inner") == {"a.log"}
+    assert kept_by_us(tmp_path / "plain") == {"a.py"}
+
+
+def test_environments_are_known_by_what_is_in_them(tmp_path: Path) -> None:
+    names = [
+        "env/pyvenv.cfg",
+        "env/lib/a.py",
+        "my-conda/conda-meta/history",
+        "my-conda/a",
+        "train.py",
+        "venvs/a.py",
+    ]
+    fill(tmp_path, names, {"": ["!env"]})
+    asked: list[str] = []
+    rules = IgnoreRules(tmp_path)
+    listing = list_folder(tmp_path, accept=lambda path, is_dir: asked.append(path) or rules.accepts(path, is_dir))
+    assert {file.path for file in listing.files} == {".gitignore", "train.py", "venvs/a.py"}
+    assert not [path for path in asked if path.startswith(("env/", "my-conda/"))]
 
 
 def test_hostile_names(tmp_path: Path) -> None:

@@ -103,6 +103,10 @@ def test_too_much_is_told_before_it_is_read(tmp_path: Path) -> None:
         "x/.kube/config",
         "client_secret_1.json",
         "AccessKey.csv",
+        ".aws/credentials",
+        "home/.kaggle/kaggle.json",
+        ".cache/huggingface/token",
+        ".config/gcloud/application_default_credentials.json",
     ],
 )
 def test_keys_are_refused_unless_allowed(tmp_path: Path, path: str) -> None:
@@ -120,6 +124,39 @@ def test_keys_are_refused_unless_allowed(tmp_path: Path, path: str) -> None:
 )
 def test_harmless_names(path: str) -> None:
     assert not looks_secret(path)
+
+
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        KEY,
+        KEY.replace("OPENSSH ", ""),
+        KEY.replace("OPENSSH", "RSA"),
+        KEY.replace("OPENSSH", "ENCRYPTED"),
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\n",
+        "PuTTY-User-Key-File-3: ssh-ed25519\n",
+        "Bag Attributes\n    localKeyID: 01\n" + KEY,
+    ],
+)
+def test_a_private_key_is_known_whatever_it_is_called(tmp_path: Path, text: str) -> None:
+    write(tmp_path, "train.py")
+    (tmp_path / "deploy.txt").write_text(text)
+    with pytest.raises(CodeError, match="holds a private key") as caught:
+        package_code(tmp_path)
+    assert [problem.where for problem in caught.value.problems] == ["deploy.txt"]
+    assert "b3Blb" not in str(caught.value)
+    assert len(package_code(tmp_path, allow_secrets=True).entries) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["PEM = '-----BEGIN RSA PRIVATE KEY-----'", "-----BEGIN PUBLIC KEY-----\n", "# a PRIVATE KEY\n", ""]
+)
+def test_code_about_keys_is_no_key(tmp_path: Path, text: str) -> None:
+    (tmp_path / "keys.py").write_text(text)
+    assert len(package_code(tmp_path).entries) == 1
 
 
 def test_packing_beside_a_large_environment_is_fast(tmp_path: Path) -> None:

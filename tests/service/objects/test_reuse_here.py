@@ -1,0 +1,51 @@
+"""What is reused of earlier uploads, against the embedded store: it copies, and the copies are right."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.credentials import Credentials
+from pai_sdk.errors import StorageError
+from pai_sdk.storage import file_upload
+from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.transfer import download, upload_tree
+from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.uri import OssUri
+from tests.service.objects.conftest import Wire
+from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
+
+
+def client_of(wire: Wire) -> OssClient:
+    return OssClient(wire.endpoint, lambda: Credentials(KEY_ID, SECRET), region=REGION)
+
+
+def test_one_changed_file_is_one_file_sent(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_upload, "PART_BYTES", 1 << 20)
+    root = tmp_path / "src"
+    root.mkdir()
+    for number in range(20):
+        (root / f"m{number} é.py").write_text(f"value = {number}\n")
+    (root / "weights").write_bytes(os.urandom(3 << 20))  # comes in parts, so its ETag is not its MD5
+    (root / "weights").chmod(0o755)
+    with client_of(wire) as client:
+        for step in range(3):  # from the second on, what is copied is a copy itself
+            (root / "train.py").write_text(f"step {step}")
+            tree = FileTree.scan(root)
+            folder = OssUri(BUCKET, f"reuse/{tree.digest[:32]}/")
+            assert upload_tree(client, tree, folder) == (1 if step else len(tree.entries))
+            assert upload_tree(client, tree, folder) == 0
+            assert FileTree.scan(download(client, folder, tmp_path / f"down{step}")).digest == tree.digest
+
+
+def test_another_object_is_not_copied(wire: Wire) -> None:
+    source, target = OssUri(BUCKET, "reuse/source"), OssUri(BUCKET, "reuse/target")
+    with client_of(wire) as client:
+        etag = client.put_bytes(source, b"before")
+        client.put_bytes(source, b"after")
+        with pytest.raises(StorageError) as caught:
+            client.copy(source, target, etag=etag)
+        assert caught.value.code == "PreconditionFailed"
+        assert client.head(target) is None
