@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import logging
+import os
 from collections.abc import AsyncIterator, Mapping
 from email.utils import formatdate
 from typing import BinaryIO
@@ -21,8 +22,10 @@ from pai_sdk.service.objects.xml import Children, document
 __all__ = ["as_fault", "content_answer", "fault_answer", "object_headers", "xml_answer"]
 
 _log = logging.getLogger(__name__)
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 19  # a client that does not read holds about twice as much in memory
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_WRITING = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_CANNOT_WRITE = "The folder of the object store cannot be written: {}. Nothing was stored."
 
 
 def xml_answer(tag: str, content: Children | str, headers: Mapping[str, str] | None = None) -> Response:
@@ -50,12 +53,14 @@ def as_fault(error: Exception) -> StorageError:
     """What went wrong, in OSS's words; what is our own fault goes to the log."""
     if isinstance(error, StorageError):
         return error
-    no_room = isinstance(error, OSError) and error.errno in _NO_ROOM
-    if isinstance(error, DBAPIError):
-        no_room = "is full" in str(error.orig)
-    if no_room:
+    said = str(error.orig) if isinstance(error, DBAPIError) else ""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in _NO_ROOM or "is full" in said or "No space left" in said:  # SQLite's words, and PostgreSQL's
         _log.error("the disk of the object store is full: %s", type(error).__name__)
         return fault("InsufficientStorage")
+    if number in _NO_WRITING or "readonly" in said:
+        _log.error("the folder of the object store cannot be written: %s", error)
+        return fault("InternalError", _CANNOT_WRITE.format(os.strerror(number) if number else "it is read-only"))
     _log.error("the object store failed", exc_info=error)
     return fault("InternalError")
 

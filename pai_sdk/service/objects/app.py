@@ -19,9 +19,10 @@ from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.multipart_operations import MultipartOperations
 from pai_sdk.service.objects.names import check_bucket, encode_key
 from pai_sdk.service.objects.object_operations import ObjectOperations
-from pai_sdk.service.objects.request import OssRequest, host_of, read_request
+from pai_sdk.service.objects.request import OssRequest, host_of, is_signed, read_request
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.objects.threads import Threads
+from pai_sdk.service.rate import RateLimit
 
 __all__ = ["create_app"]
 
@@ -71,6 +72,7 @@ def create_app(
     region: str,
     domains: Collection[str] = ("localhost",),
     now: Callable[[], float] = time.time,
+    rate: RateLimit | None = None,
 ) -> ASGIApp:
     """The OSS wire over a store, as an ASGI application to be mounted at the root of a server.
 
@@ -80,18 +82,28 @@ def create_app(
         region: the region clients must sign for, such as `cn-hangzhou`.
         domains: hosts below which the first label is the bucket (`bucket.localhost`); elsewhere the path names it.
         now: the clock that signatures are checked by.
+        rate: how often those with a key may ask.
 
     Example:
         >>> import uvicorn                                          # doctest: +SKIP
         >>> app = create_app(store, {"id": "secret"}, region="cn-hangzhou")  # doctest: +SKIP
         >>> uvicorn.run(app, port=8766, lifespan="off")             # doctest: +SKIP
     """
-    return _ObjectApp(store, Verifier(keys, region=region, now=now), region=region, domains=tuple(domains))
+    verifier = Verifier(keys, region=region, now=now)
+    return _ObjectApp(store, verifier, region=region, domains=tuple(domains), rate=rate)
 
 
 class _ObjectApp:
-    def __init__(self, store: ObjectStore, verifier: Verifier, *, region: str, domains: Sequence[str]) -> None:
-        self._verifier, self._domains = verifier, domains
+    def __init__(
+        self,
+        store: ObjectStore,
+        verifier: Verifier,
+        *,
+        region: str,
+        domains: Sequence[str],
+        rate: RateLimit | None,
+    ) -> None:
+        self._verifier, self._domains, self._rate = verifier, domains, rate
         threads = Threads()
         buckets = BucketOperations(store, threads, region=region)
         objects, uploads = ObjectOperations(store, threads), MultipartOperations(store, threads)
@@ -154,8 +166,12 @@ class _ObjectApp:
         await answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        if not is_signed(scope):  # before anything is looked at
+            raise fault("AccessDenied", "The request is not signed; give an access key.")
         request = read_request(scope, receive, domains=self._domains)
         self._verifier.check(request.signed)
+        if self._rate is not None and self._rate.take():
+            raise fault("QpsLimitExceeded")
         return await self._operation(request)(request)
 
     def _operation(self, request: OssRequest) -> Handler:

@@ -22,7 +22,7 @@ __all__ = ["MAX_BODY_BYTES", "read_small_body", "write_body"]
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 5 << 30
-_BATCH_BYTES = 1 << 20  # of a body, this much is in memory twice: being written, and arriving
+_BATCH_BYTES = 1 << 18  # of a body, this much is in memory twice: being written, and arriving
 
 
 async def write_body(

@@ -26,6 +26,9 @@ from sqlalchemy import (
     event,
 )
 
+from pai_sdk.service.engine import postgres_engine, postgres_url
+from pai_sdk.service.schema import Schema
+
 __all__ = ["Database", "buckets", "objects", "parts", "uploads"]
 
 _READ_ONLY = "oss_read_only"
@@ -81,6 +84,8 @@ parts = Table(
     sqlite_with_rowid=False,
 )
 
+_SCHEMA = Schema("objects", _metadata)
+
 
 class Database:
     """Reads without a transaction, writes one after the other.
@@ -95,7 +100,7 @@ class Database:
         self._readers = self._engine.execution_options(**{_READ_ONLY: True})
         self._writing = threading.Lock()
         with self.write() as connection:
-            _metadata.create_all(connection)
+            _SCHEMA.prepare(connection)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -117,7 +122,7 @@ class Database:
 
 def _engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
-        return create_engine(url, pool_size=8, max_overflow=56)
+        return postgres_engine(postgres_url(url))
     engine = create_engine(
         url, pool_size=8, max_overflow=56, connect_args={"check_same_thread": False, "timeout": 30}
     )

@@ -38,6 +38,7 @@ FAULTS: dict[str, tuple[int, str]] = {
     "ObjectNotAppendable": (409, "The object was not made by AppendObject; nothing can be appended to it."),
     "PositionNotEqualToLength": (409, "The position is not the present length of the object."),
     "PreconditionFailed": (412, "A condition of the request does not hold."),
+    "QpsLimitExceeded": (503, "The access key makes more requests than this service allows; try again later."),
     "RequestTimeTooSkewed": (403, "The time of the request is more than 15 minutes off; set the clock."),
     "SignatureDoesNotMatch": (403, "The signature is not that of this request; check the access key secret."),
 }

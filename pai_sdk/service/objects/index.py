@@ -103,10 +103,8 @@ class ObjectIndex:
     def buckets(self) -> list[BucketInfo]:
         """All buckets, by name."""
         with self._database.read() as connection:
-            return [
-                BucketInfo(row.name, row.created_at)
-                for row in connection.execute(select(buckets).order_by(buckets.c.name))
-            ]
+            found = [BucketInfo(row.name, row.created_at) for row in connection.execute(select(buckets))]
+        return sorted(found, key=lambda info: info.name)  # here: databases sort hyphens each in its own way
 
     def drop_bucket(self, name: str) -> None:
         """Forget an empty bucket.

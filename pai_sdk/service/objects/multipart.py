@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select, update
 
+from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
 from pai_sdk.service.objects.database import Database, parts, uploads
 from pai_sdk.service.objects.faults import fault
@@ -22,6 +24,7 @@ __all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartInfo", "Uploa
 
 MAX_PARTS = 10_000
 MIN_PART_BYTES = 100 * 1024
+_ID = re.compile("[0-9A-F]{32}")
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,21 @@ class MultipartUploads:
             freed = _forget(connection, bucket, key, upload_id)
         self._blobs.remove(freed)
 
+    def idle_since(self, time_s: float) -> Sequence[UploadInfo]:
+        """The uploads of all buckets that were begun before then, and have no part that came later."""
+        with self._database.read() as connection:
+            return [_upload(row) for row in connection.execute(select(uploads).where(*_is_idle_since(time_s)))]
+
+    def expire(self, upload: UploadInfo, time_s: float) -> bool:
+        """Abort an upload, unless a part has arrived since then or it has ended; whether it was aborted."""
+        still_idle = select(uploads.c.id).where(uploads.c.id == upload.id, *_is_idle_since(time_s))
+        with self._database.write() as connection:
+            if connection.execute(still_idle).first() is None:
+                return False
+            freed = _forget(connection, upload.bucket, upload.key, upload.id)
+        self._blobs.remove(freed)
+        return True
+
     def list(self, bucket: str, *, prefix: str = "", after: tuple[str, str] = ("", "")) -> list[UploadInfo]:
         """The unfinished uploads of a bucket, by key and id, behind a key or behind one upload of a key."""
         key_marker, id_marker = after[0].encode(), after[1]
@@ -182,13 +200,25 @@ def _is_behind(upload: UploadInfo, key_marker: bytes, id_marker: str) -> bool:
     return key > key_marker or (key == key_marker and bool(id_marker) and upload.id > id_marker)
 
 
+def _is_idle_since(time_s: float) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    newer_part = exists().where(parts.c.upload == uploads.c.id, parts.c.modified_at >= time_s)
+    return uploads.c.started_at < time_s, ~newer_part
+
+
 def _find(connection: Connection, bucket: str, key: str, upload_id: str) -> UploadInfo:
+    if not _ID.fullmatch(upload_id):
+        require_bucket(connection, bucket)
+        raise _no_such_upload(bucket, key)
     query = select(uploads).where(uploads.c.id == upload_id, uploads.c.bucket == bucket)
     row = connection.execute(query.where(uploads.c.key == encode_key(key))).first()
     if row is None:
         require_bucket(connection, bucket)
-        raise fault("NoSuchUpload", bucket=bucket, key=key)
+        raise _no_such_upload(bucket, key)
     return _upload(row)
+
+
+def _no_such_upload(bucket: str, key: str) -> StorageError:
+    return fault("NoSuchUpload", bucket=bucket, key=key)
 
 
 def _forget(connection: Connection, bucket: str, key: str, upload_id: str) -> list[str]:

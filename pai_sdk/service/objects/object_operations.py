@@ -13,6 +13,7 @@ from pai_sdk.service.objects.body import write_body
 from pai_sdk.service.objects.conditions import byte_range, check_conditions
 from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.index import ObjectInfo
+from pai_sdk.service.objects.names import check_bucket, encode_key
 from pai_sdk.service.objects.request import OssRequest
 from pai_sdk.service.objects.store import DEFAULT_CONTENT_TYPE, ObjectStore
 from pai_sdk.service.objects.threads import Threads
@@ -201,9 +202,10 @@ def copy_source(request: OssRequest) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         raise fault("InvalidArgument", "x-oss-copy-source is not UTF-8.") from error
     bucket, _, key = path.partition("/")
-    if not key:
+    if not source.startswith(("/", "%2F", "%2f")) or not key:
         raise fault("InvalidArgument", "x-oss-copy-source must be /bucket/key.")
-    return bucket, key
+    encode_key(key)
+    return check_bucket(bucket), key
 
 
 def _forbids_overwrite(request: OssRequest) -> bool:

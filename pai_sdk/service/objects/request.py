@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope
 from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.signature import SignedRequest
 
-__all__ = ["OssRequest", "host_of", "read_request"]
+__all__ = ["OssRequest", "host_of", "is_signed", "read_request"]
 
 _MAX_PARAMETERS = 64
 
@@ -121,6 +121,16 @@ def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> O
         raise fault("InvalidArgument", "The query cannot be read.") from error
     signed = SignedRequest(scope["method"], bucket, key, query, headers)
     return OssRequest(signed, dict(query), host, receive)
+
+
+def is_signed(scope: Scope) -> bool:
+    """Whether the request claims to be signed, in its headers or in a presigned URL."""
+    query = scope.get("query_string", b"")
+    return (
+        b"OSSAccessKeyId" in query
+        or b"x-oss-signature" in query
+        or any(name.lower() == b"authorization" for name, _ in scope["headers"])
+    )
 
 
 def host_of(scope: Scope) -> str:

@@ -24,9 +24,10 @@ from pai_sdk.service.objects.multipart import MultipartUploads
 from pai_sdk.service.objects.names import check_bucket, encode_key
 from pai_sdk.service.objects.sweep import Sweeper
 
-__all__ = ["DEFAULT_CONTENT_TYPE", "ObjectStore"]
+__all__ = ["DEFAULT_CONTENT_TYPE", "DEFAULT_UPLOAD_LIFE_S", "ObjectStore"]
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
+DEFAULT_UPLOAD_LIFE_S = 7 * 24 * 3600.0
 
 
 class ObjectStore:
@@ -35,6 +36,7 @@ class ObjectStore:
     Args:
         root: the folder; made when missing.
         database: a database URL or an engine for the index; without it, SQLite in the folder itself.
+        upload_life_s: an upload in parts that has got no part for so long is aborted.
 
     Raises:
         ServiceStartError: the folder cannot be written, or another process uses it.
@@ -48,7 +50,13 @@ class ObjectStore:
         ['a/b.txt']
     """
 
-    def __init__(self, root: str | Path, database: str | Engine | None = None) -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        database: str | Engine | None = None,
+        *,
+        upload_life_s: float = DEFAULT_UPLOAD_LIFE_S,
+    ) -> None:
         root = Path(root).absolute()
         self._lock_file = _claim(root)
         try:
@@ -63,7 +71,7 @@ class ObjectStore:
         self._index = ObjectIndex(self._database)
         self._appender = Appender(self._index, self._blobs)
         self.uploads = MultipartUploads(self._database, self._blobs)
-        self._sweeper = Sweeper(self._database, self._blobs)
+        self._sweeper = Sweeper(self._database, self._blobs, self.uploads, upload_life_s=upload_life_s)
 
     def __enter__(self) -> ObjectStore:
         return self

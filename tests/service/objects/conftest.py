@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from pai_sdk.service.objects import ObjectStore
-from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, served
+from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, open_store, served
 
 
 class ClosingSession(oss2.Session):
@@ -79,7 +79,8 @@ def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path / "store") as made:
+    root = tmp_path / "store"
+    with open_store(root) as made:
         made.create_bucket(BUCKET)
         yield made
 

@@ -12,8 +12,14 @@ from pathlib import Path
 import uvicorn
 
 from pai_sdk.service.objects import ObjectStore, create_app
+from tests.service.postgres import url_for
 
 KEY_ID, SECRET, REGION, BUCKET = "test-id", "test-secret", "cn-test", "my-bucket"
+
+
+def open_store(root: Path, **options: float) -> ObjectStore:
+    """A store on that folder; its index lies in PostgreSQL when the tests are to run on it."""
+    return ObjectStore(root, url_for(root), **options)
 
 
 def _server(store: ObjectStore) -> uvicorn.Server:
@@ -33,7 +39,7 @@ def _wait_for_port(server: uvicorn.Server) -> int:
 
 @contextmanager
 def served(root: Path) -> Iterator[tuple[ObjectStore, str]]:
-    with ObjectStore(root) as store:
+    with open_store(root) as store:
         store.create_bucket(BUCKET)
         server = _server(store)
         thread = threading.Thread(target=server.run, daemon=True)

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, create_engine, event, text
 
 from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects import CommonPrefix, ObjectStore
-from tests.service.objects.serving import BUCKET
+from tests.service.objects.serving import BUCKET, open_store
 
 HOSTILE_KEYS = [
     "plain.txt",
@@ -284,16 +284,16 @@ def test_lists_agree_with_their_definition(
 
 @pytest.fixture(scope="module")
 def shared_store(tmp_path_factory: pytest.TempPathFactory):
-    with ObjectStore(tmp_path_factory.mktemp("shared")) as made:
+    with open_store(tmp_path_factory.mktemp("shared")) as made:
         made.create_bucket(BUCKET)
         yield made
 
 
 def test_only_one_at_a_time_may_use_a_folder(store: ObjectStore, tmp_path: Path) -> None:
     with pytest.raises(ServiceStartError, match="in use by another service"):
-        ObjectStore(tmp_path / "store")
+        open_store(tmp_path / "store")
     store.close()
-    with ObjectStore(tmp_path / "store") as again:
+    with open_store(tmp_path / "store") as again:
         assert again.bucket_exists(BUCKET)
 
 
@@ -304,14 +304,14 @@ def test_a_folder_that_cannot_be_is_said_so(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_process_left_is_swept_away_and_nothing_else(tmp_path: Path) -> None:
-    with ObjectStore(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.create_bucket(BUCKET)
         for number in range(20):
             store.put_bytes(BUCKET, f"k{number}", b"kept")
         kept = set(blob_files(store))
     for orphan in ("blobs/ab/" + "ab" * 16, "blobs/00/" + "00" * 16, "incoming/" + "cd" * 16):
         (tmp_path / orphan).write_bytes(b"left over")
-    with ObjectStore(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.put_bytes(BUCKET, "new", b"kept")
         deadline = time.monotonic() + 20
         while len(blob_files(store)) > 21 and time.monotonic() < deadline:

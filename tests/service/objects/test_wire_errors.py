@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
@@ -130,6 +131,63 @@ def test_keys_that_oss_does_not_allow(wire: Wire, key: str) -> None:
         assert (error.value.status, error.value.code) == (400, "InvalidObjectName")
 
 
+@pytest.mark.parametrize("name", ["ab", "a" * 64, "Upper", "under_score", "-lead", "trail-", "a.b"])
+def test_bucket_names_that_oss_does_not_allow(wire: Wire, name: str) -> None:
+    bucket = wire.bucket("good-name")
+    bucket.bucket_name = name
+    for use in (bucket.create_bucket, bucket.get_bucket_info, lambda: bucket.put_object("k", b"x")):
+        with pytest.raises(oss2.exceptions.ServerError) as error:
+            use()
+        assert (error.value.status, error.value.code) == (400, "InvalidBucketName")
+
+
+@pytest.mark.parametrize(
+    ("key", "headers", "status", "code"),
+    [
+        ("missing", {}, 404, "NoSuchKey"),
+        ("there", {"If-Match": '"other"'}, 412, "PreconditionFailed"),
+        ("there", {"If-Unmodified-Since": "Mon, 01 Jan 2001 00:00:00 GMT"}, 412, "PreconditionFailed"),
+    ],
+)
+def test_what_head_cannot_say_in_a_body_it_says_in_a_header(
+    wire: Wire, key: str, headers: dict[str, str], status: int, code: str
+) -> None:
+    wire.bucket().put_object("there", b"x")
+    url = urlsplit(wire.bucket().sign_url("HEAD", key, 60))
+    answer, content = ask(wire, "HEAD", f"{url.path}?{url.query}", headers)
+    assert (answer.status, content) == (status, b"")
+    said = ElementTree.fromstring(base64.b64decode(answer.headers["x-oss-err"]))
+    assert (said.tag, said.findtext("Code")) == ("Error", code)
+    assert said.findtext("RequestId") == answer.headers["x-oss-request-id"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "my-bucket/k",
+        "/my-bucket",
+        "/my-bucket/",
+        "//k",
+        "/my-bucket/k?versionId=1",
+        "/no_name/k",
+        "/my-bucket/%ff",
+    ],
+)
+def test_sources_of_copies_that_cannot_be(wire: Wire, source: str) -> None:
+    bucket = wire.bucket()
+    bucket.put_object("k", b"x")
+    upload_id = bucket.init_multipart_upload("copy").upload_id
+    part = {"partNumber": "1", "uploadId": upload_id}
+    for params in ({}, part):
+        with pytest.raises(oss2.exceptions.ServerError) as error:
+            bucket._Bucket__do_object("PUT", "copy", params=params, headers={"x-oss-copy-source": source})
+        assert error.value.status in (400, 501)
+        assert error.value.code in ("InvalidArgument", "InvalidBucketName", "NotImplemented")
+    assert bucket.list_parts("copy", upload_id).parts == []
+    bucket.abort_multipart_upload("copy", upload_id)
+    assert not bucket.object_exists("copy")
+
+
 def test_too_large_is_said_before_it_is_sent(wire: Wire) -> None:
     url = urlsplit(wire.bucket().sign_url("PUT", "huge", 60))
     answer, content = ask(wire, "PUT", f"{url.path}?{url.query}", {"Content-Length": str((5 << 30) + 1)})
@@ -139,7 +197,7 @@ def test_too_large_is_said_before_it_is_sent(wire: Wire) -> None:
 
 def test_a_query_nobody_can_read(wire: Wire) -> None:
     for query in ("a=%ff", "&".join(f"p{number}=1" for number in range(100))):
-        answer, content = ask(wire, "GET", f"/my-bucket/k?{query}")
+        answer, content = ask(wire, "GET", f"/my-bucket/k?{query}", {"Authorization": f"OSS {KEY_ID}:x"})
         assert answer.status == 400
         assert b"<Code>InvalidArgument</Code>" in content
 

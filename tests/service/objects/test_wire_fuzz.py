@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from urllib.parse import quote
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.errors import StorageError
-from pai_sdk.service.objects import ObjectStore, create_app
-from pai_sdk.service.objects.request import read_request
-from pai_sdk.service.objects.signature import signature_v4
-from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
+from pai_sdk.service.objects import ObjectStore
+from tests.service.objects.asking import Asking
+from tests.service.objects.serving import BUCKET, open_store
 
 _PARAMETERS = """
 acl append bucketInfo continuation-token delete delimiter encoding-type fetch-owner key-marker list-type location
@@ -52,28 +49,13 @@ header_value = st.sampled_from([value.encode() for value in VALUES if value.ispr
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     folder = tmp_path_factory.mktemp("fuzz")
-    with ObjectStore(folder / "store") as made:
+    with open_store(folder / "store") as made:
         yield made
         root = folder / "store"
         assert [path.name for path in folder.iterdir()] == ["store"]
         expected = {"blobs", "incoming", "lock", "objects.db", "objects.db-shm", "objects.db-wal"}
         assert {path.name for path in root.iterdir()} <= expected
         assert list((root / "incoming").iterdir()) == []
-
-
-def answer_to(store: ObjectStore, scope: dict, body: bytes) -> tuple[int, bytes]:
-    sent: list[dict] = []
-    messages = [{"type": "http.request", "body": body, "more_body": False}, {"type": "http.disconnect"}]
-
-    async def receive() -> dict:
-        return messages.pop(0)
-
-    async def send(message: dict) -> None:
-        sent.append(message)
-
-    asyncio.run(create_app(store, {KEY_ID: SECRET}, region=REGION)(scope, receive, send))
-    assert all(value.isascii() or value.decode("latin-1") for _, value in sent[0]["headers"])
-    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -90,29 +72,17 @@ def test_no_request_makes_the_server_fail(
     store: ObjectStore, method, bucket, key, query, headers, body, signed
 ) -> None:
     store.create_bucket(BUCKET)
-    date = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": f"/{bucket}/{key}",
-        "raw_path": quote(f"/{bucket}/{key}", errors="surrogatepass").encode(),
-        "query_string": "&".join(
-            f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query.items()
-        ).encode(),
-        "headers": [(b"host", b"x"), (b"x-oss-date", date.encode())]
-        + [(name.encode(), value) for name, value in headers.items()],
-    }
-    if signed:
-        try:
-            request = read_request(scope, lambda: None, domains=())
-        except StorageError:
-            signed = False
-        else:
-            where = f"{date[:8]}/{REGION}/oss/aliyun_v4_request"
-            signature = signature_v4(request.signed, SECRET, scope=where, date=date, also_signed=[])
-            value = f"OSS4-HMAC-SHA256 Credential={KEY_ID}/{where},Signature={signature}"
-            scope["headers"].append((b"authorization", value.encode()))
-    status, content = answer_to(store, scope, body)
+    answer = asyncio.run(
+        Asking(store).ask(
+            method,
+            quote(f"/{bucket}/{key}", errors="surrogatepass").encode(),
+            "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query.items()).encode(),
+            {name.encode(): value for name, value in headers.items()},
+            body,
+            signed=signed,
+        )
+    )
+    status, content = answer.status, answer.body
     assert status < 500 or (status == 501 and (method == "HEAD" or b"NotImplemented" in content))
     assert status != 403 or not signed
     if not signed:

@@ -91,6 +91,19 @@ def test_parts_that_do_not_fit(wire: Wire, choose, code: str) -> None:
     assert not bucket.object_exists("misfit")
 
 
+def test_parts_do_not_replace_what_must_not_be_overwritten(wire: Wire) -> None:
+    bucket = wire.bucket()
+    bucket.put_object("taken", b"first")
+    upload_id, parts = put_parts(bucket, "taken", [b"a" * PART, b"end"])
+    with pytest.raises(oss2.exceptions.ServerError) as error:
+        bucket.complete_multipart_upload("taken", upload_id, parts, headers={"x-oss-forbid-overwrite": "true"})
+    assert (error.value.status, error.value.code) == (409, "FileAlreadyExists")
+    assert bucket.get_object("taken").read() == b"first"
+    # The parts are still there: the client may decide otherwise.
+    bucket.complete_multipart_upload("taken", upload_id, parts)
+    assert bucket.get_object("taken").read() == b"a" * PART + b"end"
+
+
 @pytest.mark.parametrize("number", [0, 10001, -1])
 def test_part_numbers_that_cannot_be(wire: Wire, number: int) -> None:
     bucket = wire.bucket()

@@ -1,0 +1,153 @@
+"""What is swept away beside the work of the store, and what never is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import oss2
+import pytest
+
+from pai_sdk.service.objects import ObjectStore
+from pai_sdk.service.objects.index import ObjectIndex
+from pai_sdk.service.objects.sweep import Sweeper
+from tests.service.objects.serving import BUCKET, open_store
+from tests.service.services import running_service
+
+
+def begin_upload(store: ObjectStore, key: str, *contents: bytes) -> str:
+    upload_id = store.uploads.start(BUCKET, key, content_type="text/x", headers={})
+    for number, content in enumerate(contents, 1):
+        with store.writer() as writer:
+            writer.write(content)
+            store.uploads.add_part(writer, BUCKET, key, upload_id, number)
+    return upload_id
+
+
+def blobs_of(root: Path) -> list[Path]:
+    return [path for path in (root / "blobs").rglob("*") if path.is_file()]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_an_upload_nobody_goes_on_with_is_aborted_and_its_parts_are_removed(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.create_bucket(BUCKET)
+        store.put_bytes(BUCKET, "object", b"kept")
+        begin_upload(store, "forgotten", b"one", b"two")
+    with open_store(tmp_path) as store:  # a week is long
+        assert [upload.key for upload in store.uploads.list(BUCKET)] == ["forgotten"]
+    with open_store(tmp_path, upload_life_s=0) as store:
+        wait_until(lambda: len(blobs_of(tmp_path)) == 1)
+        assert store.uploads.list(BUCKET) == []
+        with store.open(BUCKET, "object") as stream:
+            assert stream.read() == b"kept"
+        # Not only at the start:
+        begin_upload(store, "forgotten too", b"one")
+        wait_until(lambda: not store.uploads.list(BUCKET))
+        wait_until(lambda: len(blobs_of(tmp_path)) == 1)
+
+
+def test_every_part_gives_an_upload_a_new_life(store: ObjectStore) -> None:
+    upload_id = begin_upload(store, "slow")
+    between = time.time()
+    [upload] = store.uploads.idle_since(between)
+    with store.writer() as writer:
+        writer.write(b"one")
+        store.uploads.add_part(writer, BUCKET, "slow", upload_id, 1)
+    assert store.uploads.idle_since(between) == []
+    assert not store.uploads.expire(upload, between)
+    assert store.uploads.complete(BUCKET, "slow", upload_id).size_bytes == 3
+    assert not store.uploads.expire(upload, time.time())
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Holds the sweep of the blobs back until the test lets it go."""
+    opened, sweep = threading.Event(), Sweeper._sweep_blobs
+
+    def held_back(sweeper: Sweeper) -> None:
+        assert opened.wait(20)
+        sweep(sweeper)
+
+    monkeypatch.setattr(Sweeper, "_sweep_blobs", held_back)
+    return opened
+
+
+def test_a_blob_is_safe_before_its_object_is_recorded(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The moment between: the content lies in its place, and no row speaks of it yet."""
+    orphan = tmp_path / "blobs" / "ff" / ("ff" * 16)
+    record, recording, swept = ObjectIndex.record, threading.Event(), threading.Event()
+
+    def record_late(index: ObjectIndex, info, **options):
+        recording.set()
+        assert swept.wait(20)
+        return record(index, info, **options)
+
+    monkeypatch.setattr(ObjectIndex, "record", record_late)
+    with open_store(tmp_path) as store:
+        store.create_bucket(BUCKET)
+        orphan.write_bytes(b"left by a process that died")
+        putting = threading.Thread(target=store.put_bytes, args=(BUCKET, "k", b"content"))
+        putting.start()
+        assert recording.wait(20)
+        gate.set()
+        wait_until(lambda: not orphan.exists())
+        swept.set()
+        putting.join()
+        with store.open(BUCKET, "k") as stream:
+            assert stream.read() == b"content"
+
+
+def test_nothing_that_is_written_while_all_is_swept_is_lost(tmp_path: Path, gate: threading.Event) -> None:
+    with open_store(tmp_path) as store:
+        store.create_bucket(BUCKET)
+        for number in range(512):
+            name = f"{number % 256:02x}{number:030x}"
+            (tmp_path / "blobs" / name[:2] / name).write_bytes(b"orphan")
+        failed: list[BaseException] = []
+
+        def work(worker: int) -> None:
+            try:
+                for number in range(40):
+                    key = f"{worker}/{number}"
+                    store.put_bytes(BUCKET, key, key.encode())
+                    store.copy(BUCKET, key, BUCKET, f"{key} copy")
+                    with store.writer() as writer:
+                        writer.write(key.encode())
+                        store.append(writer, BUCKET, f"{key} log", 0)
+                    store.uploads.complete(
+                        BUCKET, f"{key} parts", begin_upload(store, f"{key} parts", key.encode())
+                    )
+                    gate.set()
+            except BaseException as error:
+                failed.append(error)
+
+        workers = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+        for thread in workers:
+            thread.start()
+        for thread in workers:
+            thread.join()
+        assert failed == []
+        wait_until(lambda: len(blobs_of(tmp_path)) == 4 * 40 * 4)
+        for info in store.list(BUCKET):
+            with store.open(BUCKET, info.key) as stream:
+                assert stream.read() == info.key.split(" ")[0].encode()
+
+
+def test_the_service_is_told_how_long_an_upload_may_lie(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with running_service(data_dir) as client:
+        client.bucket().init_multipart_upload("forgotten")
+    with running_service(data_dir, upload_life_s=0) as client:
+        bucket = client.bucket()
+        wait_until(lambda: not list(oss2.MultipartUploadIterator(bucket)))
