@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+from pydantic import ValidationError
+
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir
+from pai_sdk.job.wire import problems_of
 from pai_sdk.storage.tree import FileTree
 
-__all__ = ["Backend", "Plan", "Purpose", "Upload"]
+__all__ = ["Backend", "Plan", "Purpose", "Upload", "already_submitted"]
 
 Purpose: TypeAlias = Literal["code", "input"]
 
@@ -30,9 +36,14 @@ class Upload:
     uri: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A dry run: the exact request, and the files to be in place before it is sent. Nothing has been sent yet.
+
+    Attributes:
+        request: the body of CreateTrainingJob.
+        uploads: the files that it counts on.
+        loaded_from: the file it was read from, if any; its uploads are then those of an earlier submission.
 
     Example:
         >>> plan = Plan(TrainingJobRequest.model_validate(
@@ -43,22 +54,76 @@ class Plan:
 
     request: TrainingJobRequest
     uploads: tuple[Upload, ...] = ()
-    keep: object = field(default=None, repr=False, compare=False)
+    keep: object = field(default=None, compare=False)
     """What must live until the files are uploaded: a temporary clone, for one."""
+    loaded_from: Path | None = field(default=None, compare=False)
+    _sent: list[str] = field(default_factory=list, init=False, compare=False)
+    _sending: threading.Lock = field(default_factory=threading.Lock, init=False, compare=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read a request from a JSON file: what `save` wrote, or any body of CreateTrainingJob.
+
+        No files come with it: what it counts on must be in OSS when it is submitted, and that is checked then.
+
+        Raises:
+            InvalidInputError: it cannot be read, or is not a request; all that is wrong with it is told.
+        """
+        path = Path(path)
+        try:
+            request = TrainingJobRequest.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        except ValidationError as error:
+            raise InvalidInputError(problems_of(error, path.name)) from error
+        except OSError as error:
+            raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror or error}")]) from error
+        except ValueError as error:
+            raise InvalidInputError([Problem(str(path), f"is not JSON: {error}", "see Plan.save")]) from error
+        return cls(request, loaded_from=path)
 
     def to_json(self) -> str:
         """The request as it will be sent, indented for reading."""
         return self.request.to_json(indent=2)
 
     def save(self, path: str | Path) -> Path:
-        """Write the request to a JSON file, for a review or a later `session.submit`."""
+        """Write the request, with all its values, to a JSON file, for a review or a later `Plan.load`."""
         path = Path(path)
         path.write_text(self.to_json() + "\n", encoding="utf-8")
         return path
 
+    def submit_once(self, send: Callable[[Plan], str]) -> str:
+        """Send it and return the job's id.
+
+        Args:
+            send: creates the job. When it fails, the plan can be submitted again.
+
+        Raises:
+            InvalidInputError: it has been submitted. A second job would have the same name, and write into the
+                same folders.
+        """
+        with self._sending:
+            if self._sent:
+                raise already_submitted(self._sent[0])
+            self._sent.append(send(self))
+            return self._sent[0]
+
     def __str__(self) -> str:
-        uploads = [f"{u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
-        return "\n".join([self.to_json(), *(f"upload: {line}" for line in uploads)])
+        from pai_sdk.execution.contract import public_request
+
+        shown = json.dumps(public_request(self.request), ensure_ascii=False, indent=2)
+        return "\n".join([shown, *(f"upload: {line}" for line in self._upload_lines())])
+
+    def __repr__(self) -> str:
+        uploads = "".join(f", {line}" for line in self._upload_lines())
+        return f"<Plan {self.request.training_job_name}{uploads}>"
+
+    def _upload_lines(self) -> list[str]:
+        return [f"{u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
+
+
+def already_submitted(job_id: str) -> InvalidInputError:
+    """What to raise for a plan that has become a job."""
+    hint = "plan again for another job: it gets a name and output folders of its own"
+    return InvalidInputError([Problem("plan", f"was submitted already, as job {job_id}", hint)])
 
 
 class Backend(Protocol):
@@ -66,6 +131,15 @@ class Backend(Protocol):
 
     def place(self, tree: FileTree, purpose: Purpose) -> str:
         """The URI (a folder, ends with `/`) where these files will lie. No network, no disk."""
+        ...
+
+    def local_uri(self, path: Path, *, folder: bool) -> str | None:
+        """The URI of a file or folder of this machine, where jobs see it; None where files must be uploaded.
+
+        Args:
+            path: the file or folder; it need not exist.
+            folder: whether it is, or will be, a folder.
+        """
         ...
 
     def code_dir(self, uri: str) -> CodeDir:

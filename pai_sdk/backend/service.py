@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.api import submission, training_jobs
+from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.backend.base import Plan, Purpose
 from pai_sdk.config import Settings
 from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
-from pai_sdk.job.spec import CodeDir
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.spec import CodeDir, OssLocation
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.endpoint import host_of
+from pai_sdk.storage.manifest import manifest_uri
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 
@@ -38,7 +42,7 @@ class ServiceBackend:
         credentials: gives the key that is valid now.
         retry: the policy for every call.
         on_unreachable: called when nothing listens at the API's endpoint, before the next attempt, and before
-            files are moved: a service that starts itself keeps them too.
+            files are moved: a service that starts itself keeps them too. Gives the new endpoint if it is another.
         timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
 
     Raises:
@@ -58,7 +62,7 @@ class ServiceBackend:
         credentials: CredentialsProvider,
         *,
         retry: RetryPolicy | None = None,
-        on_unreachable: Callable[[], None] | None = None,
+        on_unreachable: Callable[[], str | None] | None = None,
         timeout_s: tuple[float, float] = (5.0, 30.0),
     ) -> None:
         if not settings.endpoint:
@@ -97,6 +101,10 @@ class ServiceBackend:
         """A folder named by the content: the same files are never uploaded twice."""
         return f"{self._bucket()}/{_FOLDERS[purpose]}/{tree.digest[:32]}/"
 
+    def local_uri(self, path: Path, *, folder: bool) -> str | None:
+        """None: jobs of a service do not see this machine."""
+        return None
+
     def code_dir(self, uri: str) -> CodeDir:
         """The code folder of a job whose code lies at that URI."""
         where = OssUri.parse(uri)
@@ -110,16 +118,23 @@ class ServiceBackend:
         """Upload the plan's files, then create the job; one job, whatever faults happen on the way."""
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
+        if plan.loaded_from is not None:
+            self._require_in_place(plan.request)
         if plan.uploads:
             from pai_sdk.storage.transfer import upload_tree
 
-            client = self._files()
+            client = self.files()
             for upload in plan.uploads:
                 upload_tree(client, upload.tree, OssUri.parse(upload.uri), progress=progress)
         request = plan.request
         if request.workspace_id is None:
             request = request.model_copy(update={"workspace_id": self._settings.workspace_id})
         return submission.create(self._jobs, request)
+
+    @property
+    def algorithms(self) -> Algorithms:
+        """The registered algorithms of the workspace."""
+        return Algorithms(self._transport, self._settings.workspace_id)
 
     # ---- a job
 
@@ -176,26 +191,51 @@ class ServiceBackend:
         """Fetch a file or a folder that a job left."""
         from pai_sdk.storage.transfer import download
 
-        return download(self._files(), OssUri.parse(uri), target, progress=progress)
+        return download(self.files(), OssUri.parse(uri), target, progress=progress)
 
     # ---- what they share
+
+    def _require_in_place(self, request: TrainingJobRequest) -> None:
+        """See that an earlier submission has uploaded what this request counts on; for one that comes from a file.
+
+        Raises:
+            InvalidInputError: something is not in OSS. What was never placed by `place` is not looked at.
+        """
+        ours = tuple(f"{self._bucket()}/{folder}/" for folder in _FOLDERS.values())
+        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+        counted_on = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
+        if code is not None and isinstance(code.location_value, OssLocation):
+            counted_on["source_dir"] = f"oss://{code.location_value.bucket}/{code.location_value.key}"
+        hint = "submit the plan where it was made, or plan again"
+        problems = [
+            Problem(where, f"its files are not in {uri}", hint)
+            for where, uri in counted_on.items()
+            if uri.startswith(ours) and self.files().head(manifest_uri(_placed_folder(uri))) is None
+        ]
+        if problems:
+            raise InvalidInputError(problems)
 
     def _bucket(self) -> str:
         self._settings.require(*_FOR_A_JOB)
         return f"oss://{self._settings.oss_bucket_name}"
 
-    def _files(self) -> OssClient:
-        if self._on_unreachable is not None:
-            self._on_unreachable()
+    def files(self) -> OssClient:
+        """The client of the object storage; made when first needed."""
+        moved_to = self._on_unreachable() if self._on_unreachable is not None else None
         with self._lock:
             if self._oss is None:
                 from pai_sdk.storage.oss import OssClient
 
                 self._oss = OssClient(
-                    self._settings.oss_url,
+                    moved_to or self._settings.oss_url,
                     self._credentials,
                     region=self._settings.region_id,
                     retry=self._retry,
                     on_unreachable=self._on_unreachable,
                 )
             return self._oss
+
+
+def _placed_folder(uri: str) -> OssUri:
+    """The folder that `place` gave, of a URI that is in it: `oss://bucket/pai/code/<hash>/…`."""
+    return OssUri.parse("/".join(uri.split("/")[:6]) + "/")

@@ -1,0 +1,331 @@
+"""The backend that runs jobs in Docker on this machine. All it knows is in the jobs' folders and in the engine."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.backend.base import Plan, Purpose, Upload
+from pai_sdk.backend.local.files import InputCache, copy_tree, save_output
+from pai_sdk.backend.local.jobs import LocalJobs
+from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields
+from pai_sdk.backend.local.watching import LocalLogs, metric_values
+from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
+from pai_sdk.execution.docker.ending import interrupted
+from pai_sdk.execution.docker.executor import DockerExecutor
+from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.spec import CodeDir
+from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss import OssClient
+
+__all__ = ["LocalBackend"]
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S = 0.05
+_CODE = "file"
+
+
+class LocalBackend:
+    """Runs jobs in containers on this machine. Safe to use from several threads, and from several processes.
+
+    Args:
+        data_dir: the folder with jobs, default outputs and caches; `PAI_LOCAL_DIR` or `~/.pai/local` otherwise.
+        files: gives the client that reads and writes `oss://`, when a job needs it.
+        executor: runs the containers.
+
+    Example:
+        >>> backend = LocalBackend(Path("/srv/pai"))
+        >>> backend.default_output("digits-x7k2", "model")
+        'file:///srv/pai/outputs/digits-x7k2/model/'
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        *,
+        files: Callable[[], OssClient] | None = None,
+        executor: DockerExecutor | None = None,
+    ) -> None:
+        named = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
+        self.data_dir = named.expanduser().absolute()
+        self._files = files
+        self._executor = executor or DockerExecutor(pip_cache=self.data_dir / "cache" / "pip")
+        self._jobs = LocalJobs(self.data_dir / "jobs")
+        self._cache = InputCache(self.data_dir / "cache" / "objects")
+        self._logs = LocalLogs()
+
+    def __repr__(self) -> str:
+        return f"<LocalBackend {self.data_dir}>"
+
+    def close(self) -> None:
+        """Close the connections to the engine; jobs go on."""
+        self._executor.close()
+
+    # ---- before a job
+
+    def place(self, tree: FileTree, purpose: Purpose) -> str:
+        """Where the files are already: they are copied (code) or mounted (inputs) from there."""
+        return file_uri(tree.root, folder=True)
+
+    def local_uri(self, path: Path, *, folder: bool) -> str | None:
+        """A file or folder of this machine is used where it is."""
+        return file_uri(path, folder=folder)
+
+    def code_dir(self, uri: str) -> CodeDir:
+        """The code folder of a job, on this machine or in OSS."""
+        if uri.startswith("oss://"):
+            where = OssUri.parse(uri)
+            return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint)
+        return CodeDir(location_type=_CODE, location_value={"Path": str(file_path(uri))})
+
+    def default_output(self, job_name: str, channel: str) -> str:
+        """A folder of the job's own below the data folder."""
+        return file_uri(self.data_dir / "outputs" / job_name / channel, folder=True)
+
+    def submit(self, plan: Plan, *, progress: bool = True) -> str:
+        """Put code and inputs in place and start the containers; where that fails, nothing is left behind.
+
+        Raises:
+            InvalidInputError: the request asks for what cannot be done here; all of it is listed.
+            EngineNotFoundError: no Docker engine answers.
+            ImageError: the image cannot be had.
+        """
+        request = plan.request
+        check_supported(request)
+        _ = self._executor.engine  # without one, nothing needs to be copied
+        unused = unused_fields(request)
+        if unused:
+            logger.warning("this run is local, so it is without: %s", ", ".join(unused))
+        job_id = self._jobs.create(request)
+        try:
+            with self._jobs.submitting(job_id):
+                self._start(job_id, plan, progress=progress)
+        except BaseException:
+            self._jobs.discard(job_id)
+            raise
+        return job_id
+
+    def _start(self, job_id: str, plan: Plan, *, progress: bool) -> None:
+        request, sandbox = plan.request, self._jobs.sandbox(job_id)
+        sandbox.create(request)
+        self._fill(request, plan.uploads, sandbox.usercode, progress=progress)
+        inputs, outputs = {}, {}
+        for channel in request.input_channels:
+            uri = channel.input_uri or ""
+            if uri.startswith("oss://"):
+                folder = sandbox.input_dir(channel.name)
+                self._cache.fill(self._oss(), OssUri.parse(uri), folder, progress=progress)
+            else:
+                inputs[channel.name] = file_path(uri)
+        for output in request.output_channels:
+            if (output.output_uri or "").startswith("file:"):
+                outputs[output.name] = file_path(output.output_uri or "")
+                outputs[output.name].mkdir(parents=True, exist_ok=True)
+        self._executor.start(sandbox.root, job_id, request, inputs=inputs, outputs=outputs, progress=progress)
+
+    def _fill(
+        self, request: TrainingJobRequest, uploads: Sequence[Upload], usercode: Path, *, progress: bool
+    ) -> None:
+        """Put the code into the sandbox: a copy, so that neither the job nor its author disturbs the other."""
+        code = request.algorithm_spec.code_dir if request.algorithm_spec else None
+        if code is None:
+            return
+        if code.location_type != _CODE:
+            from pai_sdk.storage.transfer import download
+
+            value = code.to_wire()["LocationValue"]
+            uri = OssUri(value["Bucket"], value["Key"], value.get("Endpoint"))
+            download(self._oss(), uri, usercode, progress=progress)
+            return
+        root = Path(code.to_wire()["LocationValue"]["Path"])
+        planned = [upload.tree for upload in uploads if upload.tree.root == root or file_path(upload.uri) == root]
+        if not planned:  # a plan that was saved and loaded again
+            from pai_sdk.code.package import package_code
+
+            planned = [package_code(root)]
+        copy_tree(planned[0], usercode)
+
+    # ---- a job
+
+    def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
+        """The job as it is now. Whoever sees its end first also saves outputs that go to OSS."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            record = self._look(job_id)
+            is_news = changed_from is None or _differs(record, changed_from)
+            if is_news or time.monotonic() >= deadline:
+                return record
+            time.sleep(_LOOK_S)
+
+    def _look(self, job_id: str, *, save: bool = True) -> JobRecord:
+        sandbox = self._jobs.sandbox(job_id)
+        state = self._executor.state(sandbox.root)
+        if state.phase == "absent" and not self._jobs.is_being_submitted(job_id):
+            state = self._executor.state(sandbox.root)  # its submitter has just finished, or was killed at it
+            state = interrupted() if state.phase == "absent" else state
+        if state.phase == "ended" and save:
+            self._save_outputs(job_id)
+        return self._jobs.record(job_id, state)
+
+    def _save_outputs(self, job_id: str) -> None:
+        """Save what goes to OSS, once. What cannot be saved stays in the job's folder, and the next look tries."""
+        if self._jobs.facts(job_id).get("synced"):
+            return
+        sandbox = self._jobs.sandbox(job_id)
+        remote = {
+            channel.name: channel.output_uri or ""
+            for channel in self._jobs.request(job_id).output_channels
+            if (channel.output_uri or "").startswith("oss://")
+        }
+        with (sandbox.state_dir / "sync.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if self._jobs.facts(job_id).get("synced"):
+                return
+            unsaved = []
+            for channel, uri in remote.items():
+                try:
+                    save_output(self._oss, sandbox.output_dir(channel), uri, progress=True)
+                except PaiError as error:
+                    unsaved.append(f"{channel}: {error}")
+            with self._jobs.changing(job_id) as facts:
+                facts["synced"] = not unsaved
+                facts["unsaved"] = (
+                    f"the outputs are in {sandbox.ml / 'output'}, but could not be saved: {'; '.join(unsaved)}"
+                    if unsaved
+                    else ""
+                )
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        newest_first: bool = True,
+    ) -> Iterator[JobRecord]:
+        """All local jobs that fit."""
+        ids = self._jobs.ids()
+        for job_id in ids if newest_first else reversed(ids):
+            record = self._look(job_id, save=False)
+            carried = {label.key: label.value for label in record.labels}
+            if (
+                (status is None or record.status == status)
+                and (name is None or name in (record.training_job_name or ""))
+                and all(carried.get(key) == value for key, value in (labels or {}).items())
+            ):
+                yield record
+
+    def stop(self, job_id: str) -> None:
+        """Ask for an end."""
+        self._executor.stop(
+            self._jobs.sandbox(job_id).root,
+            reason_code=REASON_STOPPED_BY_USER,
+            reason_message="The job was stopped by its user.",
+        )
+
+    def delete(self, job_id: str) -> None:
+        """Forget a job that has ended. Its outputs stay where they are.
+
+        Raises:
+            ConflictError: it has not ended.
+        """
+        record = self._look(job_id)
+        if not record.status.is_terminal:
+            raise ConflictError(
+                f"job {job_id} is {record.status}; stop it first", code="TrainingJobNotEnded", status_code=409
+            )
+        self._executor.remove(self._jobs.sandbox(job_id).root)
+
+    def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
+        """Lines of one instance's log."""
+        sandbox = self._jobs.sandbox(job_id)
+
+        def is_open() -> bool:
+            state = self._executor.state(sandbox.root)
+            return not any(one.name == instance and one.exit_code is not None for one in state.instances)
+
+        return self._logs.read(sandbox.log_file(instance), start, limit, wait_s=wait_s, is_open=is_open)
+
+    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+        """The values that the job's metric definitions find in its logs, in their order."""
+        sandbox, request = self._jobs.sandbox(job_id), self._jobs.request(job_id)
+        return metric_values(sandbox, job_id, request, name=name)
+
+    def events(self, job_id: str) -> Sequence[str]:
+        """What happened to the job."""
+        record = self._look(job_id)
+        told = [f"{one.start_time} {one.status}" for one in record.status_transitions]
+        return [*told[:-1], f"{told[-1]}: {record.reason_message}"] if record.reason_message and told else told
+
+    def error_info(self, job_id: str) -> ErrorInfo | None:
+        """Why the job failed, or None."""
+        record = self._look(job_id)
+        if not record.status.is_failure:
+            return None
+        state = self._executor.state(self._jobs.sandbox(job_id).root)
+        code = next((one.exit_code for one in state.instances if one.name == state.failed_instance), None)
+        where = {"Instance": state.failed_instance, "ExitCode": code}
+        known = {key: value for key, value in where.items() if value is not None}
+        return ErrorInfo(
+            code=record.reason_code,
+            message=record.reason_message,
+            additional_info=json.dumps(known) if known else None,
+        )
+
+    def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
+        """Add or replace labels."""
+        with self._jobs.changing(job_id) as facts:
+            facts["labels"] = {**facts.get("labels", {}), **labels}
+
+    def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
+        """Fetch a file or a folder that a job left."""
+        if uri.startswith("oss://"):
+            from pai_sdk.storage.transfer import download
+
+            return download(self._oss(), OssUri.parse(uri), target, progress=progress)
+        source = file_path(uri)
+        if not source.exists():
+            raise StorageError(f"{source}: there is no such file or folder", uri=uri, code="NoSuchKey")
+        if source.is_dir():
+            return Path(shutil.copytree(source, target, dirs_exist_ok=True))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copy(source, target))
+
+    def prune(self) -> Sequence[str]:
+        """Remove every local job that has ended, and what the engine has of jobs whose folder is gone.
+
+        Outputs stay where they are.
+
+        Returns:
+            The jobs that were removed.
+        """
+        removed = []
+        for job_id in self._jobs.ids():
+            try:
+                self.delete(job_id)
+            except (ConflictError, NotFoundError):
+                continue
+            removed.append(job_id)
+        return [*removed, *self._executor.remove_orphans(lambda folder: not folder.exists())]
+
+    def _oss(self) -> OssClient:
+        if self._files is None:
+            raise StorageError("oss:// needs a session with a region and a bucket, or an endpoint")
+        return self._files()
+
+
+def _differs(record: JobRecord, before: JobRecord) -> bool:
+    return (record.status, record.instances, record.labels) != (before.status, before.instances, before.labels)

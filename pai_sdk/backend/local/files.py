@@ -1,0 +1,127 @@
+"""What a local job reads and leaves: code, inputs from OSS through a cache, outputs that go to OSS."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import CodeError, LocalRunError, Problem, StorageError, TransferError
+from pai_sdk.storage.pool import TransferPool
+from pai_sdk.storage.progress import ByteBar
+from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.objects import ObjectInfo
+    from pai_sdk.storage.oss import OssClient
+
+__all__ = ["InputCache", "copy_tree", "save_output"]
+
+_DEFAULT_LIMIT_BYTES = 20 << 30
+
+
+def copy_tree(tree: FileTree, target: Path) -> None:
+    """Put the files of a tree into a folder, as they are now.
+
+    Raises:
+        CodeError: some have gone since they were looked at; all of them are named.
+    """
+    problems = []
+    for entry in tree.entries:
+        place = target / entry.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(tree.root / entry.path, place)
+        except OSError as error:
+            problems.append(Problem(entry.path, f"cannot be copied: {error.strerror or error}"))
+            continue
+        if entry.executable:
+            place.chmod(place.stat().st_mode | 0o111)
+    if problems:
+        raise CodeError(problems)
+
+
+class InputCache:
+    """Objects of OSS on this machine, named by their content: what did not change is not fetched again.
+
+    Args:
+        folder: where they are kept.
+        limit_bytes: what is over it goes, the longest unused first.
+    """
+
+    def __init__(self, folder: Path, *, limit_bytes: int = _DEFAULT_LIMIT_BYTES) -> None:
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+
+    def fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
+        """Have a file or a folder of OSS in a local folder, which gets links to the cached objects.
+
+        Raises:
+            StorageError: nothing is there.
+            TransferError: some objects could not be fetched; they are named.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        single = None if uri.is_dir else client.head(uri)
+        found: Iterable[ObjectInfo] = [single] if single else client.list(uri.as_dir())
+        count = 0
+        with ByteBar("fetching inputs", shown=progress) as bar, TransferPool() as pool:
+            for info in found:
+                count += 1
+                name = uri.name if single else info.uri.key.removeprefix(uri.as_dir().key)
+                if not name or name.endswith("/"):
+                    continue
+                bar.expect(info.size_bytes)
+                pool.submit_file(name, partial(self._place, client, info, target, name, bar))
+        if not count:
+            raise StorageError(f"{uri}: there is no such file or folder", uri=str(uri), code="NoSuchKey")
+        if pool.failures:
+            raise TransferError(f"{len(pool.failures)} files were not fetched from {uri}", failures=pool.failures)
+        self.shrink()
+
+    def _place(self, client: OssClient, info: ObjectInfo, target: Path, name: str, bar: ByteBar) -> None:
+        parts = name.split("/")
+        if any(part in ("", ".", "..") for part in parts):
+            raise StorageError("its key has parts that cannot be file names here, so it was not written")
+        cached = self._folder / f"{info.etag.lower()}-{info.size_bytes}"
+        if not cached.exists():
+            client.get_file(info.uri, cached)
+        os.utime(cached)
+        place = target.joinpath(*parts)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(cached, place)
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(cached, place)
+        bar.advance(info.size_bytes)
+
+    def shrink(self) -> None:
+        """Remove the longest unused until the limit is kept; jobs that use them keep their links."""
+        kept = [(entry.stat().st_mtime, entry.stat().st_size, entry) for entry in self._folder.iterdir()]
+        total = sum(size for _, size, _ in kept)
+        for _, size, entry in sorted(kept, key=lambda one: one[0]):
+            if total <= self._limit_bytes:
+                return
+            entry.unlink(missing_ok=True)
+            total -= size
+
+
+def save_output(files: Callable[[], OssClient], folder: Path, uri: str, *, progress: bool) -> None:
+    """Put what a job left in an output folder to OSS.
+
+    Raises:
+        TransferError: some files could not be put there.
+        LocalRunError: what lies there cannot be taken along.
+    """
+    from pai_sdk.errors import InvalidInputError
+    from pai_sdk.storage.transfer import upload_tree
+
+    try:
+        tree = FileTree.scan(folder)
+    except InvalidInputError as error:
+        raise LocalRunError(f"the output {folder} cannot be saved: {error}") from error
+    if tree.entries:
+        upload_tree(files(), tree, OssUri.parse(uri), progress=progress, marker=False)

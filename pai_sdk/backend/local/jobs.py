@@ -1,0 +1,185 @@
+"""The folder of local jobs: one folder a job, in which any process finds all there is to know of it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.errors import NotFoundError
+from pai_sdk.execution.base import ExecutionState
+from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.job.names import LOCAL_ID_PREFIX, is_local_id
+from pai_sdk.job.record import JobRecord
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.status import JobStatus
+
+__all__ = ["LocalJobs"]
+
+_REQUEST = "request.json"
+_FACTS = "facts.json"
+
+
+class LocalJobs:
+    """All local jobs of a user.
+
+    Args:
+        folder: where their folders are.
+
+    Example:
+        >>> LocalJobs(Path("/srv/none")).ids()
+        []
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def sandbox(self, job_id: str) -> Sandbox:
+        """A job's folder.
+
+        Raises:
+            NotFoundError: there is no such job here.
+        """
+        root = self.folder / job_id
+        if not is_local_id(job_id) or "/" in job_id or not (root / _REQUEST).exists():
+            raise NotFoundError(
+                f"there is no local job {job_id!r} in {self.folder}; `pai-sdk ps --local` lists all there are",
+                code="TrainingJobNotFound",
+                status_code=404,
+            )
+        return Sandbox(root)
+
+    def create(self, request: TrainingJobRequest) -> str:
+        """Make the folder of a new job.
+
+        Returns:
+            The job's id.
+        """
+        job_id = f"{LOCAL_ID_PREFIX}{os.urandom(6).hex()}"
+        root = self.folder / job_id
+        root.mkdir(parents=True, mode=0o700)
+        _write(root / _FACTS, {"created_at": time.time(), "labels": _labels_of(request), "synced": False})
+        _write(root / _REQUEST, request.to_wire())  # last: with it, the job is there
+        return job_id
+
+    @contextmanager
+    def submitting(self, job_id: str) -> Iterator[None]:
+        """Tell the others, for as long as this lasts, that somebody is at work to start the job."""
+        with (self.folder / job_id / "submit.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def is_being_submitted(self, job_id: str) -> bool:
+        """Whether somebody is at work to start the job."""
+        with (self.folder / job_id / "submit.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def discard(self, job_id: str) -> None:
+        """Remove a job's folder."""
+        shutil.rmtree(self.folder / job_id, ignore_errors=True)
+
+    def ids(self) -> list[str]:
+        """All jobs there are, the newest first."""
+        if not self.folder.is_dir():
+            return []
+        found = [entry for entry in self.folder.iterdir() if (entry / _REQUEST).exists()]
+        found.sort(key=lambda entry: self.facts(entry.name).get("created_at", 0.0), reverse=True)
+        return [entry.name for entry in found]
+
+    def request(self, job_id: str) -> TrainingJobRequest:
+        """What was asked for."""
+        text = (self.sandbox(job_id).root / _REQUEST).read_bytes()
+        return TrainingJobRequest.model_validate_json(text)
+
+    def facts(self, job_id: str) -> dict[str, Any]:
+        """What else is written down of a job."""
+        try:
+            facts: dict[str, Any] = json.loads((self.folder / job_id / _FACTS).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return facts
+
+    @contextmanager
+    def changing(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """The facts, to be changed; nobody else changes them meanwhile."""
+        root = self.sandbox(job_id).root
+        with (root / "facts.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            facts = self.facts(job_id)
+            yield facts
+            _write(root / _FACTS, facts)
+
+    def record(self, job_id: str, state: ExecutionState) -> JobRecord:
+        """A job as TrainingJob knows it."""
+        request, facts = self.request(job_id), self.facts(job_id)
+        status, code, message = _outcome(state, facts)
+        created, ended = facts.get("created_at"), state.ended_at if state.phase == "ended" else None
+        moments = [(JobStatus.INITIALIZING, created), (JobStatus.RUNNING, state.started_at), (status, ended)]
+        passed = [(str(name), at) for name, at in moments if at is not None]
+        return JobRecord.model_validate(
+            {
+                **request.to_wire(),
+                "TrainingJobId": job_id,
+                "Status": status,
+                "ReasonCode": code,
+                "ReasonMessage": message,
+                "GmtCreateTime": _wire_time(created),
+                "GmtModifiedTime": _wire_time(passed[-1][1] if passed else created),
+                "Duration": int((ended or time.time()) - state.started_at) if state.started_at else 0,
+                "Labels": [{"Key": key, "Value": value} for key, value in facts.get("labels", {}).items()],
+                "Instances": [
+                    {"Name": instance.name, "Role": instance.role, "Status": instance.status}
+                    for instance in state.instances
+                ],
+                "StatusTransitions": [
+                    {"Status": name, "StartTime": _wire_time(at), "EndTime": _wire_time(until)}
+                    for (name, at), until in zip(passed, [*(at for _, at in passed[1:]), None], strict=True)
+                ],
+            }
+        )
+
+
+def _wire_time(seconds: float | None) -> str | None:
+    """Seconds since 1970 as the service writes them: UTC, ISO 8601."""
+    if seconds is None:
+        return None
+    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _outcome(state: ExecutionState, facts: Mapping[str, Any]) -> tuple[JobStatus, str | None, str | None]:
+    if state.phase in ("absent", "preparing"):
+        return JobStatus.INITIALIZING, None, None
+    if state.phase == "running":
+        return JobStatus.RUNNING, None, None
+    if state.reason_code == REASON_STOPPED_BY_USER:
+        return JobStatus.TERMINATED, state.reason_code, state.reason_message
+    if not state.succeeded:
+        return JobStatus.FAILED, state.reason_code or None, state.reason_message or None
+    if facts.get("unsaved"):
+        return JobStatus.FAILED, "OutputsNotSaved", str(facts["unsaved"])
+    return JobStatus.SUCCEED, None, None
+
+
+def _labels_of(request: TrainingJobRequest) -> dict[str, str]:
+    return {label.key: label.value or "" for label in request.labels or ()}
+
+
+def _write(path: Path, value: object) -> None:
+    """Write a file as a whole; it may hold what the job's variables hide, so it is for its owner only."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump(value, file, ensure_ascii=False)
+    partial.replace(path)

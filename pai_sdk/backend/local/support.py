@@ -1,0 +1,103 @@
+"""What of a request means something on this machine, what does not, and what cannot be done here at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.execution.docker.container import ContainerLimits
+from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.storage.uri import uri_scheme
+
+__all__ = ["check_supported", "file_path", "file_uri", "unused_fields"]
+
+_SCHEMES = ("file", "oss")
+_UNUSED = {
+    "experiment_config": "ExperimentConfig",
+    "user_vpc": "UserVpc",
+    "role_arn": "RoleArn",
+    "priority": "Priority",
+    "resource_type": "ResourceType",
+}
+"""Fields of a request that belong to the service's account, network and queues: a run here is the same without."""
+
+
+def file_uri(path: Path, *, folder: bool) -> str:
+    """A file or folder of this machine as a URI.
+
+    Example:
+        >>> file_uri(Path("/data/my set"), folder=True)
+        'file:///data/my%20set/'
+    """
+    uri = path.absolute().as_uri()
+    return f"{uri.rstrip('/')}/" if folder else uri
+
+
+def file_path(uri: str) -> Path:
+    """The file or folder that a `file://` URI names."""
+    return Path(unquote(urlsplit(uri).path))
+
+
+def check_supported(request: TrainingJobRequest) -> None:
+    """Refuse what cannot be done on this machine, before anything is done.
+
+    Raises:
+        InvalidInputError: with all of it.
+    """
+    problems = [*_problems(request)]
+    options = LocalOptions()
+    try:
+        options = LocalOptions.of_tags(request.settings.tags if request.settings else None)
+    except InvalidInputError as error:
+        problems += error.problems
+    try:
+        ContainerLimits.of(request, options)
+    except InvalidInputError as error:
+        problems += error.problems
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
+    spec, compute = request.algorithm_spec, request.compute_resource
+    if spec is None:
+        hint = "run it on a service, or give image_uri and command"
+        yield Problem("algorithm", "a registered algorithm is known to its service only", hint)
+    elif not spec.image:
+        yield Problem("image_uri", "is missing", "a local run needs an image that this machine has or can pull")
+    if compute and compute.resource_id:
+        yield Problem("resource_id", "is a quota of the service", "leave it out for a local run")
+    for channel in request.input_channels:
+        where = f"inputs[{channel.name!r}]"
+        if channel.dataset_id:
+            hint = "give a local path or an oss:// URI"
+            yield Problem(where, f"dataset {channel.dataset_id} is known to its service only", hint)
+        elif uri_scheme(channel.input_uri or "") not in _SCHEMES:
+            hint = "give a local path (a folder where it is mounted) or an oss:// URI"
+            yield Problem(where, f"{channel.input_uri!r} cannot be reached from this machine", hint)
+        elif (channel.input_uri or "").startswith("file:") and not file_path(channel.input_uri or "").exists():
+            yield Problem(where, f"{file_path(channel.input_uri or '')} does not exist")
+    for output in request.output_channels:
+        where = f"outputs[{output.name!r}]"
+        if output.dataset_id or uri_scheme(output.output_uri or "") not in _SCHEMES:
+            what = output.dataset_id or repr(output.output_uri)
+            yield Problem(where, f"{what} cannot be written from this machine", "give a local folder or oss://")
+
+
+def unused_fields(request: TrainingJobRequest) -> list[str]:
+    """The fields that are set and mean nothing here, as the wire names them; for one notice."""
+    unused = [wire for name, wire in _UNUSED.items() if getattr(request, name, None) is not None]
+    compute = request.compute_resource
+    if compute and (compute.spot_spec or compute.use_spot_instance):
+        unused.append("SpotSpec")
+    if compute and compute.instance_spec and compute.instance_spec.gpu_type:
+        unused.append("InstanceSpec.GPUType")
+    for channels in (request.input_channels, request.output_channels):
+        unused += [f"{channel.name}.RoleArn" for channel in channels if channel.role_arn]
+    unused += [f"{channel.name}.Options" for channel in request.input_channels if channel.options]
+    if request.settings:
+        unused += [f"Settings.{name}" for name in request.settings.to_wire() if name != "Tags"]
+    return unused

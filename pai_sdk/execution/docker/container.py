@@ -1,0 +1,257 @@
+"""What a container of a job looks like: mounts, limits, user, variables. Pure functions; no engine is asked."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.execution.amounts import bytes_of
+from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.execution.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from pai_sdk.execution.distributed import Instance
+    from pai_sdk.job.request import TrainingJobRequest
+
+__all__ = [
+    "LABEL_FOLDER",
+    "LABEL_INSTANCE",
+    "LABEL_JOB",
+    "ContainerLimits",
+    "Mounts",
+    "create_arguments",
+    "environment_file",
+]
+
+LABEL_JOB = "pai-sdk.job"
+"""The job's id, on every container and network that is made for it."""
+
+LABEL_INSTANCE = "pai-sdk.instance"
+LABEL_FOLDER = "pai-sdk.folder"
+
+RUN_DIR = "/run/pai-sdk"
+"""Where the instances of a job find the folder they share."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class ContainerLimits:
+    """What one instance may use. None is without limit.
+
+    Attributes:
+        nano_cpus: thousand-millionths of a CPU.
+        memory_bytes: all its processes together; swap is not added.
+        shared_memory_bytes: the size of /dev/shm.
+        gpus: how many, of which kind of choice: ids for each instance, or a number.
+    """
+
+    nano_cpus: int | None = None
+    memory_bytes: int | None = None
+    shared_memory_bytes: int | None = None
+    gpu_ids: tuple[tuple[str, ...], ...] = ()
+    gpu_count: int = 0
+
+    @classmethod
+    def of(cls, request: TrainingJobRequest, options: LocalOptions) -> ContainerLimits:
+        """The limits that a request asks for.
+
+        Raises:
+            InvalidInputError: amounts that are none, GPUs that cannot be divided; all of it is listed.
+        """
+        problems: list[Problem] = []
+        spec = request.compute_resource.instance_spec
+
+        def amount(text: str | None, where: str) -> int | None:
+            try:
+                return bytes_of(text) if text else None
+            except ValueError:
+                problems.append(Problem(where, f"{text!r} is not an amount of memory", "write 8, 8GiB or 512MiB"))
+                return None
+
+        cpu = spec.cpu if spec else None
+        nano_cpus = None
+        if cpu:
+            try:
+                nano_cpus = int(float(cpu) * 1e9)
+            except ValueError:
+                problems.append(Problem("instance_spec.cpu", f"{cpu!r} is not a number of CPUs", "write 4 or 0.5"))
+        shared = options.shared_memory or (spec.shared_memory if spec else None)
+        limits = cls(
+            nano_cpus,
+            amount(spec.memory if spec else None, "instance_spec.memory"),
+            amount(shared, "instance_spec.shared_memory"),
+            *_gpus(request, options, problems),
+        )
+        if problems:
+            raise InvalidInputError(problems)
+        return limits
+
+
+def _gpus(
+    request: TrainingJobRequest, options: LocalOptions, problems: list[Problem]
+) -> tuple[tuple[tuple[str, ...], ...], int]:
+    """The GPUs of each instance by id, or their number; -1 for all there are."""
+    count, spec = request.instance_count, request.compute_resource.instance_spec
+    if options.gpu_ids:
+        if len(options.gpu_ids) % count:
+            what = f"{len(options.gpu_ids)} GPUs cannot be divided among {count} instances"
+            problems.append(Problem("gpu_ids", what, "give each instance as many"))
+            return (), 0
+        each = len(options.gpu_ids) // count
+        return tuple(tuple(options.gpu_ids[at : at + each]) for at in range(0, len(options.gpu_ids), each)), 0
+    text = spec.gpu if spec else None
+    if text:
+        if not text.isdecimal():
+            problems.append(Problem("instance_spec.gpu", f"{text!r} is not a number of GPUs"))
+            return (), 0
+        wanted = int(text)
+        if count > 1 and wanted:
+            # Without ids the engine would give every instance the same ones.
+            ids = [str(number) for number in range(wanted * count)]
+            return tuple(tuple(ids[at : at + wanted]) for at in range(0, len(ids), wanted)), 0
+        return (), wanted
+    if request.compute_resource.ecs_spec == "local_gpu":
+        if count > 1:
+            hint = "say how many each gets: instance_spec={'gpu': '1'}"
+            problems.append(Problem("instance_type", f"'local_gpu' with {count} instances", hint))
+        return (), -1
+    return (), 0
+
+
+@dataclass(frozen=True)
+class Mounts:
+    """What the containers of a job see of this machine besides the sandbox.
+
+    Attributes:
+        inputs: channel to the file or folder it is filled with, seen read-only.
+        outputs: channel to the folder it goes to.
+        pip_cache: pip's downloads, kept for the next job.
+    """
+
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    outputs: Mapping[str, Path] = field(default_factory=dict)
+    pip_cache: Path | None = None
+
+    def prepare(self, sandbox: Sandbox) -> None:
+        """Make the places that are mounted over: a file for a file, a folder for a folder."""
+        for channel, path in self.inputs.items():
+            if path.is_file():
+                (sandbox.input_dir(channel) / path.name).touch()
+
+    def arguments(self, sandbox: Sandbox) -> list[dict[str, Any]]:
+        """The mounts as the engine wants them. A source that is missing is an error there, and is not made."""
+        mounts = [
+            _bind(sandbox.ml, "/ml"),
+            _bind(sandbox.ml / "input", "/ml/input", read_only=True),
+            _bind(sandbox.root / "run", RUN_DIR),
+            _bind(sandbox.logs_dir, f"{RUN_DIR}/logs"),
+        ]
+        for channel, path in self.inputs.items():
+            target = f"/ml/input/data/{channel}" + (f"/{path.name}" if path.is_file() else "")
+            mounts.append(_bind(path, target, read_only=True))
+        mounts += [_bind(path, f"/ml/output/{channel}") for channel, path in self.outputs.items()]
+        if self.pip_cache:
+            mounts.append(_bind(self.pip_cache, f"{RUN_DIR}/pip-cache"))
+        return mounts
+
+
+def _bind(source: Path, target: str, *, read_only: bool = False) -> dict[str, Any]:
+    return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}
+
+
+def create_arguments(
+    sandbox: Sandbox,
+    job_id: str,
+    request: TrainingJobRequest,
+    instance: Instance,
+    *,
+    image: str,
+    mounts: Mounts,
+    limits: ContainerLimits,
+    user: str | None,
+    network: str | None,
+) -> dict[str, Any]:
+    """The arguments of docker-py's `containers.create` for one instance.
+
+    The image's own entrypoint does not run: the contract says that the command does.
+    """
+    arguments: dict[str, Any] = {
+        "image": image,
+        "name": instance.name,
+        "hostname": instance.name[:63],
+        "entrypoint": ["/bin/sh", f"{RUN_DIR}/instance.sh", instance.name],
+        "command": list(request.algorithm_spec.command if request.algorithm_spec else ()),
+        "environment": {
+            "PAI_SDK_RUN": RUN_DIR,
+            "PAI_SDK_LOG": str(sandbox.log_file(instance.name)),
+            **_unexportable(request.environments or {}),
+        },
+        "labels": {
+            LABEL_JOB: job_id,
+            LABEL_INSTANCE: instance.name,
+            LABEL_FOLDER: str(sandbox.root),
+        },
+        "mounts": mounts.arguments(sandbox),
+        "working_dir": "/",
+        "user": user,
+        "healthcheck": {"test": ["NONE"]},
+        "log_config": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+    }
+    if limits.nano_cpus:
+        arguments["nano_cpus"] = limits.nano_cpus
+    if limits.memory_bytes:
+        arguments["mem_limit"] = arguments["memswap_limit"] = limits.memory_bytes
+    # The engine's 64 MB are too few for the workers of a data loader.
+    arguments["shm_size"] = limits.shared_memory_bytes or _default_shared_memory(limits.memory_bytes)
+    devices = _device_requests(limits, instance.rank)
+    if devices:
+        arguments["device_requests"] = devices
+    if network:
+        arguments["network"] = network
+    return arguments
+
+
+def _default_shared_memory(memory_bytes: int | None) -> int:
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(memory_bytes or machine, machine) // 2
+
+
+def _device_requests(limits: ContainerLimits, rank: int) -> list[dict[str, Any]]:
+    capabilities = [["gpu", "compute", "utility"]]
+    if limits.gpu_ids:
+        ids = list(limits.gpu_ids[rank])
+        return [{"Driver": "", "Count": 0, "DeviceIDs": ids, "Capabilities": capabilities, "Options": {}}]
+    if limits.gpu_count:
+        return [
+            {"Driver": "", "Count": limits.gpu_count, "DeviceIDs": [], "Capabilities": capabilities, "Options": {}}
+        ]
+    return []
+
+
+def environment_file(variables: Mapping[str, str]) -> str:
+    r"""Shell text that sets these variables, whatever is in them. In a file of 0600, not in the engine's records.
+
+    Example:
+        >>> environment_file({"NOTE": "two words", "no.name": "left out"})
+        "export NOTE='two words'\n"
+    """
+    return "".join(
+        f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if _VARIABLE.fullmatch(name)
+    )
+
+
+def _unexportable(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables that no shell can name go through the engine."""
+    return {name: value for name, value in variables.items() if not _VARIABLE.fullmatch(name)}
+
+
+def gpu_share(limits: ContainerLimits, instances: Sequence[Instance]) -> int:
+    """GPUs of each instance, for NPROC_PER_NODE; 1 where there are none or nobody knows."""
+    return len(limits.gpu_ids[0]) if limits.gpu_ids and instances else max(limits.gpu_count, 1)

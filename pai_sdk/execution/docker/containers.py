@@ -1,0 +1,99 @@
+"""What the engine has of our jobs, found by its labels: containers and networks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.errors import EngineNotFoundError
+from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB
+from pai_sdk.execution.docker.ending import ContainerEnd
+from pai_sdk.execution.docker.engine import Engine
+
+__all__ = ["JobContainers", "end_of", "engine_may_be_away"]
+
+logger = logging.getLogger(__name__)
+
+
+class JobContainers:
+    """The containers and networks of jobs.
+
+    Args:
+        engine: gives the engine; may fail when there is none.
+    """
+
+    def __init__(self, engine: Callable[[], Engine]) -> None:
+        self._engine = engine
+
+    def of(self, job_id: str) -> list[Any]:  # docker-py's containers
+        """The containers of one job, in whatever state they are."""
+        engine = self._engine()
+        engine.must_answer()
+        return list(engine.client.containers.list(all=True, filters={"label": f"{LABEL_JOB}={job_id}"}))
+
+    def remove(self, job_id: str) -> None:
+        """Remove all that a job has in the engine; what runs is killed."""
+        for container in self.of(job_id):
+            with _somebody_else_may_do_it():
+                container.remove(force=True, v=True)
+        for network in self._engine().client.networks.list(filters={"label": f"{LABEL_JOB}={job_id}"}):
+            with _somebody_else_may_do_it():
+                network.remove()
+
+    def remove_orphans(self, is_orphan: Callable[[Path], bool]) -> list[str]:
+        """Remove containers and networks of jobs that nobody can find any more.
+
+        Args:
+            is_orphan: asked for each job's folder.
+
+        Returns:
+            The jobs whose containers were removed.
+        """
+        client, ours = self._engine().client, {"label": LABEL_JOB}
+        found = [one.labels for one in client.containers.list(all=True, filters=ours)]
+        found += [one.attrs.get("Labels") or {} for one in client.networks.list(filters=ours)]
+        jobs: set[str] = {
+            labels[LABEL_JOB] for labels in found if is_orphan(Path(labels.get(LABEL_FOLDER, "/nowhere")))
+        }
+        for job_id in sorted(jobs):
+            self.remove(job_id)
+        return sorted(jobs)
+
+
+def end_of(container: Any) -> ContainerEnd | None:
+    """How a container ended; None for one that has not."""
+    state = container.attrs["State"]
+    # A list of containers gives their state as one word; the details need a look at each.
+    if isinstance(state, str):
+        container.reload()
+        state = container.attrs["State"]
+    if state["Status"] in ("created", "running", "paused", "restarting"):
+        return None
+    return ContainerEnd(int(state["ExitCode"]), bool(state["OOMKilled"]), str(state.get("Error") or ""))
+
+
+@contextmanager
+def engine_may_be_away() -> Iterator[None]:
+    """Leave the block when the engine does not answer: it may come back, and the job with it."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        yield
+    except (DockerException, RequestException, EngineNotFoundError) as error:
+        logger.debug("the engine does not answer: %s", error)
+
+
+@contextmanager
+def _somebody_else_may_do_it() -> Iterator[None]:
+    """Take no offence at something that is gone, or that another process is removing at this moment."""
+    from docker.errors import APIError
+
+    try:
+        yield
+    except APIError as error:
+        if error.status_code not in (404, 409):
+            raise

@@ -1,0 +1,141 @@
+"""How a job of containers ended: from what its instances wrote, and what the engine says of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pai_sdk.execution.base import ExecutionState
+from pai_sdk.execution.distributed import Instance
+from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.reasons import (
+    REASON_MAX_RUNNING_TIME,
+    REASON_OUT_OF_MEMORY,
+    REASON_REQUIREMENTS_FAILED,
+    REASON_STOPPED_BY_USER,
+    REASON_SUPERVISOR_LOST,
+    exit_reason,
+    max_running_time_message,
+    requirements_message,
+)
+
+__all__ = ["ContainerEnd", "ending", "interrupted"]
+
+_INTERRUPTED = "The process that submitted this job ended before all containers were started. Submit it again."
+
+
+@dataclass(frozen=True)
+class ContainerEnd:
+    """How the engine says that a container ended.
+
+    Attributes:
+        code: its exit code.
+        out_of_memory: the kernel killed something in it for lack of memory.
+        error: why it could not be started, if it could not.
+    """
+
+    code: int
+    out_of_memory: bool = False
+    error: str = ""
+
+
+def ending(
+    job: Mapping[str, Any],
+    run: RunFolder,
+    instances: Sequence[Instance],
+    ends: Mapping[str, ContainerEnd | None],
+) -> dict[str, Any]:
+    """The final state of a job, as `ExecutionState` has it."""
+    shown = [_instance(instance, run, ends.get(instance.name)) for instance in instances]
+    exits = [found for instance in instances if (found := run.exit_of(instance.name))]
+    failed, code, message = _reason(job, run, instances, ends)
+    return {
+        "phase": "ended",
+        "started_at": run.begun_at,
+        "ended_at": max((one.at for one in exits), default=time.time()),
+        "succeeded": not code,
+        "instances": shown,
+        "failed_instance": failed,
+        "reason_code": code,
+        "reason_message": message,
+    }
+
+
+def interrupted() -> ExecutionState:
+    """The end of a job whose submitter was killed before anything of it began."""
+    return ExecutionState(
+        "ended",
+        ended_at=time.time(),
+        succeeded=False,
+        reason_code=REASON_SUPERVISOR_LOST,
+        reason_message=_INTERRUPTED,
+    )
+
+
+def _reason(
+    job: Mapping[str, Any],
+    run: RunFolder,
+    instances: Sequence[Instance],
+    ends: Mapping[str, ContainerEnd | None],
+) -> tuple[str | None, str, str]:
+    """The instance to blame, the reason's code and its sentence; empty for a success."""
+    whys = {run.why(instance.name) for instance in instances}
+    failure = run.first_failure
+    if not run.has_begun:
+        return (
+            None,
+            REASON_SUPERVISOR_LOST,
+            _INTERRUPTED,
+        )
+    if run.requirements_failed:
+        first = instances[0].name
+        ended = run.exit_of(first)
+        return (
+            first,
+            REASON_REQUIREMENTS_FAILED,
+            requirements_message(ended.code if ended else 1, run.pip_problem(first)),
+        )
+    if failure is None and "timeout" in whys:
+        return None, REASON_MAX_RUNNING_TIME, max_running_time_message(job["max_running_s"])
+    if failure is None and "stopped" in whys:
+        code, message = run.stop_wish or ("", "")
+        return None, code or REASON_STOPPED_BY_USER, message or "The job's container was told to end (SIGTERM)."
+    if failure is None:
+        failure = next(
+            ((i.name, end.code) for i in instances if run.exit_of(i.name) is None and (end := ends.get(i.name))),
+            None,
+        )
+    if failure is None:
+        gone = [i.name for i in instances if run.exit_of(i.name) is None]
+        if not gone:
+            return None, "", ""
+        return (
+            gone[0],
+            REASON_SUPERVISOR_LOST,
+            (f"The container of {gone[0]} is gone, and nobody saw how it ended; it was removed from outside."),
+        )
+    name, exit_code = failure
+    return name, *_failure_reason(name, exit_code, ends.get(name), job["memory_bytes"])
+
+
+def _failure_reason(
+    name: str, exit_code: int, end: ContainerEnd | None, memory_bytes: int | None
+) -> tuple[str, str]:
+    if end is not None and end.error:
+        return "ContainerNotStarted", f"The container of {name} could not be started: {end.error}"
+    if end is not None and end.out_of_memory and exit_code != 0:
+        limit = f" of {memory_bytes / (1 << 30):g} GiB" if memory_bytes else ""
+        return REASON_OUT_OF_MEMORY, (
+            f"Instance {name} ran out of memory: it reached its limit{limit} and was killed (exit code "
+            f"{exit_code}). Use a smaller batch, or raise instance_spec.memory."
+        )
+    return exit_reason(name, exit_code)
+
+
+def _instance(instance: Instance, run: RunFolder, end: ContainerEnd | None) -> dict[str, Any]:
+    ended = run.exit_of(instance.name)
+    code = ended.code if ended else end.code if end else None
+    status = "Succeed" if code == 0 else "Terminated" if run.why(instance.name) else "Failed"
+    return {"name": instance.name, "role": instance.role, "status": status, "exit_code": code}

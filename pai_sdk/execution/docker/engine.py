@@ -1,0 +1,161 @@
+"""Finding a Docker engine on this machine: Docker's own, a rootless one, or Podman's Docker-compatible socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import EngineNotFoundError
+
+if TYPE_CHECKING:
+    import docker
+
+__all__ = ["Engine", "find_engine"]
+
+_CONNECT_TIMEOUT_S = 5.0
+_CALL_TIMEOUT_S = 60.0
+_SYSTEM_SOCKETS = (("/var/run/docker.sock", "Docker"), ("/run/podman/podman.sock", "Podman"))
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine that answers.
+
+    Attributes:
+        url: where it listens.
+        client: the way to it; safe to use from several threads.
+        is_rootless: root inside of a container is the user who runs the engine.
+        is_podman: it is Podman, which speaks Docker's API.
+    """
+
+    url: str
+    client: docker.DockerClient
+    is_rootless: bool = False
+    is_podman: bool = False
+
+    def must_answer(self) -> None:
+        """Look whether anybody is there, before docker-py does, which would leave a socket open in vain.
+
+        Raises:
+            EngineNotFoundError: nobody is.
+        """
+        refusal = _refusal(self.url)
+        if refusal:
+            raise EngineNotFoundError(f"the engine at {self.url} does not answer any more: {refusal}")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    url: str
+    named_by: str
+
+
+def find_engine() -> Engine:
+    """The engine that the user's environment names, or the first one that answers where engines usually listen.
+
+    `DOCKER_HOST` decides when it is set, then the current Docker context, then the usual sockets.
+
+    Raises:
+        EngineNotFoundError: none answers, with all that was tried; or the one that was named is on another
+            machine, which could not see this one's folders.
+
+    Example:
+        >>> find_engine().url  # doctest: +SKIP
+        'unix:///var/run/docker.sock'
+    """
+    tried: list[str] = []
+    for candidate in _candidates():
+        if not candidate.url.startswith("unix://"):
+            raise EngineNotFoundError(
+                f"the engine at {candidate.url} ({candidate.named_by}) is not on this machine: it cannot see the "
+                "folders of this job. Unset it to use the engine here, or submit to a service there"
+            )
+        refusal = _refusal(candidate.url)
+        if refusal is None:
+            engine, refusal = _connected(candidate)
+            if engine is not None:
+                return engine
+        tried.append(f"{candidate.url} ({candidate.named_by}): {refusal}")
+    raise EngineNotFoundError(
+        "no Docker engine answers on this machine. Tried:\n"
+        + "".join(f"  {line}\n" for line in tried)
+        + "Three ways out: start Docker or Podman (`systemctl --user start podman.socket`); set DOCKER_HOST to "
+        "the socket of one that runs; or leave `instance_type` out and use Session.embedded(): it needs no engine"
+    )
+
+
+def _candidates() -> Iterator[_Candidate]:
+    """Where an engine may be, the most deliberate choice first. What is named decides alone."""
+    named = os.environ.get("DOCKER_HOST")
+    if named:
+        yield _Candidate(named, "DOCKER_HOST")
+        return
+    context = _current_context()
+    if context:
+        yield context
+        return
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    for path, owner in (
+        *_SYSTEM_SOCKETS,
+        (f"{runtime}/docker.sock", "rootless Docker"),
+        (f"{Path.home()}/.docker/run/docker.sock", "Docker Desktop"),
+        (f"{runtime}/podman/podman.sock", "rootless Podman"),
+    ):
+        yield _Candidate(f"unix://{path}", owner)
+
+
+def _current_context() -> _Candidate | None:
+    from docker.context import ContextAPI
+    from docker.context.config import get_current_context_name
+
+    name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name()
+    if name == "default":
+        return None
+    context = ContextAPI.get_context(name)
+    if context is None:
+        raise EngineNotFoundError(
+            f"the Docker context {name!r} does not exist; `docker context ls` lists those there are"
+        )
+    return _Candidate(str(context.Host).removeprefix("http+"), f"Docker context {name!r}")
+
+
+def _refusal(url: str) -> str | None:
+    """Why there is no need to try: no such socket, or nobody behind it."""
+    path = url.removeprefix("unix://")
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(_CONNECT_TIMEOUT_S)
+            probe.connect(path)
+    except FileNotFoundError:
+        return "no such socket"
+    except PermissionError:
+        return "permission denied; add yourself to the group that owns it (mostly `docker`)"
+    except OSError as error:
+        return f"does not answer ({error.strerror or error})"
+    return None
+
+
+def _connected(candidate: _Candidate) -> tuple[Engine | None, str]:
+    import docker
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        # The first words must come soon; later calls, such as the removal of a large container, may take longer.
+        with closing(docker.DockerClient(base_url=candidate.url, timeout=_CONNECT_TIMEOUT_S)) as probe:
+            facts = probe.info()
+            names = {part.get("Name") for part in probe.version().get("Components") or ()}
+        client = docker.DockerClient(base_url=candidate.url, timeout=_CALL_TIMEOUT_S)
+    except (DockerException, RequestException, OSError) as error:
+        return None, f"does not answer ({error})"
+    is_rootless = any("rootless" in option for option in facts.get("SecurityOptions") or ())
+    return Engine(candidate.url, client, is_rootless, "Podman Engine" in names), ""

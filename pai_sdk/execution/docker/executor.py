@@ -1,0 +1,303 @@
+"""Jobs as containers of a Docker engine on this machine: one an instance, and no process of ours beside."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
+from pai_sdk.execution.distributed import Instance
+from pai_sdk.execution.docker.container import (
+    Mounts,
+)
+from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_may_be_away
+from pai_sdk.execution.docker.ending import ContainerEnd, ending
+from pai_sdk.execution.docker.engine import Engine, find_engine
+from pai_sdk.execution.docker.launch import Launch
+from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.journal import Journal
+from pai_sdk.execution.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from pai_sdk.job.request import TrainingJobRequest
+
+__all__ = ["DockerExecutor"]
+
+logger = logging.getLogger(__name__)
+
+_ASK_ENGINE_EVERY_S = 1.0
+_SPARE_AFTER_GRACE_S = 5.0
+
+
+class DockerExecutor(Executor):
+    """Runs the instances of a job as containers that need nobody once they have begun.
+
+    `instance.sh` is their first process: it keeps the log, the time limit and the bond between instances. What
+    is left to us is to start them, and to look at the end: by whoever asks next, in whatever process.
+
+    Args:
+        engine: gives the engine when it is first needed.
+        pip_cache: a folder for pip's downloads, kept from job to job.
+
+    Example:
+        >>> DockerExecutor().state(Path("/srv/jobs/none")).phase
+        'absent'
+    """
+
+    def __init__(self, engine: Callable[[], Engine] = find_engine, *, pip_cache: Path | None = None) -> None:
+        self._find = engine
+        self._pip_cache = pip_cache
+        self._engine: Engine | None = None
+        self._containers = JobContainers(lambda: self.engine)
+        self._asked: dict[Path, tuple[float, dict[str, ContainerEnd | None]]] = {}
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; found when first asked for.
+
+        Raises:
+            EngineNotFoundError: there is none.
+        """
+        if self._engine is None:
+            self._engine = self._find()
+        return self._engine
+
+    def close(self) -> None:
+        """Close the connections to the engine; jobs go on."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    # ---- the beginning ----
+
+    def start(
+        self,
+        root: Path,
+        job_id: str,
+        request: TrainingJobRequest,
+        *,
+        inputs: dict[str, Path] | None = None,
+        outputs: dict[str, Path] | None = None,
+        progress: bool = False,
+    ) -> None:
+        """Pull the image if need be, then start all instances; a job that was started before is left alone.
+
+        Args:
+            root: the job's folder; its sandbox holds the code.
+            job_id: the job.
+            request: its description.
+            inputs: channels that are filled from a file or folder of this machine, which is not copied.
+            outputs: channels that go to a folder of this machine.
+            progress: show a bar while the image is pulled.
+
+        Raises:
+            InvalidInputError: the request cannot become containers; nothing was started.
+            LocalRunError: the engine refused; nothing was left behind.
+        """
+        sandbox = Sandbox(root.resolve())
+        sandbox.create(request)
+        with _locked(sandbox) as is_ours:
+            journal = Journal(sandbox.state_dir)
+            if not is_ours or journal.read_job() is not None:
+                return
+            if self._pip_cache:
+                self._pip_cache.mkdir(parents=True, exist_ok=True)
+            mounts = Mounts(inputs or {}, outputs or {}, self._pip_cache)
+            try:
+                Launch(self.engine, sandbox, job_id, request, mounts).run(progress=progress)
+            except BaseException:
+                if journal.read_job() is not None:
+                    self._containers.remove(job_id)
+                    journal.forget_job()
+                raise
+
+    def withdraw(self, root: Path) -> None:
+        """Take back a start that was cut off; a job whose instances were let go stays."""
+        sandbox = Sandbox(root.resolve())
+        journal = Journal(sandbox.state_dir)
+        job = journal.read_job()
+        if job is None or RunFolder(sandbox.root / "run").has_begun:
+            return
+        with _locked(sandbox) as is_ours:
+            if is_ours and not RunFolder(sandbox.root / "run").has_begun:
+                self._containers.remove(job["job_id"])
+                journal.forget_job()
+
+    # ---- the course ----
+
+    def state(self, root: Path) -> ExecutionState:
+        """What is known now. Whoever sees the end first also removes the containers."""
+        sandbox = Sandbox(root.resolve())
+        journal = Journal(sandbox.state_dir)
+        final, job = journal.read_state(), journal.read_job()
+        if job is None:
+            return ExecutionState("absent")
+        if final is not None and final.get("phase") == "ended":
+            self._tidy(sandbox, job)
+            return _as_state(final)
+        run = RunFolder(sandbox.root / "run")
+        instances = [Instance(**instance) for instance in job["instances"]]
+        silent = [instance.name for instance in instances if run.exit_of(instance.name) is None]
+        containers = self._containers_of(sandbox, job) if silent else {}
+        if containers is None:  # the engine does not answer; it may come back, and the job with it
+            return _going_on(run, instances)
+        if run.has_begun and all(_is_over(name, containers) for name in silent):
+            return self._finalize(sandbox, journal, job, run, instances)
+        for name in silent:
+            # It went without a word: killed from outside, or with its engine. The others are told by us.
+            if run.has_begun and _is_over(name, containers):
+                run.tell_failure(name, _code_of(containers.get(name)))
+        self._insist(job, run)
+        if not run.has_begun and not _is_locked(sandbox):
+            return self._finalize(sandbox, journal, job, run, instances)
+        return _going_on(run, instances)
+
+    def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
+        """Ask all instances to end; returns at once. The first reason given stays."""
+        run = RunFolder(Sandbox(root.resolve()).root / "run")
+        if run.path.exists():
+            run.ask_to_stop(reason_code, reason_message)
+
+    def _insist(self, job: dict[str, Any], run: RunFolder) -> None:
+        """Kill what did not end when it was asked to: a first process that hangs cannot do it itself."""
+        asked_s = run.stop_asked_s_ago
+        if asked_s is not None and asked_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
+            for container in self._containers.of(job["job_id"]):
+                if container.status == "running":
+                    logger.warning("%s did not end within its grace period and is killed", container.name)
+                    container.kill()
+
+    def _containers_of(self, sandbox: Sandbox, job: dict[str, Any]) -> dict[str, ContainerEnd | None] | None:
+        """How the engine sees each container: None for one that runs. Asked now and then, not at each look.
+
+        Gives None when the engine does not answer.
+        """
+        known = self._asked.get(sandbox.root)
+        if known and time.monotonic() - known[0] < _ASK_ENGINE_EVERY_S:
+            return known[1]
+        with engine_may_be_away():
+            found = {container.name: end_of(container) for container in self._containers.of(job["job_id"])}
+            self._asked[sandbox.root] = (time.monotonic(), found)
+            return found
+        return None
+
+    # ---- the end ----
+
+    def _finalize(
+        self,
+        sandbox: Sandbox,
+        journal: Journal,
+        job: dict[str, Any],
+        run: RunFolder,
+        instances: Sequence[Instance],
+    ) -> ExecutionState:
+        """Write down how the job ended, and remove its containers and network."""
+        with _locked(sandbox) as is_ours:
+            final = journal.read_state()
+            if final is not None and final.get("phase") == "ended":
+                return _as_state(final)
+            if not is_ours:
+                return ExecutionState("running", started_at=run.begun_at)
+            state = ending(job, run, instances, self._last_words(job, run))
+            _leftover(sandbox).touch()
+            journal.write_state(state)
+            run.forget_secrets()
+            self._asked.pop(sandbox.root, None)
+        self._tidy(sandbox, job)
+        return _as_state(state)
+
+    def _last_words(self, job: dict[str, Any], run: RunFolder) -> dict[str, ContainerEnd | None]:
+        """How the containers ended, as the engine has it; nothing when it does not answer."""
+        ends = {}
+        with engine_may_be_away():
+            for container in self._containers.of(job["job_id"]):
+                if run.exit_of(container.name) is not None and container.status == "running":
+                    container.wait(timeout=30)  # it has written how it ended, and is about to go
+                    container.reload()
+                ends[container.name] = end_of(container)
+        return ends
+
+    def _tidy(self, sandbox: Sandbox, job: dict[str, Any]) -> None:
+        """Remove the containers of a job that has ended; if the engine is away, whoever looks next does it."""
+        if _leftover(sandbox).exists():
+            with engine_may_be_away():
+                self._containers.remove(job["job_id"])
+                _leftover(sandbox).unlink(missing_ok=True)
+
+    def remove_orphans(self, is_orphan: Callable[[Path], bool]) -> list[str]:
+        """Remove what the engine has of jobs that nobody can find any more; tells which.
+
+        Args:
+            is_orphan: asked for each job's folder.
+        """
+        return self._containers.remove_orphans(is_orphan)
+
+    def remove(self, root: Path) -> None:
+        """Remove what a job has in the engine, and its folder; one that runs is killed."""
+        sandbox = Sandbox(root.resolve())
+        job = Journal(sandbox.state_dir).read_job()
+        if job is not None:
+            self._containers.remove(job["job_id"])
+        shutil.rmtree(sandbox.root, ignore_errors=True)
+
+
+def _leftover(sandbox: Sandbox) -> Path:
+    """Is there for as long as the engine may have something of a job that has ended."""
+    return sandbox.state_dir / "containers-left"
+
+
+@contextmanager
+def _locked(sandbox: Sandbox) -> Iterator[bool]:
+    """Hold the job's lock; gives False where another process has it."""
+    sandbox.state_dir.mkdir(parents=True, exist_ok=True)
+    lock = os.open(sandbox.state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(lock)
+
+
+def _is_locked(sandbox: Sandbox) -> bool:
+    with _locked(sandbox) as is_ours:
+        return not is_ours
+
+
+def _is_over(name: str, containers: dict[str, ContainerEnd | None]) -> bool:
+    """Whether the engine says that a container has ended, or does not know it any more."""
+    return name not in containers or containers[name] is not None
+
+
+def _code_of(end: ContainerEnd | None) -> int:
+    return end.code if end else 137
+
+
+def _going_on(run: RunFolder, instances: Sequence[Instance]) -> ExecutionState:
+    return ExecutionState(
+        "running" if any(run.has_started(instance.name) for instance in instances) else "preparing",
+        started_at=run.begun_at,
+        instances=tuple(_instance_now(instance, run) for instance in instances),
+    )
+
+
+def _instance_now(instance: Instance, run: RunFolder) -> InstanceState:
+    ended = run.exit_of(instance.name)
+    if ended is not None:
+        return InstanceState(instance.name, instance.role, "Failed" if ended.code else "Succeed", ended.code)
+    return InstanceState(instance.name, instance.role, "Running" if run.has_started(instance.name) else "Pending")
+
+
+def _as_state(final: dict[str, Any]) -> ExecutionState:
+    instances = tuple(InstanceState(**instance) for instance in final["instances"])
+    return ExecutionState(**{**final, "instances": instances})

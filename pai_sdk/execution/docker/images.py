@@ -1,0 +1,104 @@
+"""Images: the one a job names is on this machine, or it is fetched, or it is said why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.errors import ImageError
+from pai_sdk.storage.progress import ByteBar
+
+if TYPE_CHECKING:
+    from pai_sdk.execution.docker.engine import Engine
+
+__all__ = ["ensure_image"]
+
+_LAYER_COMES = "Downloading"
+_LAYER_IS_THERE = ("Download complete", "Pull complete", "Already exists")
+
+
+def ensure_image(engine: Engine, image: str, *, progress: bool) -> str:
+    """The id of an image, which is pulled first where it is not on this machine.
+
+    Keys for private registries come from Docker's own configuration (`docker login`).
+
+    Args:
+        engine: where the image is needed.
+        image: `name`, `name:tag` or `name@sha256:…`.
+        progress: show a bar while it is pulled.
+
+    Raises:
+        ImageError: no such image, no access to it, or no way to its registry.
+    """
+    from docker.errors import APIError, ImageNotFound
+
+    try:
+        return str(engine.client.images.get(image).id)
+    except ImageNotFound:
+        pass
+    except APIError as error:  # not a name at all
+        raise ImageError(_explained(image, str(error.explanation or error))) from error
+    try:
+        _pull(engine, image, progress=progress)
+        return str(engine.client.images.get(image).id)
+    except APIError as error:
+        raise ImageError(_explained(image, str(error.explanation or error))) from error
+
+
+def _pull(engine: Engine, image: str, *, progress: bool) -> None:
+    from docker.utils import parse_repository_tag
+
+    repository, tag = parse_repository_tag(image)
+    with ByteBar(f"pulling {image}", shown=progress) as bar:
+        layers = _Layers(bar)
+        events = engine.client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
+        for event in _checked(events, image):
+            layers.take(event)
+
+
+def _checked(events: Iterator[dict[str, Any]], image: str) -> Iterator[dict[str, Any]]:
+    """The events of a pull; one that tells of a fault is an error."""
+    for event in events:
+        if "error" in event:
+            raise ImageError(_explained(image, str(event["error"])))
+        yield event
+
+
+class _Layers:
+    """Adds up what the engine tells of each layer."""
+
+    def __init__(self, bar: ByteBar) -> None:
+        self._bar = bar
+        self._sizes: dict[str, int] = {}
+        self._done: dict[str, int] = {}
+
+    def take(self, event: dict[str, Any]) -> None:
+        """One line of the engine's report."""
+        layer, status = event.get("id", ""), event.get("status", "")
+        detail = event.get("progressDetail") or {}
+        if status == _LAYER_COMES and detail.get("total"):
+            if layer not in self._sizes:
+                self._sizes[layer] = detail["total"]
+                self._bar.expect(detail["total"])
+            self._advance(layer, detail.get("current", 0))
+        elif status in _LAYER_IS_THERE and layer in self._sizes:
+            self._advance(layer, self._sizes[layer])
+
+    def _advance(self, layer: str, to: int) -> None:
+        before = self._done.get(layer, 0)
+        if to > before:
+            self._bar.advance(to - before)
+            self._done[layer] = to
+
+
+def _explained(image: str, said: str) -> str:
+    text = said.lower()
+    if "unauthorized" in text or "denied" in text:
+        hint = "check its name; for a private one, `docker login` to its registry first"
+    elif "invalid reference" in text:
+        hint = "an image is called registry/name:tag, in lower case"
+    elif "not found" in text or "manifest unknown" in text or "no such image" in text:
+        hint = "check its name and tag"
+    else:
+        hint = "its registry was not reached; `docker pull` it when it can be, or name one of `docker images`"
+    return f"the image {image!r} is not on this machine and cannot be pulled: {said.strip()}; {hint}"

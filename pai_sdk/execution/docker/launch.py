@@ -1,0 +1,184 @@
+"""From a request to running containers: all of them, or none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.errors import ImageError, InvalidInputError, LocalRunError, PaiError, Problem
+from pai_sdk.execution import contract
+from pai_sdk.execution.distributed import Instance, Rendezvous
+from pai_sdk.execution.docker.container import (
+    LABEL_FOLDER,
+    LABEL_JOB,
+    RUN_DIR,
+    ContainerLimits,
+    Mounts,
+    create_arguments,
+    environment_file,
+    gpu_share,
+)
+from pai_sdk.execution.docker.engine import Engine
+from pai_sdk.execution.docker.images import ensure_image
+from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.journal import Journal
+from pai_sdk.execution.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from pai_sdk.job.request import TrainingJobRequest
+
+__all__ = ["Launch"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The start of one job's containers.
+
+    Attributes:
+        engine: where they run.
+        sandbox: the job's folder, with the code in it.
+        job_id: the job.
+        request: its description.
+        mounts: what they see of this machine besides.
+    """
+
+    engine: Engine
+    sandbox: Sandbox
+    job_id: str
+    request: TrainingJobRequest
+    mounts: Mounts
+
+    def run(self, *, progress: bool) -> None:
+        """Start all instances and let them go. When that fails, the caller removes what there is of them.
+
+        Args:
+            progress: show a bar while the image is pulled.
+
+        Raises:
+            InvalidInputError: the request cannot become containers.
+            LocalRunError: the engine refused.
+        """
+        spec = self.request.algorithm_spec
+        if spec is None or not spec.command:
+            raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
+        if not spec.image:
+            raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
+        options = LocalOptions.of_tags(self.request.settings.tags if self.request.settings else None)
+        limits = ContainerLimits.of(self.request, options)
+        instances = contract.instances(self.job_id, self.request)
+        run = RunFolder(self.sandbox.root / "run")
+        user, give_to = self._user(options)
+        self.mounts.prepare(self.sandbox)
+        contract.write_config(self.sandbox, self.request)
+        run.prepare(self._environments(instances, options, limits, give_to=give_to), self._requirements())
+        image = ensure_image(self.engine, spec.image, progress=progress)
+        # From here on whoever finds the folder knows that there may be something in the engine.
+        Journal(self.sandbox.state_dir).write_job(self._job(instances, options, limits))
+        try:
+            network = self._network(options, count=len(instances))
+            for instance in instances:
+                arguments = create_arguments(
+                    self.sandbox,
+                    self.job_id,
+                    self.request,
+                    instance,
+                    image=image,
+                    mounts=self.mounts,
+                    limits=limits,
+                    user=user,
+                    network=network,
+                )
+                self.engine.client.containers.create(**arguments).start()
+        except PaiError:
+            raise
+        except Exception as error:
+            raise _explained(error, spec.image, self.mounts) from error
+        run.go()
+
+    def _job(
+        self, instances: Sequence[Instance], options: LocalOptions, limits: ContainerLimits
+    ) -> dict[str, Any]:
+        """What has to be known of the job later."""
+        return {
+            "job_id": self.job_id,
+            "instances": [asdict(instance) for instance in instances],
+            "grace_s": options.grace_s,
+            "memory_bytes": limits.memory_bytes,
+            "max_running_s": contract.max_running_seconds(self.request),
+        }
+
+    def _user(self, options: LocalOptions) -> tuple[str, str]:
+        """Who the containers run as, and whom the files are given to at the end, if that is needed."""
+        me = f"{os.getuid()}:{os.getgid()}"
+        if self.engine.is_rootless:  # root inside is the caller outside
+            return "0:0", ""
+        if options.user == "root":
+            return "0:0", "" if os.getuid() == 0 else me
+        return options.user or me, ""
+
+    def _network(self, options: LocalOptions, *, count: int) -> str | None:
+        """The network that the instances of a job share, by whose names they find each other."""
+        if options.network or count == 1:
+            return options.network
+        name = f"pai-{self.job_id}"
+        labels = {LABEL_JOB: self.job_id, LABEL_FOLDER: str(self.sandbox.root)}
+        self.engine.client.networks.create(name, driver="bridge", labels=labels)
+        return name
+
+    def _environments(
+        self, instances: Sequence[Instance], options: LocalOptions, limits: ContainerLimits, *, give_to: str
+    ) -> dict[str, str]:
+        """For each instance the text of its variables, and of what the script itself needs to know."""
+        meeting = None
+        if len(instances) > 1:
+            meeting = Rendezvous.of_hosts([i.name for i in instances], nproc_per_node=gpu_share(limits, instances))
+        files = contract.input_files(self.sandbox, self.request)
+        texts = {}
+        for instance in instances:
+            variables = contract.environment(
+                self.job_id, self.request, instance, input_files=files, rendezvous=meeting
+            )
+            own = {
+                "PAI_SDK_RANK": instance.rank,
+                "PAI_SDK_LIMIT_S": int(contract.max_running_seconds(self.request) or 0),
+                "PAI_SDK_GRACE_S": options.grace_s,
+                "PAI_SDK_PREEMPT_AFTER_S": options.preempt_after_s,
+                "PAI_SDK_GIVE_TO": give_to,
+            }
+            settings = "".join(f"{name}={value}\n" for name, value in own.items())
+            texts[instance.name] = settings + environment_file({**self._comforts(), **variables})
+        return texts
+
+    def _comforts(self) -> dict[str, str]:
+        """Variables that are ours to choose, and the user's to choose otherwise."""
+        comforts = {"PYTHONUNBUFFERED": "1"}
+        if os.getuid():  # a user without an entry in the image's /etc/passwd has no home there
+            comforts |= {"HOME": f"{RUN_DIR}/home", "USER": "pai", "LOGNAME": "pai"}
+        if self.mounts.pip_cache:
+            comforts["PIP_CACHE_DIR"] = f"{RUN_DIR}/pip-cache"
+        return comforts
+
+    def _requirements(self) -> list[str]:
+        lines = list(self.request.python_requirements or ())
+        if (self.sandbox.usercode / "requirements.txt").is_file():
+            lines.append("-r /ml/usercode/requirements.txt")
+        return lines
+
+
+def _explained(error: Exception, image: str, mounts: Mounts) -> PaiError:
+    """What the engine means by its refusal."""
+    said = str(getattr(error, "explanation", None) or error).strip()
+    if "/bin/sh" in said and ("no such file" in said or "not found" in said):
+        return ImageError(f"the image {image!r} has no /bin/sh, which every job needs; take one with a shell")
+    if "bind source path does not exist" in said:
+        missing = [f"{channel}: {path}" for channel, path in mounts.inputs.items() if not path.exists()]
+        return LocalRunError(f"an input is not there any more: {', '.join(missing) or said}")
+    if "could not select device driver" in said or "nvidia" in said.lower():
+        return LocalRunError(
+            f"the engine cannot give GPUs to containers ({said}); install the NVIDIA container toolkit, or take "
+            "instance_type='local'"
+        )
+    return LocalRunError(f"the Docker engine refused the job: {said}")

@@ -1,0 +1,81 @@
+"""What can be said of a local run beyond what the service knows: kept in the request's settings, as tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from pai_sdk.errors import InvalidInputError, Problem
+
+__all__ = ["LocalOptions"]
+
+_PREFIX = "pai-sdk.local."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalOptions:
+    """Options of jobs with `instance_type="local"`. Elsewhere they are labels without meaning.
+
+    Attributes:
+        user: who the containers run as: `uid:gid`, `root` (files are given back to you at the end), or `image` for
+            the image's own user. You, by default.
+        shared_memory: the size of /dev/shm, such as `2GiB`; half of the memory otherwise.
+        gpu_ids: these GPUs, divided among the instances.
+        preempt_after_s: send SIGTERM to the command after so many seconds and start it again, once: the drill for
+            spot instances.
+        grace_s: seconds between SIGTERM and SIGKILL.
+        network: an existing network to attach the containers to: `host`, for one.
+
+    Example:
+        >>> LocalOptions(preempt_after_s=30, gpu_ids=("0", "1")).settings()
+        {'tags': {'pai-sdk.local.gpu_ids': '0,1', 'pai-sdk.local.preempt_after_s': '30'}}
+    """
+
+    user: str | None = None
+    shared_memory: str | None = None
+    gpu_ids: tuple[str, ...] = ()
+    preempt_after_s: int = 0
+    grace_s: int = 10
+    network: str | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """For the parameter `settings` of Processor and Estimator."""
+        tags = {}
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if value != part.default:
+                tags[_PREFIX + part.name] = ",".join(value) if isinstance(value, tuple) else str(value)
+        return {"tags": tags}
+
+    @classmethod
+    def of_tags(cls, tags: Mapping[str, str] | None) -> LocalOptions:
+        """Read them back from a request.
+
+        Raises:
+            InvalidInputError: there is no such option, or its value is not of its kind; all of it is listed.
+        """
+        problems: list[Problem] = []
+        found: dict[str, Any] = {}
+        kinds = {part.name: type(part.default) for part in fields(cls)}
+        for tag, text in (tags or {}).items():
+            name = tag.removeprefix(_PREFIX)
+            if name == tag:
+                continue
+            where = f"settings.tags[{tag!r}]"
+            if name not in kinds:
+                near = get_close_matches(name, kinds, n=1)
+                hint = f"did you mean {_PREFIX}{near[0]}?" if near else f"there are {', '.join(sorted(kinds))}"
+                problems.append(Problem(where, "is no option of local runs", hint))
+            elif kinds[name] is int and not text.isdecimal():
+                problems.append(Problem(where, f"{text!r} is not a whole number of seconds"))
+            elif kinds[name] is int:
+                found[name] = int(text)
+            elif kinds[name] is tuple:
+                found[name] = tuple(part.strip() for part in text.split(",") if part.strip())
+            else:
+                found[name] = text
+        if problems:
+            raise InvalidInputError(problems)
+        return cls(**found)

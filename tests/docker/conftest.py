@@ -1,0 +1,122 @@
+"""What these tests need: a Docker engine. They start their own; where none can be had they say so and skip."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from pai_sdk.backend.base import Plan
+from pai_sdk.backend.local import LocalBackend
+from pai_sdk.execution.docker.container import LABEL_JOB
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.training_job import TrainingJob
+from tests.docker.engine import BASE_IMAGE, Engine, why_not
+from tests.docs.conftest import fresh_place, run_page
+
+__all__ = ["fresh_place", "run_page"]  # fixtures that the page about local jobs needs too
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first of these tests may have to wait for an engine to be installed and its image to be made."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A private engine with the base image. At the end nothing of ours may be left in it."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    # Sockets have short names, so not below pytest's own folder.
+    folder = Path(f"/tmp/pai-docker-{os.getpid()}")
+    engine = Engine(folder)
+    engine.up()
+    try:
+        engine.load_base()
+        yield engine
+        with engine.client() as client:
+            left = [*client.containers.list(all=True), *client.networks.list(filters={"label": LABEL_JOB})]
+            assert not left, f"left behind: {[one.name for one in left]}"
+    finally:
+        engine.down()
+
+
+@pytest.fixture
+def docker_host(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """The engine, as the one that the environment names."""
+    monkeypatch.setenv("DOCKER_HOST", engine.socket)
+    return engine
+
+
+@pytest.fixture
+def backend(docker_host: Engine, tmp_path: Path) -> Iterator[LocalBackend]:
+    """Local jobs below the test's folder; those that still run at its end are killed."""
+    backend = LocalBackend(tmp_path / "local")
+    yield backend
+    for record in backend.list():
+        remove_all(docker_host, record.training_job_id)
+    backend.close()
+
+
+@pytest.fixture
+def another(backend: LocalBackend) -> Iterator[Callable[[], LocalBackend]]:
+    """Makes further backends on the same folder, as other processes would have them."""
+    with ExitStack() as stack:
+
+        def another() -> LocalBackend:
+            other = LocalBackend(backend.data_dir)
+            stack.callback(other.close)
+            return other
+
+        yield another
+
+
+def remove_all(engine: Engine, job_id: str) -> None:
+    """Kill what a job has in the engine; a thread of a test may be at it too."""
+    with engine.client() as client:
+        label = {"label": f"{LABEL_JOB}={job_id}"}
+        deadline = time.monotonic() + 30
+        while left := [*client.containers.list(all=True, filters=label), *client.networks.list(filters=label)]:
+            assert time.monotonic() < deadline, f"cannot be removed: {left}"
+            for one in left:
+                with suppress(docker.errors.APIError):
+                    one.remove(**({"force": True} if hasattr(one, "kill") else {}))
+
+
+Submit = Callable[..., TrainingJob]
+
+
+@pytest.fixture
+def submit(backend: LocalBackend) -> Submit:
+    """Submits a shell command as a local job; `fields` are those of the wire."""
+
+    def submit(command: str, *, count: int = 1, image: str = BASE_IMAGE, **fields: Any) -> TrainingJob:
+        tags = fields.pop("tags", None)
+        wire = {
+            "TrainingJobName": "test",
+            "ComputeResource": {"EcsSpec": "local", "EcsCount": count, **fields.pop("compute", {})},
+            "AlgorithmSpec": {"Image": image, "Command": ["sh", "-c", command], "JobType": "PyTorchJob"},
+            **({"Settings": {"Tags": tags}} if tags else {}),
+            **fields,
+        }
+        request = TrainingJobRequest.model_validate(wire)
+        return TrainingJob(backend.submit(Plan(request), progress=False), backend)
+
+    return submit
+
+
+def lines_of(job: TrainingJob, instance: int | None = None) -> list[str]:
+    """All lines of a job that has ended, or of one of its instances."""
+    names = job.record.instance_names
+    wanted = names if instance is None else [names[instance]]
+    return [line.text for line in job.logs() if line.instance in wanted]

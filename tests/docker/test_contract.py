@@ -1,0 +1,116 @@
+"""What a local job finds in its container: files, variables, its user; and what nobody finds from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docker.conftest import lines_of
+
+
+def test_channels_parameters_and_variables(submit, tmp_path):
+    data = tmp_path / "my data"
+    data.mkdir()
+    (data / "a.txt").write_text("folder")
+    single = tmp_path / "one.csv"
+    single.write_text("file")
+    out = tmp_path / "out"
+    job = submit(
+        'cat "$PAI_INPUT_TRAIN/a.txt" "$PAI_INPUT_TABLE"; echo; echo "$PAI_HPS_LR|$NOTE|$PWD";'
+        'touch "$PAI_INPUT_TRAIN/new" 2>&1 | cut -d: -f3; echo model >"$PAI_OUTPUT_MODEL/m";'
+        'eval set -- $PAI_USER_ARGS; echo "$2 $4"',
+        InputChannels=[
+            {"Name": "train", "InputUri": data.as_uri() + "/"},
+            {"Name": "table", "InputUri": single.as_uri()},
+        ],
+        OutputChannels=[{"Name": "model", "OutputUri": out.as_uri() + "/"}],
+        HyperParameters=[{"Name": "lr", "Value": "0.1"}, {"Name": "note", "Value": "it's $(hostile)\n"}],
+        Environments={"NOTE": "two words\n'and' \"more\" $HOME"},
+    )
+    lines = lines_of(job.wait(timeout=30, show_logs=False))
+    assert lines == [
+        "folderfile",
+        "0.1|two words",
+        "'and' \"more\" $HOME|/ml/usercode",
+        " Read-only file system",
+        "0.1 it's $(hostile)",
+        "",
+    ]
+    assert (out / "m").read_text() == "model\n"
+    assert job.download("model", tmp_path / "fetched").joinpath("m").read_text() == "model\n"
+    assert sorted(path.name for path in data.iterdir()) == ["a.txt"]
+
+
+def test_no_secret_is_in_what_the_engine_shows(submit, engine, backend):
+    job = submit(
+        "echo up; sleep 30", Environments={"TOKEN": "s3cret"}, HyperParameters=[{"Name": "k", "Value": "v"}]
+    )
+    next(iter(job.logs(follow=True)))
+    with engine.client() as client:
+        attributes = json.dumps(client.containers.get(f"{job.id}-master-0").attrs)
+    assert "s3cret" not in attributes
+    root = backend.data_dir / "jobs" / job.id
+    readable = [path for path in root.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
+    assert readable
+    assert not [path for path in readable if b"s3cret" in path.read_bytes()]
+    job.stop()
+
+
+_AS_USER = """
+import sys
+from pathlib import Path
+from pai_sdk.backend.base import Plan
+from pai_sdk.backend.local import LocalBackend
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.training_job import TrainingJob
+backend = LocalBackend(Path(sys.argv[1]))
+request = TrainingJobRequest.model_validate_json(sys.argv[2])
+job = TrainingJob(backend.submit(Plan(request), progress=False), backend).wait(timeout=60)
+"""
+
+
+@pytest.mark.parametrize("user", [None, "root"])
+def test_files_belong_to_the_caller(engine, tmp_path, user):
+    """As a user who is not root: nothing is left that the user could not remove."""
+    home = Path(f"/tmp/pai-user-{os.getpid()}")
+    home.mkdir()
+    os.chown(home, 1234, 1234)
+    socket = Path(engine.socket.removeprefix("unix://"))
+    os.chown(socket, 0, 1234)
+    socket.chmod(0o660)
+    socket.parent.chmod(0o755)
+    request = {
+        "TrainingJobName": "test",
+        "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
+        "AlgorithmSpec": {
+            "Image": "pai-sdk-test:base",
+            "Command": [
+                "sh",
+                "-c",
+                "id -u; touch /ml/usercode/x; mkdir /ml/output/model/sub; echo $HOME; touch $HOME/h",
+            ],
+        },
+        "OutputChannels": [{"Name": "model", "OutputUri": f"file://{home}/out/"}],
+        "Settings": {"Tags": {"pai-sdk.local.user": user} if user else {}},
+    }
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "DOCKER_HOST": engine.socket}
+    program = [sys.executable, "-c", _AS_USER, str(home / "local"), json.dumps(request)]
+    try:
+        done = subprocess.run(
+            ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", *program],
+            env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert done.returncode == 0, done.stderr
+        assert ("0" if user else "1234") in done.stdout.split()
+        owners = {path.stat().st_uid for path in home.rglob("*")}
+        assert owners == {1234}
+    finally:
+        subprocess.run(["rm", "-rf", str(home)], check=True)

@@ -1,0 +1,211 @@
+"""How local jobs end: each in the right state, with the right reason, and with nothing left in the engine."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.errors import ImageError, InvalidInputError, JobFailed, JobStopped, LocalRunError
+from tests.docker.conftest import lines_of
+
+
+def test_a_success_leaves_no_container(submit, engine):
+    job = submit("echo done").wait(timeout=30, show_logs=False)
+    assert job.status == "Succeed"
+    assert lines_of(job) == ["done"]
+    with engine.client() as client:
+        assert client.containers.list(all=True) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "reason", "says"),
+    [
+        ("echo 'Traceback'; exit 3", 3, "NonZeroExit", "exit code 3"),
+        ("no-such-program", 127, "CommandNotFound", "was not found"),
+        ("touch /tmp/f; /tmp/f", 126, "NotExecutable", "may not be executed"),
+        ("kill -SEGV $$", 139, "KilledBySignal", "SIGSEGV"),
+    ],
+)
+def test_a_failure_is_named(submit, command, code, reason, says):
+    with pytest.raises(JobFailed, match=says) as failed:
+        submit(command).wait(timeout=30, show_logs=False)
+    assert (failed.value.exit_code, failed.value.reason_code) == (code, reason)
+
+
+def test_out_of_memory_is_named_with_its_limit(submit):
+    job = submit("python3 -c 'bytearray(300 << 20)'", compute={"InstanceSpec": {"Memory": "128MiB"}})
+    with pytest.raises(JobFailed, match=r"out of memory: it reached its limit of 0\.125 GiB") as failed:
+        job.wait(timeout=30, show_logs=False)
+    assert failed.value.reason_code == "OutOfMemory"
+
+
+def test_the_time_limit_is_kept_without_anybody_waiting(submit, backend):
+    job = submit(
+        "trap 'echo saved; exit 0' TERM; while :; do sleep 0.1; done", Scheduler={"MaxRunningTimeInSeconds": 1}
+    )
+    time.sleep(3.5)  # nobody looks meanwhile
+    with pytest.raises(JobFailed, match="limit of 1 seconds"):
+        job.wait(timeout=5, show_logs=False)
+    assert "saved" in lines_of(job)
+    assert job.record.duration <= 3
+
+
+def test_a_stopped_job_gets_its_grace_period(submit):
+    job = submit("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done")
+    next(iter(job.logs(follow=True)))
+    job.stop()
+    with pytest.raises(JobStopped):
+        job.wait(timeout=10, show_logs=False)
+    assert lines_of(job)[-1] == "saved"
+
+
+def test_what_ignores_the_request_is_killed_after_the_grace_period(submit):
+    job = submit("trap '' TERM; echo up; sleep 1000", tags={"pai-sdk.local.grace_s": "1"})
+    next(iter(job.logs(follow=True)))
+    begun = time.monotonic()
+    job.stop()
+    with pytest.raises(JobStopped):
+        job.wait(timeout=20, show_logs=False)
+    assert time.monotonic() - begun < 5
+
+
+def test_children_get_the_grace_period_too(submit):
+    program = """
+import signal, sys, time
+def save(*_):
+    time.sleep(1)
+    print("checkpoint")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("up", flush=True)
+time.sleep(99)
+"""
+    job = submit('python3 -u -c "$P"; echo after', Environments={"P": program})
+    next(iter(job.logs(follow=True)))
+    job.stop()
+    with pytest.raises(JobStopped):
+        job.wait(timeout=15, show_logs=False)
+    assert "checkpoint" in lines_of(job)
+
+
+def test_requirements_are_installed_and_a_missing_one_is_named(submit):
+    job = submit("python3 -c 'import tinydb; print(tinydb.__name__)'", PythonRequirements=["tinydb"])
+    assert lines_of(job.wait(timeout=90, show_logs=False)) == ["tinydb"]
+    with pytest.raises(JobFailed, match="No matching distribution found for tinydb==999"):
+        submit("true", PythonRequirements=["tinydb==999"]).wait(timeout=90, show_logs=False)
+
+
+def test_the_drill_preempts_once_and_starts_again(submit):
+    command = """
+        if [ -e /ml/output/model/checkpoint ]; then echo resumed; exit 0; fi
+        trap 'touch /ml/output/model/checkpoint; echo saved; exit 143' TERM
+        echo begun; while :; do sleep 0.1; done
+    """
+    job = submit(
+        command,
+        tags={"pai-sdk.local.preempt_after_s": "1"},
+        OutputChannels=[{"Name": "model", "OutputUri": "file:///tmp/pai-drill/"}],
+    )
+    try:
+        lines = lines_of(job.wait(timeout=30, show_logs=False))
+        assert [line for line in lines if line in ("begun", "saved", "resumed")] == ["begun", "saved", "resumed"]
+        assert sum("is preempted now" in line for line in lines) == 1
+    finally:
+        subprocess.run(["rm", "-r", "/tmp/pai-drill"], check=True)
+
+
+def test_an_image_that_is_not_there(submit, engine, backend):
+    with pytest.raises(ImageError, match="'no-such-image:1' is not on this machine and cannot be pulled"):
+        submit("true", image="no-such-image:1")
+    with pytest.raises(ImageError, match="lower case"):
+        submit("true", image="No Such Image")
+    assert list(backend.list()) == []
+
+
+def test_an_image_without_a_shell(submit, engine, backend):
+    with engine.client() as client:
+        client.api.import_image_from_data(b"\0" * 10240, repository="pai-sdk-test", tag="empty")
+        with pytest.raises(ImageError, match="has no /bin/sh"):
+            submit("true", image="pai-sdk-test:empty")
+        assert client.containers.list(all=True) == []
+    assert list(backend.list()) == []
+
+
+def test_an_image_without_python_says_so(submit, engine):
+    with engine.client() as client:
+        container = client.containers.create("pai-sdk-test:base", ["rm", "-f", "/usr/bin/python3"], user="0:0")
+        container.start()
+        container.wait()
+        container.commit("pai-sdk-test", "no-python")
+        container.remove()
+    job = submit("true", image="pai-sdk-test:no-python", PythonRequirements=["tinydb"])
+    with pytest.raises(JobFailed):
+        job.wait(timeout=30, show_logs=False)
+    assert lines_of(job) == ["[pai-sdk] the requirements cannot be installed: this image has no Python"]
+
+
+def test_an_entrypoint_of_its_own_does_not_stand_in_the_way(submit, engine):
+    with engine.client() as client:
+        container = client.containers.create("pai-sdk-test:base", ["true"])
+        container.commit("pai-sdk-test", "entry", changes='ENTRYPOINT ["/bin/echo", "not you"]')
+        container.remove()
+    job = submit("echo me", image="pai-sdk-test:entry").wait(timeout=30, show_logs=False)
+    assert lines_of(job) == ["me"]
+
+
+def test_a_full_disk_ends_the_job_with_a_reason(submit, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+    try:
+        job = submit(
+            "dd if=/dev/zero of=/ml/output/model/big bs=1M count=9",
+            OutputChannels=[{"Name": "model", "OutputUri": small.as_uri()}],
+        )
+        with pytest.raises(JobFailed) as failed:
+            job.wait(timeout=30, show_logs=False)
+        assert any("No space left on device" in line for line in failed.value.log_tail)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_what_cannot_be_done_here_is_refused_all_at_once(submit, backend):
+    with pytest.raises(InvalidInputError) as refused:
+        submit(
+            "true",
+            InputChannels=[
+                {"Name": "a", "InputUri": "nas://0a1b2c.cn-hangzhou/data/"},
+                {"Name": "b", "DatasetId": "d-0123456789abc"},
+                {"Name": "c", "InputUri": "file:///no/such/folder/"},
+            ],
+            compute={"InstanceSpec": {"Memory": "much"}},
+            tags={"pai-sdk.local.preempt_after": "1"},
+        )
+    text = str(refused.value)
+    for part in (
+        "nas://",
+        "d-0123456789abc",
+        "/no/such/folder",
+        "'much'",
+        "did you mean pai-sdk.local.preempt_after_s",
+    ):
+        assert part in text
+    assert list(backend.list()) == []
+
+
+def test_an_input_that_vanished_is_named(backend, submit, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    monkeypatch.setattr("pai_sdk.backend.local.backend.check_supported", lambda request: None)
+    with pytest.raises(LocalRunError, match=f"train: {gone}"):
+        submit("true", InputChannels=[{"Name": "train", "InputUri": f"{gone.as_uri()}/"}])
+    assert list(backend.list()) == []
+    assert not Path(gone).exists()
+
+
+def test_a_process_left_behind_does_not_keep_the_job(submit):
+    begun = time.monotonic()
+    submit("sleep 1000 & echo left").wait(timeout=30, show_logs=False)
+    assert time.monotonic() - begun < 10

@@ -1,0 +1,59 @@
+"""Looking for an engine: the one that is named decides; where none answers, all that was tried is told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+
+import pytest
+
+from pai_sdk.errors import EngineNotFoundError
+from pai_sdk.execution.docker.engine import find_engine
+
+
+def test_without_any_engine_all_that_was_tried_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("pai_sdk.execution.docker.engine._SYSTEM_SOCKETS", ())
+    with pytest.raises(EngineNotFoundError) as missing:
+        find_engine()
+    text = str(missing.value)
+    for part in (f"{tmp_path}/docker.sock", "podman.sock", "Docker Desktop", "DOCKER_HOST", "Session.embedded()"):
+        assert part in text
+
+
+def test_docker_host_decides_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(EngineNotFoundError) as missing:
+        find_engine()
+    assert f"{tmp_path}/none.sock (DOCKER_HOST): no such socket" in str(missing.value)
+    assert "/var/run/docker.sock" not in str(missing.value)
+
+
+def test_an_engine_of_another_machine_is_refused_with_the_reason(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
+    with pytest.raises(EngineNotFoundError, match="not on this machine: it cannot see the folders"):
+        find_engine()
+
+
+def test_a_context_is_taken_and_a_missing_one_named(monkeypatch, tmp_path, clean_home):
+    meta = clean_home / ".docker" / "contexts" / "meta" / hashlib.sha256(b"desk").hexdigest()
+    meta.mkdir(parents=True)
+    endpoint = {"Host": f"unix://{tmp_path}/desk.sock", "SkipTLSVerify": False}
+    about = {"Name": "desk", "Metadata": {}, "Endpoints": {"docker": endpoint}}
+    (meta / "meta.json").write_text(json.dumps(about))
+    config = clean_home / ".docker" / "config.json"
+    config.write_text('{"currentContext": "desk"}')
+    with pytest.raises(EngineNotFoundError, match=r"desk\.sock \(Docker context 'desk'\): no such socket"):
+        find_engine()
+    monkeypatch.setenv("DOCKER_CONTEXT", "nowhere")
+    with pytest.raises(EngineNotFoundError, match="context 'nowhere' does not exist"):
+        find_engine()
+
+
+def test_a_socket_with_nobody_behind_it(monkeypatch, tmp_path):
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(f"{tmp_path}/s")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
+    with pytest.raises(EngineNotFoundError, match="does not answer"):
+        find_engine()
