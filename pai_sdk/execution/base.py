@@ -59,6 +59,13 @@ class Executor(Protocol):
         """Begin; returns at once. A second call for a job that was started does nothing."""
         ...
 
+    def withdraw(self, root: Path) -> None:
+        """Take back a start that was cut off: what has not begun yet will not; a job that has begun goes on.
+
+        For whoever is to fill the sandbox anew: afterwards `state` tells for good whether the job has begun.
+        """
+        ...
+
     def state(self, root: Path) -> ExecutionState:
         """What is known now, read from the job's folder; never raises for a job that was cut off."""
         ...

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.execution.amounts import bytes_of
 from pai_sdk.execution.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
 from pai_sdk.execution.sandbox import Sandbox, output_channels
 from pai_sdk.job.names import variable_name
@@ -29,6 +30,7 @@ __all__ = [
     "instances",
     "job_type",
     "max_running_seconds",
+    "memory_limit_bytes",
     "public_request",
     "user_args",
     "write_config",
@@ -37,6 +39,7 @@ __all__ = [
 DEFAULT_JOB_TYPE = "PyTorchJob"
 
 _MASK = "******"
+_KEYS = frozenset({"AccessKeyId", "AccessKeySecret", "SecurityToken"})
 _LONGEST_VARIABLE_BYTES = 128 * 1024  # of Linux, for `name=value` and the byte that ends it
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 # What every POSIX shell takes literally and unquoted in any place of a word.
@@ -65,6 +68,22 @@ def max_running_seconds(request: TrainingJobRequest) -> float | None:
     if scheduler is None:
         return None
     return scheduler.max_running_time_in_seconds or (scheduler.max_running_time_in_minutes or 0) * 60 or None
+
+
+def memory_limit_bytes(request: TrainingJobRequest) -> int | None:
+    """How much memory each instance may take (`InstanceSpec.Memory`), or None for no limit.
+
+    Raises:
+        InvalidInputError: it is no amount.
+    """
+    spec = request.compute_resource.instance_spec
+    if spec is None or not spec.memory:
+        return None
+    try:
+        return bytes_of(spec.memory) or None
+    except ValueError as error:
+        problem = Problem("instance_spec.memory", str(error), "write 8, 8GiB or 512MiB")
+        raise InvalidInputError([problem]) from error
 
 
 def input_files(sandbox: Sandbox, request: TrainingJobRequest) -> dict[str, str]:
@@ -154,8 +173,8 @@ def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
 
 
 def public_request(request: TrainingJobRequest) -> dict[str, Any]:
-    """The request as the job may see it: values of environment variables and keys inside URLs are masked."""
-    shown: dict[str, Any] = _without_url_keys(request.to_wire())
+    """The request as it may be seen: values of environment variables, keys, and keys inside URLs are masked."""
+    shown: dict[str, Any] = _without_keys(request.to_wire())
     if request.environments:
         shown["Environments"] = dict.fromkeys(request.environments, _MASK)
     return shown
@@ -201,14 +220,14 @@ def _quoted(word: str) -> str:
     return "'" + "".join(pieces) + "'"
 
 
-def _without_url_keys(value: Any) -> Any:
-    """The same JSON with `user:password@` masked in every URL."""
+def _without_keys(value: Any) -> Any:
+    """The same JSON with temporary keys masked, and `user:password@` in every URL."""
     if isinstance(value, str):
         return _USER_IN_URL.sub(_MASK, value)
     if isinstance(value, dict):
-        return {key: _without_url_keys(item) for key, item in value.items()}
+        return {key: _MASK if key in _KEYS else _without_keys(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_url_keys(item) for item in value]
+        return [_without_keys(item) for item in value]
     return value
 
 

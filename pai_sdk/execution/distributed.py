@@ -1,12 +1,21 @@
-"""How the instances of a job are called and find each other. Plain values only, standard library only."""
+"""How the instances of a job are called and find each other. Standard library only."""
 
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["MASTER_PORT", "TF_PORT", "Instance", "Rendezvous", "name_instances", "rendezvous_variables"]
+__all__ = [
+    "MASTER_PORT",
+    "TF_PORT",
+    "Instance",
+    "Rendezvous",
+    "free_ports",
+    "name_instances",
+    "rendezvous_variables",
+]
 
 MASTER_PORT = 23456
 """The port of rank 0 where every instance has an address of its own."""
@@ -92,3 +101,15 @@ def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type
         }
         variables["TF_CONFIG"] = json.dumps(config)
     return variables
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback address that nobody listens on, all different."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()

@@ -24,9 +24,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pai_sdk.execution import environments
+
 __all__ = ["Requirements", "find_requirements", "has_pip", "install", "layer", "service_paths", "site_packages"]
 
-_COMPLETE = "complete"
+_PIP_RETRIES = "2"  # pip's own 5 take half a minute where no index answers
 _FROM_JOB = "requirements-of-request.txt"
 # Lines that name something besides an index: what they mean depends on files that we do not hash.
 _LOCAL = re.compile(r"^\s*(-r|-c|-e|--requirement|--constraint|--editable|[./~])|file:|@\s*[./]", re.MULTILINE)
@@ -47,6 +49,12 @@ class Requirements:
     files: tuple[str, ...]
     below: tuple[str, ...]
     has_pip: bool
+
+    def open_lock(self) -> int:
+        """The lock that says who builds the environment and who uses it; open it for as long as that goes on."""
+        lock = Path(f"{self.environment}.lock")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def service_paths() -> tuple[str, ...]:
@@ -111,27 +119,50 @@ def layer(environment: Path, below: Sequence[str], *, has_pip: bool) -> None:
             _write_script(programs / name, programs / "python", "-m", "pip")
 
 
-def install(requirements: Requirements, *, working_dir: str) -> int:
+def install(requirements: Requirements, *, lock: int, working_dir: str) -> int:
     """Install the requirements, unless somebody has done so; what pip says goes to stdout and stderr.
+
+    Of two jobs with the same requirements one builds and one waits. A build that fails or is cut off leaves
+    nothing that anybody would take for whole.
+
+    Args:
+        requirements: what, and where.
+        lock: from `open_lock`; afterwards it is held, shared, by all who have it open.
+        working_dir: what paths in the requirements are relative to.
 
     Returns:
         pip's exit code.
     """
     environment = Path(requirements.environment)
-    environment.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{environment}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two jobs with the same requirements: one builds, one waits
-        if (environment / _COMPLETE).exists():
-            return 0
-        sys.stdout.write("[pai-sdk] installing the requirements; the next job with the same ones finds them\n")
-        sys.stdout.flush()
-        # Scripts carry the environment's path, so it is built where it will stay and marked when it is whole.
+    code = 0
+    environments.use(lock)
+    if not environments.is_complete(environment):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not environments.is_complete(environment):
+            code = _build(environment, requirements, working_dir)
+        environments.use(lock)
+    if code == 0:
+        environments.note_use(environment)
+    return code
+
+
+def _build(environment: Path, requirements: Requirements, working_dir: str) -> int:
+    _say("installing the requirements; the next job with the same ones finds them")
+    # Scripts carry the environment's path, so it is built where it will stay and marked when it is whole.
+    shutil.rmtree(environment, ignore_errors=True)
+    layer(environment, requirements.below, has_pip=requirements.has_pip)
+    code = _pip_install(environment, requirements, working_dir)
+    if code == 0:
+        environments.mark_complete(environment)
+        environments.prune(environment.parent)
+    else:
         shutil.rmtree(environment, ignore_errors=True)
-        layer(environment, requirements.below, has_pip=requirements.has_pip)
-        code = _pip_install(environment, requirements, working_dir)
-        if code == 0:
-            (environment / _COMPLETE).touch()
-        return code
+    return code
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"[pai-sdk] {text}\n")
+    sys.stdout.flush()
 
 
 def _pip_install(environment: Path, requirements: Requirements, working_dir: str) -> int:
@@ -149,7 +180,10 @@ def _pip_install(environment: Path, requirements: Requirements, working_dir: str
     ]
     files = [argument for file in requirements.files for argument in ("-r", file)]
     return subprocess.run(
-        [python, "-m", "pip", "install", *options, *files], cwd=working_dir, check=False
+        [python, "-m", "pip", "install", *options, *files],
+        cwd=working_dir,
+        env={"PIP_RETRIES": _PIP_RETRIES, **os.environ},
+        check=False,
     ).returncode
 
 

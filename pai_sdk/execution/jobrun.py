@@ -5,11 +5,8 @@ Standard library only. One thread; everything that happens wakes one `select`.
 
 from __future__ import annotations
 
-import errno
 import os
-import select
 import signal
-import socket
 import sys
 import time
 import traceback
@@ -19,25 +16,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.execution import mlroot, processes
-from pai_sdk.execution.distributed import Instance, Rendezvous, rendezvous_variables
-from pai_sdk.execution.journal import Journal
+from pai_sdk.execution import memory, mlroot, processes
+from pai_sdk.execution.alarm import Alarm
+from pai_sdk.execution.distributed import Instance, Rendezvous, free_ports, rendezvous_variables
+from pai_sdk.execution.instance_logs import InstanceLogs
+from pai_sdk.execution.journal import DISK_IS_FULL, Journal
 from pai_sdk.execution.launcher import launch_command
+from pai_sdk.execution.pip_output import pip_problem
 from pai_sdk.execution.reasons import (
+    REASON_DISK_FULL,
     REASON_MAX_RUNNING_TIME,
+    REASON_OUT_OF_MEMORY,
     REASON_REQUIREMENTS_FAILED,
     REASON_SANDBOX_FAILED,
     REASON_STOPPED_BY_USER,
+    disk_full_message,
     exit_reason,
     max_running_time_message,
+    memory_limit_message,
     requirements_message,
 )
 from pai_sdk.execution.sandbox import Sandbox
 
 __all__ = ["JobRun"]
 
-_SAMPLE_EVERY_S = 1.0
+_LOOK_EVERY_S = 1.0
 _PAUSE_ON_FULL_DISK_S = 0.5
+_FULL_DISK_BYTES = 1 << 20  # less than that is left
 
 
 @dataclass
@@ -57,7 +62,7 @@ class _Worker:
     environments: dict[str, dict[str, str]]
     status: str = "Pending"
     exit_code: int | None = None
-    sampled_bytes: int = 0
+    is_above_memory_limit: bool = False
 
 
 class JobRun:
@@ -68,26 +73,31 @@ class JobRun:
         self._journal = journal
         self._job = job
         self._workers = [_Worker(Instance(**i["instance"]), i["environments"]) for i in job["instances"]]
+        self._logs = InstanceLogs(sandbox, [worker.instance.name for worker in self._workers])
         self._alive: dict[int, _Worker | None] = {}  # None: the one who installs the requirements
         self._groups: list[int] = []
         self._phase = "preparing"
         self._started_at = time.time()
         self._ended_at: float | None = None
         self._ending: _Ending | None = None
-        self._asked_by_signal = False
+        self._alarm: Alarm | None = None
         self._limit_s: float | None = job["max_running_s"]
         self._deadline = time.monotonic() + self._limit_s if self._limit_s else None
-        self._next_sample = 0.0
-        self._wakeups: list[int] = []
+        self._next_look = 0.0
+        self._memory_limit_bytes: int | None = job["memory_limit_bytes"]
+        self._kernel_kills = memory.kernel_kills()
+        self._pip_begins_at_byte = 0
 
     def run(self) -> None:
         """Run the job to its end; whatever happens, no process is left and the state says how it ended."""
         try:
-            self._listen()
+            self._alarm = Alarm(self._journal.open_control())
             self._run()
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            self._end(REASON_SANDBOX_FAILED, f"The job could not be run on this machine: {error}")
+            is_full = isinstance(error, OSError) and error.errno in DISK_IS_FULL
+            code = REASON_DISK_FULL if is_full else REASON_SANDBOX_FAILED
+            self._end(code, f"The job could not be run on this machine: {error}")
         finally:
             self._finish()
 
@@ -121,7 +131,7 @@ class JobRun:
     def _run(self) -> None:
         refusal = self._mount_refusal()
         if refusal:
-            self._note_in_logs(
+            self._logs.note(
                 f"/ml cannot be had on this machine ({refusal}); the PAI_* variables point at {self._sandbox.ml}"
             )
         layout = "plain" if refusal else "mounted"
@@ -144,15 +154,18 @@ class JobRun:
         from pai_sdk.execution.interpreter import Requirements, install  # heavier than all the rest together
 
         requirements = Requirements(**self._job["requirements"])
+        lock = requirements.open_lock()  # stays open: nobody removes what the job uses
+        first = self._workers[0].instance.name
+        self._pip_begins_at_byte = self._logs.size_bytes(first)
 
         def in_child() -> int:
             if layout == "mounted":
                 self._enter_ml()
             os.environ.clear()
             os.environ.update(self._workers[0].environments[layout])
-            return install(requirements, working_dir=os.environ["PAI_WORKING_DIR"])
+            return install(requirements, lock=lock, working_dir=os.environ["PAI_WORKING_DIR"])
 
-        with self._open_log(self._workers[0]) as log:
+        with self._logs.open(first) as log:
             installer = processes.spawn_call(in_child, log=log.fileno())
         self._alive[installer] = None
         self._groups.append(installer)
@@ -166,7 +179,7 @@ class JobRun:
             if meeting is not None:
                 shared = rendezvous_variables(worker.instance, meeting, job_type=self._job["job_type"])
                 variables = {**shared, **variables}
-            with self._open_log(worker) as log:
+            with self._logs.open(worker.instance.name) as log:
                 child = processes.spawn(
                     launch_command(self._job["command"]),
                     variables,
@@ -184,9 +197,8 @@ class JobRun:
     def _rendezvous(self) -> Rendezvous | None:
         if len(self._workers) == 1:
             return None
-        return Rendezvous.on_loopback(
-            _free_ports(1 + len(self._workers)), nproc_per_node=self._job["nproc_per_node"]
-        )
+        ports = free_ports(1 + len(self._workers))
+        return Rendezvous.on_loopback(ports, nproc_per_node=self._job["nproc_per_node"])
 
     def _finish(self) -> None:
         if self._ending is not None:
@@ -195,7 +207,7 @@ class JobRun:
             processes.signal_group(group, signal.SIGKILL)
         for child, exit_code in processes.kill_descendants():
             self._record(child, exit_code)
-        self._sample(time.time())
+        self._logs.sample(time.time())
         for worker in self._workers:
             if worker.status == "Pending":
                 worker.status = "Terminated"
@@ -209,7 +221,7 @@ class JobRun:
             try:
                 self.save_state()
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in DISK_IS_FULL:
                     raise
                 time.sleep(_PAUSE_ON_FULL_DISK_S)
             else:
@@ -221,7 +233,7 @@ class JobRun:
             processes.signal_group(group, signal.SIGTERM)
         deadline = time.monotonic() + self._job["grace_s"]
         while self._living_groups() and (left_s := deadline - time.monotonic()) > 0:
-            self._sleep(min(left_s, 0.05))
+            self._wait(min(left_s, 0.05))
             self._reap()
 
     def _living_groups(self) -> set[int]:
@@ -238,10 +250,11 @@ class JobRun:
             if self._ending is not None or not condition():
                 return
             now = time.monotonic()
-            if now >= self._next_sample:
-                self._next_sample = now + _SAMPLE_EVERY_S
-                self._sample(time.time())
-            self._sleep(min(self._next_sample, self._deadline or self._next_sample) - now)
+            if now >= self._next_look:
+                self._next_look = now + _LOOK_EVERY_S
+                self._logs.sample(time.time())
+                self._look_at_memory()
+            self._wait(min(self._next_look, self._deadline or self._next_look) - now)
 
     def _reap(self) -> None:
         for child, exit_code in processes.reap():
@@ -253,7 +266,10 @@ class JobRun:
         worker = self._alive.pop(child)
         if worker is None:
             if exit_code:
-                self._end(REASON_REQUIREMENTS_FAILED, requirements_message(exit_code), self._workers[0])
+                problem = pip_problem(
+                    self._logs.text_from(self._workers[0].instance.name, self._pip_begins_at_byte)
+                )
+                self._end(REASON_REQUIREMENTS_FAILED, requirements_message(exit_code, problem), self._workers[0])
             return
         worker.exit_code = exit_code
         if self._ending is not None:
@@ -262,15 +278,35 @@ class JobRun:
             worker.status = "Succeed"
         else:
             worker.status = "Failed"
-            self._end(*exit_reason(worker.instance.name, exit_code), worker)
+            self._end(*self._why(worker, exit_code), worker)
         with suppress(OSError):  # a disk that is full is no reason to end the other instances
             self.save_state()
+
+    def _why(self, worker: _Worker, exit_code: int) -> tuple[str, str]:
+        """Reason code and sentence for an instance that has failed."""
+        name = worker.instance.name
+        if worker.is_above_memory_limit and self._memory_limit_bytes:
+            return REASON_OUT_OF_MEMORY, memory_limit_message(name, self._memory_limit_bytes)
+        disk = os.statvfs(self._sandbox.root)
+        if disk.f_bavail * disk.f_frsize < _FULL_DISK_BYTES:
+            return REASON_DISK_FULL, disk_full_message(name, exit_code)
+        before, now = self._kernel_kills, memory.kernel_kills()
+        return exit_reason(name, exit_code, kernel_killed=None if before is None or now is None else now > before)
+
+    def _look_at_memory(self) -> None:
+        if not self._memory_limit_bytes:
+            return
+        for child, worker in self._alive.items():
+            tree = [child, *processes.descendants(child)]
+            if worker is not None and memory.is_above(self._memory_limit_bytes, tree):
+                worker.is_above_memory_limit = True
+                processes.signal_group(child, signal.SIGKILL)
 
     def _look_for_an_end(self) -> None:
         wish = self._journal.stop_wish()
         if wish:
             self._end(*wish)
-        elif self._asked_by_signal:
+        elif self._alarm and self._alarm.is_told_to_end:
             self._end(REASON_STOPPED_BY_USER, "The job's supervisor was told to end (SIGTERM).")
         elif self._limit_s and self._deadline and self._alive and time.monotonic() >= self._deadline:
             self._end(REASON_MAX_RUNNING_TIME, max_running_time_message(self._limit_s))
@@ -280,59 +316,10 @@ class JobRun:
         if self._ending is None:
             self._ending = _Ending(code, message, worker.instance.name if worker else None)
 
-    # ---- waking up ----
-
-    def _listen(self) -> None:
-        reader, writer = os.pipe()
-        os.set_blocking(reader, False)
-        os.set_blocking(writer, False)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-        self._wakeups = [reader, self._journal.open_control()]
-
-    def _on_signal(self, *_: object) -> None:
-        self._asked_by_signal = True
-
-    def _sleep(self, longest_s: float) -> None:
-        for ready in select.select(self._wakeups, [], [], max(0.0, longest_s))[0]:
-            os.read(ready, 4096)
-
-    # ---- logs ----
+    def _wait(self, longest_s: float) -> None:
+        if self._alarm is not None:
+            self._alarm.wait(longest_s)
 
     @property
     def _mount_point(self) -> Path:
         return self._sandbox.state_dir / "mount"
-
-    def _open_log(self, worker: _Worker) -> Any:  # a binary file object
-        return self._sandbox.log_file(worker.instance.name).open("ab", buffering=0)
-
-    def _note_in_logs(self, text: str) -> None:
-        for worker in self._workers:
-            with self._open_log(worker) as log:
-                log.write(f"[pai-sdk] {text}\n".encode())
-
-    def _sample(self, now: float) -> None:
-        """Note when each log had which size, so that lines can be found by their time."""
-        for worker in self._workers:
-            path = self._sandbox.log_file(worker.instance.name)
-            size_bytes = path.stat().st_size if path.exists() else 0
-            if size_bytes != worker.sampled_bytes:
-                # On a full disk a job may go on; the sizes come with the next look.
-                with suppress(OSError), self._sandbox.times_file(worker.instance.name).open("a") as times:
-                    times.write(f"{now:.3f} {size_bytes}\n")
-                    times.flush()
-                    worker.sampled_bytes = size_bytes
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on, all different."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()

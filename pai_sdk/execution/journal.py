@@ -3,6 +3,7 @@
     job.json      what the supervisor is to do; 0600, since the job's environment may hold secrets
     state.json    what has become of it; replaced as a whole at each change
     stop.json     that, and why, it should stop; the first wish stays
+    spare         some room for the last state, used when the disk is full
     lock          locked (flock) for as long as anything of the job may be alive
     control       a pipe that wakes the supervisor up
     supervisor.log
@@ -24,7 +25,12 @@ from typing import Any
 
 from pai_sdk.execution.reasons import REASON_SUPERVISOR_LOST, supervisor_lost_message
 
-__all__ = ["Journal", "lost"]
+__all__ = ["DISK_IS_FULL", "Journal", "lost"]
+
+DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says then."""
+
+_SPARE_BYTES = 64 * 1024
 
 
 class Journal:
@@ -41,6 +47,7 @@ class Journal:
         self._job = folder / "job.json"
         self._state = folder / "state.json"
         self._stop = folder / "stop.json"
+        self._spare = folder / "spare"
         self._lock = folder / "lock"
         self._control = folder / "control"
 
@@ -50,14 +57,46 @@ class Journal:
         """Write what the supervisor is to do."""
         self._replace(self._job, job)
 
-    def read_job(self) -> dict[str, Any]:
-        """What the supervisor is to do."""
-        job: dict[str, Any] = json.loads(self._job.read_bytes())
+    def read_job(self) -> dict[str, Any] | None:
+        """What the supervisor is to do; None when that was withdrawn."""
+        try:
+            job: dict[str, Any] = json.loads(self._job.read_bytes())
+        except FileNotFoundError:
+            return None
         return job
+
+    def forget_job(self) -> None:
+        """Take back what `write_job` wrote: nothing was started, or all of it is gone."""
+        self._job.unlink(missing_ok=True)
+
+    def withdraw_job(self, *, patience_s: float) -> bool:
+        """Let a supervisor that is just coming up find nothing to do; one that has begun is left alone.
+
+        Returns:
+            Whether that is settled: False when one holds the lock and still has not begun.
+        """
+        if not self.folder.exists():
+            return True
+        with self.locked(patience_s=patience_s) as lock:
+            if lock is None:
+                return self._state.exists()
+            if not self._state.exists():
+                self._job.unlink(missing_ok=True)
+            return True
+
+    def keep_room(self) -> None:
+        """Put some room aside, so that a full disk cannot keep the end from being written."""
+        self._spare.write_bytes(bytes(_SPARE_BYTES))
 
     def write_state(self, state: dict[str, Any]) -> None:
         """Replace the state as a whole: a reader sees the old one or the new one."""
-        self._replace(self._state, state)
+        try:
+            self._replace(self._state, state)
+        except OSError as error:
+            if error.errno not in DISK_IS_FULL or not self._spare.exists():
+                raise
+            self._spare.unlink()
+            self._replace(self._state, state)
 
     def read_state(self) -> dict[str, Any] | None:
         """The last state written, or None for a job that was never started."""

@@ -15,7 +15,7 @@ from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.execution import contract
 from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
 from pai_sdk.execution.journal import Journal
-from pai_sdk.execution.processes import kill_marked
+from pai_sdk.execution.processes import kill_strays
 from pai_sdk.execution.reasons import REASON_SUPERVISOR_LOST
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
@@ -73,6 +73,15 @@ class ProcessExecutor(Executor):
         journal.write_job(self._job(sandbox, job_id, request))
         _start_supervisor(sandbox.root, journal)
 
+    def withdraw(self, root: Path) -> None:
+        """Take back a start that was cut off.
+
+        Raises:
+            PaiError: a supervisor is there that neither begins nor ends.
+        """
+        if not Journal(Sandbox(root.resolve()).state_dir).withdraw_job(patience_s=_START_TIMEOUT_S):
+            raise PaiError("a supervisor that was started before neither begins nor ends; see its log")
+
     def state(self, root: Path) -> ExecutionState:
         """What is known now."""
         sandbox = Sandbox(root.resolve())
@@ -82,7 +91,8 @@ class ProcessExecutor(Executor):
         if state["phase"] == "ended" and state["reason_code"] == REASON_SUPERVISOR_LOST:
             # Where the guardian was killed too, what the instances had started may still be there, and write.
             for instance in state["instances"]:
-                kill_marked(f"PAI_INSTANCE_NAME={instance['name']}", within=str(sandbox.state_dir))
+                mark = f"PAI_INSTANCE_NAME={instance['name']}"
+                kill_strays(mark, within=str(sandbox.state_dir), ml=sandbox.ml)
         instances = tuple(InstanceState(**instance) for instance in state.pop("instances"))
         return ExecutionState(**state, instances=instances)
 
@@ -123,6 +133,7 @@ class ProcessExecutor(Executor):
             "command": request.algorithm_spec.command,
             "instances": _instances(sandbox, job_id, request, base),
             "nproc_per_node": _gpus(request) or 1,
+            "memory_limit_bytes": contract.memory_limit_bytes(request),
             "max_running_s": contract.max_running_seconds(request),
             "grace_s": self.grace_s,
             "requirements": asdict(requirements) if requirements else None,

@@ -21,7 +21,7 @@ __all__ = [
     "exit_code",
     "groups_below",
     "kill_descendants",
-    "kill_marked",
+    "kill_strays",
     "reap",
     "signal_group",
     "spawn",
@@ -34,6 +34,7 @@ _IS_LINUX = sys.platform.startswith("linux")
 # Python ignores these for itself; a program started by it should find them as everywhere.
 _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 _NOT_STARTED = 125
+_LONGEST_KILLING_S = 5.0
 
 
 def adopt_orphans() -> None:
@@ -165,28 +166,49 @@ def kill_descendants() -> Iterator[tuple[int, int]]:
             yield child, exit_code(status)
 
 
-def kill_marked(mark: str, *, within: str) -> None:
-    """Kill all processes that were started with this `NAME=value` in an environment that also names this folder.
+def kill_strays(mark: str, *, within: str, ml: Path) -> None:
+    """Kill all processes of an instance whose ancestors are gone, so that no tree leads to them any more.
 
-    For those whose ancestors are gone, so that no tree leads to them any more. The folder tells them from the
-    processes of another service on this machine, whose job may bear the same name.
+    Args:
+        mark: a `NAME=value` that the instance was started with.
+        within: a folder that is named in its variables too: another service's job may bear the same name.
+        ml: what it sees as `/ml`, even where it has dropped its variables.
     """
     wanted, folder = mark.encode(), os.fsencode(within)
+    try:
+        facts = ml.stat()
+        seen: tuple[int, int] | None = (facts.st_dev, facts.st_ino)
+    except OSError:
+        seen = None
+    deadline = time.monotonic() + _LONGEST_KILLING_S  # one that hangs in the kernel cannot be killed at all
     killed = 1
-    while killed:  # again, for those that they have started meanwhile
-        killed = sum(_kill_if_marked(process, wanted, folder) for process in Path("/proc").glob("[0-9]*"))
+    while killed and time.monotonic() < deadline:  # again, for those that they have started meanwhile
+        strays = [
+            process
+            for process in Path("/proc").glob("[0-9]*")
+            if _is_marked(process, wanted, folder) or _sees_as_ml(process, seen)
+        ]
+        killed = len(strays)
+        for process in strays:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(process.name), signal.SIGKILL)
         time.sleep(0.01 if killed else 0)
 
 
-def _kill_if_marked(process: Path, mark: bytes, folder: bytes) -> bool:
+def _is_marked(process: Path, wanted: bytes, folder: bytes) -> bool:
     try:
         environment = (process / "environ").read_bytes()
-        if folder not in environment or mark not in environment.split(b"\0"):
-            return False
-        os.kill(int(process.name), signal.SIGKILL)
     except OSError:  # it has ended, or is somebody else's
         return False
-    return True
+    return folder in environment and wanted in environment.split(b"\0")
+
+
+def _sees_as_ml(process: Path, wanted: tuple[int, int] | None) -> bool:
+    try:
+        facts = (process / "root" / "ml").stat()
+    except OSError:
+        return False
+    return (facts.st_dev, facts.st_ino) == wanted
 
 
 def groups_below(ancestor: int) -> set[int]:

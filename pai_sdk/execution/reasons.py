@@ -6,6 +6,7 @@ import signal
 
 __all__ = [
     "REASON_COMMAND_NOT_FOUND",
+    "REASON_DISK_FULL",
     "REASON_KILLED_BY_SIGNAL",
     "REASON_MAX_RUNNING_TIME",
     "REASON_NON_ZERO_EXIT",
@@ -15,8 +16,10 @@ __all__ = [
     "REASON_SANDBOX_FAILED",
     "REASON_STOPPED_BY_USER",
     "REASON_SUPERVISOR_LOST",
+    "disk_full_message",
     "exit_reason",
     "max_running_time_message",
+    "memory_limit_message",
     "requirements_message",
     "supervisor_lost_message",
 ]
@@ -31,22 +34,33 @@ REASON_MAX_RUNNING_TIME = "MaxRunningTimeExceeded"
 REASON_STOPPED_BY_USER = "StoppedByUser"
 REASON_SUPERVISOR_LOST = "SupervisorLost"
 REASON_SANDBOX_FAILED = "SandboxFailed"
+REASON_DISK_FULL = "DiskFull"
 
 _SIGNAL_BASE = 128  # a shell's way to say "ended by signal n": 128 + n
 _KILLED = _SIGNAL_BASE + signal.SIGKILL
 
 
-def exit_reason(instance: str, exit_code: int) -> tuple[str, str]:
+def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = None) -> tuple[str, str]:
     """The reason code and the sentence for an instance that ended with something else than 0.
+
+    Args:
+        instance: its name.
+        exit_code: as a shell would say it.
+        kernel_killed: whether the kernel killed for want of memory meanwhile; None when that is not known.
 
     Example:
         >>> exit_reason("train1-master-0", 137)[0]
         'OutOfMemory'
     """
-    if exit_code == _KILLED:
+    if exit_code == _KILLED and kernel_killed is not False:
         return REASON_OUT_OF_MEMORY, (
-            f"Instance {instance} was killed (exit code 137, SIGKILL). Mostly that is the kernel's doing when "
-            "memory runs out: use a smaller batch or a larger instance."
+            f"Instance {instance} was killed (exit code 137, SIGKILL), most likely by the kernel since memory ran "
+            "out: use a smaller batch or a larger instance."
+        )
+    if exit_code == _KILLED:
+        return REASON_KILLED_BY_SIGNAL, (
+            f"Instance {instance} was killed (exit code 137, SIGKILL) by somebody or by itself, not for want of "
+            "memory; see the end of its log."
         )
     if exit_code == 127:
         return REASON_COMMAND_NOT_FOUND, (
@@ -63,14 +77,35 @@ def exit_reason(instance: str, exit_code: int) -> tuple[str, str]:
         return REASON_KILLED_BY_SIGNAL, (
             f"Instance {instance} was ended by signal {name} (exit code {exit_code}); see the end of its log."
         )
-    return REASON_NON_ZERO_EXIT, f"Instance {instance} ended with exit code {exit_code}; see the end of its log."
-
-
-def requirements_message(exit_code: int) -> str:
-    """The sentence for requirements that could not be installed."""
+    short = " The kernel has killed processes for want of memory meanwhile." if kernel_killed else ""
     return (
-        f"The Python requirements could not be installed (pip ended with exit code {exit_code}); its output "
-        "stands in the first instance's log. Check names, versions and the package index."
+        REASON_NON_ZERO_EXIT,
+        f"Instance {instance} ended with exit code {exit_code}; see the end of its log.{short}",
+    )
+
+
+def memory_limit_message(instance: str, limit_bytes: int) -> str:
+    """The sentence for an instance that took more memory than it may."""
+    return (
+        f"Instance {instance} was killed: it took more than its {limit_bytes / (1 << 20):,.0f} MiB of memory. Use "
+        "a smaller batch, or raise the memory of instance_spec."
+    )
+
+
+def disk_full_message(instance: str, exit_code: int) -> str:
+    """The sentence for an instance that failed while there was no room left on its disk."""
+    return (
+        f"Instance {instance} ended with exit code {exit_code}, and the disk that its outputs and logs are "
+        "written to is full. Free some space there, or write less."
+    )
+
+
+def requirements_message(exit_code: int, problem: str = "") -> str:
+    """The sentence for requirements that could not be installed."""
+    what = f"{problem} (pip's exit code: {exit_code})" if problem else f"pip ended with exit code {exit_code}"
+    return (
+        f"The Python requirements could not be installed: {what}. pip's output stands in the first instance's "
+        "log; check names, versions and the package index."
     )
 
 

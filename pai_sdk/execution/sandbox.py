@@ -4,7 +4,7 @@ root/ml/usercode/                  the code
 root/ml/input/config/              hyperparameters.json, training-job.json
 root/ml/input/data/<channel>/      each input channel
 root/ml/output/<channel>/          each output channel
-root/logs/<instance>.log           what an instance printed; <instance>.times: when the log had which size
+root/logs/<instance>.log           what an instance printed; .times: when it had which size; .cuts: see log_cuts
 root/state/                        the executor's own
 """
 

@@ -27,14 +27,19 @@ __all__ = ["main"]
 def main(root: Path) -> int:
     """Begin the job in this folder and return, leaving guardian and supervisor behind.
 
-    Does nothing where it was begun before, so that no job runs twice.
+    Does nothing where it was begun before, so that no job runs twice, or where it was withdrawn meanwhile: whoever
+    started us is gone then, and somebody else fills the folder anew.
     """
     sandbox = Sandbox(root)
     journal = Journal(sandbox.state_dir)
     with journal.locked() as lock:
         if lock is None or journal.read_state() is not None:
             return 0
-        run = JobRun(sandbox, journal, journal.read_job())
+        job = journal.read_job()
+        if job is None:
+            return 0
+        run = JobRun(sandbox, journal, job)
+        journal.keep_room()
         run.save_state()
         if os.fork() == 0:
             _guard(run, journal)

@@ -11,6 +11,7 @@ from pai_sdk import Processor, Session
 from pai_sdk.service.embedded import ensure_running
 from tests import ml
 from tests.e2e.conftest import wait_until_gone
+from tests.trials import survival
 
 
 def test_a_job_its_log_and_its_follower_outlive_the_service(service_dir: Path, session: Session) -> None:
@@ -44,3 +45,11 @@ def test_a_job_its_log_and_its_follower_outlive_the_service(service_dir: Path, s
     assert seen == [f"line {number}" for number in range(1, 61)]
     assert job.wait(30, show_logs=False).status == "Succeed"
     assert len(list(session.list_jobs(name=job.name))) == 1
+
+
+def test_nothing_is_lost_and_nothing_runs_twice_when_it_is_killed_under_load(tmp_path: Path) -> None:
+    """The short form of `python -m tests.trials survival`."""
+    report = survival.run(tmp_path / "trial", kills=3, seed=7)
+    assert report.faults == []
+    assert report.kills == 3
+    assert sum(report.jobs.values()) >= 3

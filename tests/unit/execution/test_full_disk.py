@@ -13,7 +13,7 @@ from pai_sdk.execution.jobrun import JobRun
 from pai_sdk.execution.journal import Journal
 from pai_sdk.execution.sandbox import Sandbox
 
-JOB: dict[str, Any] = {"instances": [], "max_running_s": None, "grace_s": 1.0}
+JOB: dict[str, Any] = {"instances": [], "max_running_s": None, "memory_limit_bytes": None, "grace_s": 1.0}
 
 
 class FullFor(Journal):

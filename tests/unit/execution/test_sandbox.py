@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution.sandbox import Sandbox
@@ -24,6 +27,23 @@ def test_no_name_leads_elsewhere(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["train", "a b", "it's", "数据", "...", "-x", "$(id)"])
 def test_odd_names_stay_inside(tmp_path: Path, name: str) -> None:
     assert Sandbox(tmp_path).input_dir(name).parent == tmp_path / "ml" / "input" / "data"
+
+
+@given(name=st.one_of(st.text(), st.text(alphabet="./\\a\0\n~ ")))
+def test_any_name_is_one_file_in_its_folder_or_refused(name: str) -> None:
+    sandbox = Sandbox(Path("/srv/job"))
+    places = {
+        sandbox.input_dir: sandbox.data_dir,
+        sandbox.output_dir: sandbox.ml / "output",
+        sandbox.log_file: sandbox.logs_dir,
+        sandbox.times_file: sandbox.logs_dir,
+    }
+    for path_of, folder in places.items():
+        try:
+            path = path_of(name)
+        except InvalidInputError:
+            continue
+        assert Path(os.path.normpath(path)).parent == folder  # as the kernel reads it
 
 
 def test_all_folders_of_a_request(tmp_path: Path) -> None:

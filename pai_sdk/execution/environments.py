@@ -1,0 +1,93 @@
+"""The virtual environments that jobs with the same requirements share: which are whole, used, or to be removed.
+
+    <digest>/           an environment; scripts in it carry its path, so it is built in its place
+    <digest>/complete   it is whole; holds its size in bytes, and was touched when a job used it last
+    <digest>.lock       held alone by who builds or removes it, shared by the supervisors of all jobs that use it
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["is_complete", "mark_complete", "note_use", "prune", "use"]
+
+_COMPLETE = "complete"
+_KEPT_S = 30 * 24 * 3600.0
+_KEPT_BYTES = 20 << 30
+
+
+def use(lock: int) -> None:
+    """Wait until nobody builds or removes the environment, and let nobody do so from now on."""
+    fcntl.flock(lock, fcntl.LOCK_SH)
+
+
+def is_complete(environment: Path) -> bool:
+    """Whether it can be used."""
+    return (environment / _COMPLETE).exists()
+
+
+def mark_complete(environment: Path) -> None:
+    """It can be used from now on."""
+    size_bytes = sum(
+        entry.lstat().st_size for entry in environment.rglob("*") if entry.is_file() and not entry.is_symlink()
+    )
+    partial = environment / f".{_COMPLETE}"
+    partial.write_text(str(size_bytes))
+    partial.rename(environment / _COMPLETE)
+
+
+def note_use(environment: Path) -> None:
+    """A job uses it; one that is not used for long is removed."""
+    with suppress(OSError):  # on a full disk it can be used all the same
+        os.utime(environment / _COMPLETE)
+
+
+def prune(folder: Path, *, kept_s: float = _KEPT_S, kept_bytes: int = _KEPT_BYTES) -> None:
+    """Remove what was not used for long, then what was not used lately if all are too large together.
+
+    One that a job uses stays, whatever its age and size; so does the one that was used last.
+
+    Args:
+        folder: where environments lie.
+        kept_s: how long one is kept that nobody uses.
+        kept_bytes: how much they may take together.
+    """
+    found = [(*_last_use(path), path) for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+    total_bytes = 0
+    for place, (used_at, size_bytes, path) in enumerate(sorted(found, reverse=True)):
+        total_bytes += size_bytes
+        if place and (time.time() - used_at > kept_s or total_bytes > kept_bytes):
+            total_bytes -= size_bytes if _remove(path) else 0
+
+
+def _last_use(environment: Path) -> tuple[float, int]:
+    """When it was used last, and its size; what is not whole was never used."""
+    try:
+        complete = environment / _COMPLETE
+        return complete.stat().st_mtime, int(complete.read_text() or 0)
+    except (OSError, ValueError):
+        return 0.0, 0
+
+
+def _remove(environment: Path) -> bool:
+    try:
+        lock = os.open(f"{environment}.lock", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:  # none of ours
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (environment / _COMPLETE).unlink(missing_ok=True)
+        # The lock's file stays: somebody may be waiting for this very lock.
+        shutil.rmtree(environment, ignore_errors=True)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True

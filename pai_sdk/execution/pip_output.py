@@ -1,0 +1,40 @@
+"""What pip complains of, in one sentence. Standard library only."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["pip_problem"]
+
+_ERROR = re.compile(r"^ERROR: (?!Could not find a version)(.+)$", re.MULTILINE)
+_NO_ANSWER = re.compile(r"^WARNING: Retrying .* after connection broken by '(.*)': /", re.MULTILINE)
+_BUILD = re.compile(r"^\s*(\S.*)\n\s*\[end of output\]$", re.MULTILINE)
+_OBJECT = re.compile(r"^.*(?:object at 0x\w+>|\(host=[^)]*\)): ")
+_LONGEST = 300
+
+
+def pip_problem(output: str) -> str:
+    r"""The reason why pip ended, found in what it wrote; empty when it gives none.
+
+    Example:
+        >>> pip_problem("ERROR: Could not find a version\nERROR: No matching distribution found for tiny==9")
+        'No matching distribution found for tiny==9'
+    """
+    problem = "; ".join(filter(None, [_last(_ERROR, output), _built(output), _unanswered(output)]))
+    return problem[:_LONGEST]
+
+
+def _built(output: str) -> str:
+    last_line = _last(_BUILD, output)
+    return f"a package could not be built: {last_line}" if last_line else ""
+
+
+def _unanswered(output: str) -> str:
+    """Where pip finds no index it finds no version of anything, and tells that as a warning only."""
+    cause = _last(_NO_ANSWER, output)
+    return f"the package index does not answer: {_OBJECT.sub('', cause).rstrip(chr(39) + ')')}" if cause else ""
+
+
+def _last(pattern: re.Pattern[str], output: str) -> str:
+    found = pattern.findall(output)
+    return found[-1].strip().rstrip(".:") if found else ""
