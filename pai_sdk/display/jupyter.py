@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 from pai_sdk.display.base import short_instance, visible_text
@@ -16,11 +17,19 @@ _SHORTEST_PAUSE_S = 0.2  # a browser need not redraw more often, however fast li
 _MOST_POINTS = 200
 
 
+@dataclass
+class _Row:
+    """A line of the log's end. The next line of its instance takes the place of a progress bar's state."""
+
+    text: str
+    drawn_over_by: str | None = None
+
+
 class JupyterDisplay:
     """Draws the card with the log's last lines; redraws at most a few times a second, and at the end."""
 
     def __init__(self, *, tail_lines: int = 15) -> None:
-        self._tail: deque[str] = deque(maxlen=tail_lines)
+        self._tail: deque[_Row] = deque(maxlen=tail_lines)
         self._history: dict[str, list[float]] = {}
         self._record: JobRecord | None = None
         self._handle: Any = None  # IPython's DisplayHandle, which has no types
@@ -42,13 +51,19 @@ class JupyterDisplay:
         prefix = (
             f"{short_instance(self._record.training_job_id, line.instance)} | " if self._record and many else ""
         )
-        self._tail.append(prefix + visible_text(line.text))
+        row = _Row(prefix + visible_text(line.text), line.instance if line.text.endswith("\r") else None)
+        state = next((before for before in self._tail if before.drawn_over_by == line.instance), None)
+        if state is None:
+            self._tail.append(row)
+        else:  # in its place; a line end alone makes the state stay
+            state.text = row.text if visible_text(line.text) else state.text
+            state.drawn_over_by = row.drawn_over_by
         if time.monotonic() - self._drawn >= _SHORTEST_PAUSE_S:
             self._draw()
 
     def notice(self, text: str) -> None:
         """Put a notice among the lines."""
-        self._tail.append(f"! {text}")
+        self._tail.append(_Row(f"! {text}"))
         self._draw()
 
     def detached(self, record: JobRecord) -> None:
@@ -74,7 +89,7 @@ class JupyterDisplay:
             return
         from IPython.display import HTML, display
 
-        html = HTML(card_html(self._record, tail=list(self._tail), history=self._history))  # type: ignore[no-untyped-call]
+        html = HTML(card_html(self._record, tail=[row.text for row in self._tail], history=self._history))  # type: ignore[no-untyped-call]
         if self._handle is None:
             self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
         else:

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
+from pai_sdk.display.lines import LogWriter
 from pai_sdk.job.record import JobRecord, LogLine
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 __all__ = ["TerminalDisplay"]
-
-_COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_red")
 
 
 class TerminalDisplay:
     """Writes to a text stream; colours only where the stream is a terminal (and NO_COLOR is not set)."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream
-        self._made: Console | None = None
+        self._writer = LogWriter(stream)
         self._status = ""
-        self._tags: dict[str, tuple[str, str]] = {}
-
-    @property
-    def _console(self) -> Console:
-        if self._made is None:
-            from rich.console import Console
-
-            self._made = Console(file=self._stream or sys.stdout, highlight=False, soft_wrap=True)
-        return self._made
 
     def submitted(self, record: JobRecord) -> None:
         """Name the job, and say how to come back to it."""
@@ -45,24 +30,16 @@ class TerminalDisplay:
 
     def changed(self, record: JobRecord) -> None:
         """Tell a new status, once."""
-        for number, instance in enumerate(record.instance_names):
-            tag = short_instance(record.training_job_id, instance)
-            self._tags[instance] = (tag, _COLOURS[number % len(_COLOURS)])
+        self._writer.knows(record)
         if record.status == self._status or record.status.is_terminal:
             return
         self._status = record.status
-        count = f", {len(self._tags)} instances" if len(self._tags) > 1 else ""
+        count = f", {self._writer.instances} instances" if self._writer.instances > 1 else ""
         self._say("●", f"{record.status}{count}", "dim")
 
     def line(self, line: LogLine) -> None:
         """Show a line as the job wrote it, with its instance where there are several."""
-        from rich.text import Text
-
-        shown = Text.from_ansi(visible_text(line.text, colours=self._console.is_terminal))
-        if len(self._tags) > 1:
-            tag, colour = self._tags[line.instance]
-            shown = Text(tag, style=colour).append(" | ", style="dim").append(shown)
-        self._console.print(shown)
+        self._writer.line(line)
 
     def notice(self, text: str) -> None:
         """Show a notice."""
@@ -70,12 +47,14 @@ class TerminalDisplay:
 
     def detached(self, record: JobRecord) -> None:
         """Say that the job goes on, and how to come back."""
+        self._writer.settle()
         self._say("●", f"{record.training_job_id} goes on without us; come back, or stop it, with", "yellow")
         for command in next_commands(record):
             self._say(" ", command, "yellow")
 
     def ended(self, record: JobRecord) -> None:
         """Say how it ended, how long it took, and where its outputs are."""
+        self._writer.settle()
         seconds = elapsed_s(record)
         took = f" after {duration_text(seconds)}" if seconds is not None else ""
         mark, style = ("✔", "green") if record.status.is_success else ("✘", "red")
@@ -87,6 +66,4 @@ class TerminalDisplay:
                 self._say(" ", f"{channel}: {uri}", "dim")
 
     def _say(self, mark: str, text: str, style: str) -> None:
-        from rich.text import Text
-
-        self._console.print(Text(f"{mark} {text}", style=style))
+        self._writer.say(f"{mark} {text}", style)

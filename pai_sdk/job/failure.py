@@ -132,7 +132,9 @@ def _text(
     if instance:
         facts.append(f"instance {instance.removeprefix(job_id + '-')}")
     if exit_code is not None:
-        facts.append(f"exit code {exit_code}{_EXIT_CODES.get(exit_code, '')}")
+        # A service that names its reason knows better than a list of what such a code mostly means.
+        meaning = "" if record.reason_code else _EXIT_CODES.get(exit_code, "")
+        facts.append(f"exit code {exit_code}{meaning}")
     if record.reason_code:
         facts.append(f"reason {record.reason_code}")
     if facts:

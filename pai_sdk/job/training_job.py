@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +13,11 @@ from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import InvalidInputError, JobStopped, PaiError, Problem, WaitTimeoutError
+from pai_sdk.job.detached import detached
 from pai_sdk.job.failure import job_failure
+from pai_sdk.job.follow import Follower
 from pai_sdk.job.logs import FollowPolicy, LogStream
+from pai_sdk.job.names import is_local_id
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, MetricPoint
 from pai_sdk.job.status import JobStatus
 
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from pai_sdk.session import Session
 
 __all__ = ["TrainingJob"]
-
-_LONGEST_HOLD_S = 10.0
 
 
 class TrainingJob:
@@ -55,7 +55,7 @@ class TrainingJob:
         Raises:
             NotFoundError: there is no such job.
         """
-        return _session(session).get_job(job_id)
+        return _session(session, local=isinstance(job_id, str) and is_local_id(job_id)).get_job(job_id)
 
     @classmethod
     def list(
@@ -64,6 +64,7 @@ class TrainingJob:
         status: str | None = None,
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
+        local: bool = False,
         session: Session | None = None,
     ) -> Iterator[TrainingJob]:
         """All jobs that fit, the newest first; pages are fetched as the caller goes on.
@@ -72,9 +73,10 @@ class TrainingJob:
             status: only jobs in this status.
             name: only jobs with this text in their name.
             labels: only jobs that bear all of these labels.
+            local: those in Docker on this machine instead of those of the service.
             session: where the jobs run; the default session otherwise.
         """
-        return _session(session).list_jobs(status=status, name=name, labels=labels)
+        return _session(session, local=local).list_jobs(status=status, name=name, labels=labels, local=local)
 
     # ---- what it is now
 
@@ -122,7 +124,8 @@ class TrainingJob:
     ) -> TrainingJob:
         """Wait for the end, showing the log as it grows.
 
-        Ctrl-C stops the waiting, not the job. A log that cannot be read is told, and does not fail the wait.
+        Ctrl-C stops the waiting, not the job. A log that cannot be read is told, and does not fail the wait. A
+        service that is out of reach is waited for, for as long as the policy's patience lasts.
 
         Args:
             timeout: the longest wait, in seconds; none by default.
@@ -137,28 +140,37 @@ class TrainingJob:
             JobFailed: the job ended without success; the error tells why.
             JobStopped: somebody stopped it.
             WaitTimeoutError: the timeout has passed; the job goes on.
+            KeyboardInterrupt: Ctrl-C; the job goes on, and the interrupt tells how to come back.
         """
         shown = display or (choose_display() if show_logs else Silent())
         if timeout is not None and (not isinstance(timeout, int | float) or math.isnan(timeout)):
             raise InvalidInputError(
                 [Problem("timeout", f"{timeout!r} is not a number of seconds", "such as 3600")]
             )
-        deadline = None if timeout is None else time.monotonic() + timeout
+        policy = policy or FollowPolicy()
+        deadline = None if timeout is None else policy.schedule.now() + timeout
         try:
             if show_logs:
                 self._follow(shown, deadline, policy)
-            self._await_end(deadline, timeout)
+            self._await_end(shown, deadline, policy)
         except KeyboardInterrupt:
-            shown.detached(self.record)
+            record = self._record or JobRecord(training_job_id=self.id)
+            shown.detached(record)
             # Raised afresh: where in our waiting it was cut off would only push the commands off the screen.
-            raise KeyboardInterrupt(
-                f"{self.id} goes on; come back with: {next_commands(self.record)[0]}"
-            ) from None
+            raise detached(self.id, next_commands(record)) from None
+        if not self.record.status.is_terminal:
+            raise WaitTimeoutError(
+                f"job {self.id} is still {self.record.status} after {timeout:g} s; it goes on. "
+                f"Wait longer, or stop it: {next_commands(self.record)[-1]}",
+                job_id=self.id,
+                status=self.record.status,
+                timeout_s=timeout or 0.0,
+            )
         shown.ended(self.record)
         self.raise_for_status()
         return self
 
-    def _follow(self, display: Display, deadline: float | None, policy: FollowPolicy | None) -> None:
+    def _follow(self, display: Display, deadline: float | None, policy: FollowPolicy) -> None:
         stream = LogStream(self._backend, self.id, follow=True, policy=policy)
         try:
             for update in stream.updates(deadline=deadline):
@@ -170,24 +182,18 @@ class TrainingJob:
         except PaiError as fault:
             display.notice(f"the log cannot be shown: {fault}")
 
-    def _await_end(self, deadline: float | None, timeout: float | None) -> None:
-        pause_s = 0.2
-        while not self.record.status.is_terminal:
-            left_s = _LONGEST_HOLD_S if deadline is None else deadline - time.monotonic()
-            if left_s <= 0:
-                raise WaitTimeoutError(
-                    f"job {self.id} is still {self.record.status} after {timeout:g} s; it goes on. "
-                    f"Wait longer, or stop it: {next_commands(self.record)[-1]}",
-                    job_id=self.id,
-                    status=self.record.status,
-                    timeout_s=timeout or 0.0,
-                )
-            asked = time.monotonic()
-            hold_s = min(left_s, _LONGEST_HOLD_S)
-            self._record = self._backend.get(self.id, changed_from=self._record, wait_s=hold_s)
-            if not self._record.status.is_terminal and time.monotonic() - asked < pause_s:
-                time.sleep(min(pause_s, max(left_s, 0.0)))
-                pause_s = min(pause_s * 1.5, 5.0)
+    def _await_end(self, display: Display, deadline: float | None, policy: FollowPolicy) -> None:
+        """Wait without the log, as patiently as with it."""
+        if self._record is not None and self._record.status.is_terminal:
+            return
+        follower = Follower(self._backend, self.id, lambda record: [], {}, policy)
+        try:
+            for update in follower.updates(deadline=deadline):
+                if isinstance(update, JobRecord):
+                    self._record = update
+                    display.changed(update)
+        finally:
+            follower.close()
 
     def logs(
         self, *, follow: bool = False, instance: str | None = None, start: Mapping[str, int] | None = None
@@ -296,9 +302,9 @@ class TrainingJob:
         return card_html(self.record)
 
 
-def _session(session: Session | None) -> Session:
+def _session(session: Session | None, *, local: bool) -> Session:
     if session is not None:
         return session
     from pai_sdk.session import get_default_session
 
-    return get_default_session()
+    return get_default_session(local=local)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from itertools import islice
 
 import pytest
 
-from pai_sdk.errors import ConnectionFailedError, api_error
+from pai_sdk.api.refusals import api_error
+from pai_sdk.errors import ConnectionFailedError
+from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.logs import LogLine, LogStream
 from pai_sdk.job.record import JobRecord, LogPage
+from pai_sdk.job.workers import Workers
 from tests.unit.job.fake_backend import FAST, FakeBackend
+from tests.unit.job.simulated import SimulatedTime
 
 
 def write_in_background(backend: FakeBackend, lines: int, *, status: str = "Succeed") -> threading.Thread:
@@ -147,3 +152,104 @@ def test_closing_does_not_wait_for_each_thread() -> None:
     started = time.monotonic()
     list(stream.updates(deadline=started + 0.1))
     assert time.monotonic() - started < 0.8
+
+
+class TimedBackend(FakeBackend):
+    """Its job prints by a timetable: (second, instance, text), and ends at a time."""
+
+    def __init__(
+        self, time: SimulatedTime, timetable: list[tuple[float, str, str]], ends_at: float, **more
+    ) -> None:
+        super().__init__(**more)
+        self._time, self._timetable, self._ends_at = time, sorted(timetable), ends_at
+        self.lines = {instance: [] for _, instance, _ in self._timetable}
+        self.out_of_reach: list[tuple[float, float]] = []
+        self.questions = 0
+
+    def _maybe_fail(self) -> None:
+        self.questions += 1
+        while self._timetable and self._timetable[0][0] <= self._time.time:
+            _, instance, text = self._timetable.pop(0)
+            self.lines[instance].append(text)
+        if self._time.time >= self._ends_at:
+            self.status = "Succeed"
+        if any(begin <= self._time.time < end for begin, end in self.out_of_reach):
+            raise ConnectionFailedError("the cable is out", endpoint="fake")
+        super()._maybe_fail()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_quiet_minutes_bursts_and_outages_cost_no_line(seed: int) -> None:
+    dice, clock = random.Random(seed), SimulatedTime()
+    names = ["train1-master-0", "train1-worker-0", "train1-worker-1"]
+    timetable: list[tuple[float, str, str]] = []
+    moment = 0.0
+    while moment < 1500:
+        moment += dice.choice([0.01, 1, 60, 600])
+        timetable += [
+            (moment, name, f"{name} at {moment:.2f} #{n:03d}") for name in names for n in range(dice.randrange(50))
+        ]
+    backend = TimedBackend(clock, timetable, moment, says_complete=seed % 2 == 0, faults=0.2, seed=seed)
+    backend.out_of_reach = [(begin, begin + 500) for begin in (100, moment - 100)]
+    stream = LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock))
+    seen: dict[str, list[str]] = {name: [] for name in names}
+    for line in stream:
+        seen[line.instance].append(line.text)
+    for name in names:
+        assert seen[name] == [text for _, instance, text in sorted(timetable) if instance == name]
+    assert clock.time - moment < 500 + 60, "the end is seen soon after"
+    assert backend.questions < 5 * clock.time, "a quiet job is not asked about all the time"
+
+
+def test_patience_is_counted_from_the_last_answer() -> None:
+    clock = SimulatedTime()
+    backend = TimedBackend(clock, [(0, "train1-master-0", "a")], 2000)
+    backend.out_of_reach = [(10, 500), (510, 1000), (1010, 1500)]
+    assert [
+        line.text for line in LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock))
+    ] == ["a"]
+    backend.out_of_reach, clock.time, backend.status = [(0, 10_000)], 0, "Running"
+    with pytest.raises(ConnectionFailedError):
+        list(LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock)))
+    assert 600 < clock.time < 660
+
+
+def test_a_log_that_nobody_calls_complete_ends_when_it_has_been_quiet() -> None:
+    clock = SimulatedTime()
+    late = [(100 + 0.9 * n, "train1-master-0", f"late {n}") for n in range(5)]
+    backend = TimedBackend(clock, late, 100, says_complete=False)
+    stream = LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock))
+    assert len(list(stream)) == 5, "lines that the service finds after the end are waited for"
+    assert clock.time < 110
+
+
+def test_many_jobs_share_a_few_threads_and_none_waits_for_another() -> None:
+    before = {*threading.enumerate()}
+    backends = [FakeBackend() for _ in range(50)]
+    for backend in backends:
+        backend.lines = {"train1-master-0": ["first"], "train1-worker-0": ["first"]}
+    policy = FollowPolicy(hold_s=0.2, pause_s=0.05, retry=FAST.retry, schedule=Workers(8, spare=2))
+    streams = [iter(LogStream(backend, "train1", follow=True, policy=policy)) for backend in backends]
+    for stream in streams:
+        assert next(stream).text == "first"
+    assert len({*threading.enumerate()} - before) <= 8
+    for backend in backends:
+        backend.lines["train1-worker-0"].append("second")
+        backend.status = "Succeed"
+    for stream in streams:
+        assert [line.text for line in stream if line.text != "first"] == ["second"]
+
+
+def test_a_consumer_that_pauses_stops_the_reading_and_not_the_other_jobs() -> None:
+    backend, other = FakeBackend(), FakeBackend()
+    backend.lines = {"train1-master-0": [str(n) for n in range(300_000)]}
+    other.lines = {"train1-master-0": ["fine"]}
+    backend.status = other.status = "Succeed"
+    policy = FollowPolicy(hold_s=0.2, pause_s=0.01, retry=FAST.retry, schedule=Workers(1, spare=0))
+    stream = iter(LogStream(backend, "train1", follow=True, policy=policy))
+    assert next(stream).text == "0"
+    reads: list[int] = []
+    backend.on_read = lambda: reads.append(1)
+    assert [line.text for line in LogStream(other, "train1", follow=True, policy=policy)] == ["fine"]
+    assert len(reads) <= 6
+    assert 1 + sum(1 for _ in stream) == 300_000

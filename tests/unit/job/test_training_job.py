@@ -6,12 +6,22 @@ import json
 
 import pytest
 
+from pai_sdk.api.refusals import api_error
 from pai_sdk.display.base import Silent
-from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, WaitTimeoutError, api_error
+from pai_sdk.errors import (
+    ConnectionFailedError,
+    InvalidInputError,
+    JobFailed,
+    JobStopped,
+    WaitTimeoutError,
+)
+from pai_sdk.job.detached import detached
+from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine
 from pai_sdk.job.status import JobStatus
 from pai_sdk.job.training_job import TrainingJob
 from tests.unit.job.fake_backend import FAST, FakeBackend
+from tests.unit.job.simulated import SimulatedTime
 
 TRACEBACK = [
     "Traceback (most recent call last):",
@@ -189,3 +199,38 @@ def test_an_interrupted_wait_ends_with_the_way_back() -> None:
         TrainingJob("train1", backend).wait(display=recorder, policy=FAST)
     assert recorder.shown == ["detached"]
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("show_logs", [True, False])
+def test_a_wait_outlives_minutes_without_a_network(show_logs: bool) -> None:
+    clock, backend = SimulatedTime(), FakeBackend()
+    backend.lines = {"train1-master-0": ["one"]}
+    answer = backend.get
+
+    def get(job_id: str, **more: object) -> JobRecord:
+        if 10 <= clock.time < 500:
+            raise ConnectionFailedError("the lid is closed", endpoint="fake")
+        backend.status = "Succeed" if clock.time > 600 else "Running"
+        return answer(job_id)
+
+    backend.get = get  # type: ignore[method-assign]
+    job = TrainingJob("train1", backend)
+    job.wait(3600, show_logs=show_logs, display=Recorder(), policy=FollowPolicy(schedule=clock))
+    assert job.status == "Succeed"
+    assert 600 < clock.time < 620
+
+
+def test_a_timeout_is_kept_on_a_clock_that_nobody_sets(fake_backend: FakeBackend) -> None:
+    clock = SimulatedTime()
+    with pytest.raises(WaitTimeoutError, match="after 7200 s"):
+        TrainingJob("train1", fake_backend).wait(7200, show_logs=False, policy=FollowPolicy(schedule=clock))
+    assert clock.time == 7200
+
+
+def test_a_notebook_shows_an_interrupt_in_a_few_lines() -> None:
+    text = "\n".join(detached("train1", ["pai-sdk logs -f train1", "pai-sdk stop train1"])._render_traceback_())
+    assert text.splitlines() == [
+        "Interrupted. train1 goes on; come back, or stop it, with",
+        "  pai-sdk logs -f train1",
+        "  pai-sdk stop train1",
+    ]

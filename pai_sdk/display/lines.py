@@ -1,0 +1,143 @@
+r"""Log lines on a text stream: as the job wrote them, with what it draws over and over in one place.
+
+A line that ends with `\r` is a state of a progress bar, and the next line of that instance takes its place. In a
+terminal there is one such live row for each instance, below all other lines; in a file a state is written now
+and then.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+from pai_sdk.display.base import short_instance, visible_text
+from pai_sdk.job.record import JobRecord, LogLine
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+__all__ = ["LogWriter"]
+
+_COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_red")
+_STATE_EVERY_S = 10.0
+
+
+class LogWriter:
+    """Writes log lines, and lines of ours between them.
+
+    Args:
+        stream: where to; stdout as it is when the first line comes, by default.
+        clock: tells when it is time for another state of a progress bar.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._made: Console | None = None
+        self._tags: dict[str, Text] = {}
+        self._states: dict[str, str] = {}  # instance to what it draws over and over
+        self._told_at: dict[str, float] = {}
+        self._live: Live | None = None
+
+    def knows(self, record: JobRecord) -> None:
+        """Take note of a job's instances: lines are marked with theirs where there are several."""
+        from rich.text import Text
+
+        if len(record.instance_names) > len(self._tags):
+            for number, name in enumerate(record.instance_names):
+                tag = Text(short_instance(record.training_job_id, name), style=_COLOURS[number % len(_COLOURS)])
+                self._tags[name] = tag.append(" | ", style="dim")
+
+    @property
+    def instances(self) -> int:
+        """How many instances are known."""
+        return len(self._tags)
+
+    def line(self, line: LogLine) -> None:
+        """Write a line, or put it in the place of the state before."""
+        text = visible_text(line.text, colours=self._console.is_terminal and not self._console.no_color)
+        if line.text.endswith("\r"):
+            self._states[line.instance] = text
+            self._show_state(line.instance)
+            return
+        state = self._states.pop(line.instance, None)
+        if state is not None:
+            self._told_at.pop(line.instance, None)
+            self._draw()
+            text = text or state  # a line end alone: the state stays
+        self._print(line.instance, text)
+
+    def say(self, text: str, style: str) -> None:
+        """Write a line of ours."""
+        from rich.text import Text
+
+        self._console.print(Text(text, style=style))
+
+    def settle(self) -> None:
+        """Nothing more will be drawn over: the last states become lines."""
+        states, self._states = self._states, {}
+        self._draw()
+        for instance, text in states.items():
+            self._print(instance, text)
+        self._told_at.clear()
+
+    @property
+    def _console(self) -> Console:
+        if self._made is None:
+            from rich.console import Console
+
+            self._made = Console(file=self._stream or sys.stdout, highlight=False, soft_wrap=True)
+        return self._made
+
+    def _show_state(self, instance: str) -> None:
+        if self._console.is_terminal:
+            self._draw()
+            return
+        now = self._clock()
+        if now - self._told_at.get(instance, -_STATE_EVERY_S) >= _STATE_EVERY_S:
+            self._told_at[instance] = now
+            self._print(instance, self._states[instance])
+
+    def _print(self, instance: str, text: str) -> None:
+        if self._live is None and len(self._tags) < 2:
+            # As it is, and ten times as fast: nothing but colours is left in it that a terminal would heed.
+            self._console.file.write(text + ("\x1b[0m\n" if "\x1b" in text else "\n"))
+            self._console.file.flush()
+        else:
+            self._console.print(self._tagged(instance, text))
+
+    def _tagged(self, instance: str, text: str) -> Text:
+        from rich.text import Text
+
+        shown = Text.from_ansi(text)
+        return self._tags[instance].copy().append(shown) if len(self._tags) > 1 else shown
+
+    def _draw(self) -> None:
+        """Draw the live rows, in a terminal."""
+        if not self._console.is_terminal:
+            return
+        from rich.console import Group
+        from rich.live import Live
+
+        rows = [self._tagged(instance, text) for instance, text in self._states.items()]
+        for row in rows:
+            row.truncate(self._console.width - 1, overflow="ellipsis")  # a row that wraps cannot be drawn over
+        if rows and self._live is None:
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+            self._console.show_cursor(True)  # whoever is interrupted here must not lose it
+        if self._live is not None:
+            self._live.update(Group(*rows), refresh=True)
+        if not rows and self._live is not None:
+            self._live.stop()
+            self._live = None

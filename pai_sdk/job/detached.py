@@ -1,0 +1,22 @@
+"""What an interrupted wait raises: an interrupt that says where the job is, in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["detached"]
+
+
+def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
+    """An interrupt that ends a script or a notebook's cell as any does, and tells how to go on with the job.
+
+    Example:
+        >>> str(detached("train1", ["pai-sdk logs -f train1"]))
+        'train1 goes on; come back with: pai-sdk logs -f train1'
+    """
+    shown = [f"Interrupted. {job_id} goes on; come back, or stop it, with", *(f"  {line}" for line in commands)]
+    # Not a class of its own: only for KeyboardInterrupt itself does Python end with what shells know as Ctrl-C.
+    interrupt = KeyboardInterrupt(f"{job_id} goes on; come back with: {commands[0]}")
+    # What IPython shows in place of a traceback: where in our waiting it was cut off helps nobody.
+    interrupt._render_traceback_ = lambda: ["\n".join(shown)]  # type: ignore[attr-defined]
+    return interrupt

@@ -1,0 +1,1 @@
+"""Long runs with seeded faults: `python -m tests.trials NAME …`. Each has a short form among the tests."""

@@ -1,0 +1,214 @@
+"""Jobs are submitted through a proxy that breaks what passes: one job each, or a clear error and at most one.
+
+A service that knows the label of a submission takes the second create of it for the first. Alibaba Cloud's need
+not; so it is counted, too, how many creates of one submission were carried out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGTERM
+from urllib.parse import urlsplit
+
+from pai_sdk import Processor, Session
+from pai_sdk.backend.service import ServiceBackend
+from pai_sdk.config import load_settings
+from pai_sdk.credentials import static_credentials
+from pai_sdk.errors import ConnectionFailedError, PaiError
+from pai_sdk.job.request import SUBMISSION_LABEL
+from pai_sdk.retry import RetryPolicy
+from pai_sdk.service.embedded import ensure_running
+from tests.faults.proxy import Answer, FaultProxy, Faults
+
+__all__ = ["Report", "main", "run"]
+
+KINDS = ("lost", "reset", "truncated", "html", "empty", "500", "503", "429", "slow")
+_JOBS = "/api/v1/trainingjobs"
+_THREADS = 8
+_SILENCE_S = 0.5  # the client gives up on an answer after so long
+
+
+@dataclass
+class Report:
+    """What was seen. `problems` is empty when all is well."""
+
+    trials: int = 0
+    jobs: int = 0
+    lost: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    took_s: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.faults.items()))
+        errors = ", ".join(f"{count} {name}" for name, count in self.errors.most_common()) or "no error"
+        return "\n".join(
+            [
+                *(f"PROBLEM: {problem}" for problem in self.problems),
+                f"{self.trials} submissions in {self.took_s:.0f} s: {self.jobs} jobs, {errors}",
+                f"{self.faults.total()} faults ({kinds}); the answer of a create that was carried out was lost "
+                f"in {self.lost} submissions",
+                "never two jobs of one submission" if not self.problems else f"{len(self.problems)} problems",
+            ]
+        )
+
+
+class _CountingProxy(FaultProxy):
+    """Counts the creates that the service carried out."""
+
+    carried_out = 0
+
+    def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        answer = super().forward(method, path, headers, body)
+        if (method, urlsplit(path).path) == ("POST", _JOBS) and answer.status == 200:
+            self.carried_out += 1
+        return answer
+
+
+class _Trials:
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._lock = threading.Lock()
+        self.info = ensure_running(data_dir)
+        self.session = Session.embedded(data_dir)
+        self.report = Report()
+
+    def one(self, seed: int) -> None:
+        dice = random.Random(seed)
+        faults = Faults(
+            rate=dice.uniform(0.2, 0.9),
+            kinds=KINDS,
+            burst=dice.randint(1, 3),
+            # Half of the slow answers come after the client has given up.
+            pause_s=dice.choice([0.1, 2 * _SILENCE_S]),
+        )
+        retry = RetryPolicy(first_pause_s=0.01, longest_pause_s=0.1, max_attempts=dice.choice([2, 5, 10]))
+        plan = Processor("none", "true", instance_type="ecs.c6.large", session=self.session).plan()
+        error: PaiError | None = None
+        job_id = None
+        with _CountingProxy(self.info.endpoint, seed=seed, faults=faults) as proxy:
+            client = self._client(proxy.url, retry)
+            try:
+                job_id = plan.submit_once(client.submit)
+            except PaiError as raised:
+                error = raised
+            finally:
+                client.close()
+        (label,) = (label.value for label in plan.request.labels if label.key == SUBMISSION_LABEL)
+        found = [job.id for job in self.session.list_jobs(labels={SUBMISSION_LABEL: label})]
+        with self._lock:
+            self._note(seed, proxy, found, job_id, error, label)
+
+    def _note(
+        self,
+        seed: int,
+        proxy: _CountingProxy,
+        found: list[str],
+        job_id: str | None,
+        error: PaiError | None,
+        label: str,
+    ) -> None:
+        report = self.report
+        report.trials += 1
+        report.jobs += len(found)
+        report.faults.update(each.partition(":")[0] for each in proxy.happened)
+        creates = proxy.seen[f"POST {_JOBS}"]
+        report.lost += proxy.carried_out > 0 and (
+            creates > 1 or proxy.seen[f"GET {_JOBS}"] > 0 or error is not None
+        )
+        problems = []
+        if proxy.carried_out > 1:
+            problems.append(f"{proxy.carried_out} creates were carried out")
+        if error is None and found != [job_id]:
+            problems.append(f"the job is {job_id}, but there are {found}")
+        if error is not None:
+            report.errors[type(error).__name__] += 1
+            if len(found) > 1:
+                problems.append(f"an error, and the jobs {found}")
+            if found and not _tells_of_doubt(error, label):
+                problems.append(f"there is a job, but the error does not say so: {error}")
+            if len(str(error)) > 500 or "\n" in str(error):
+                problems.append(f"not a clear sentence: {error}")
+        again = f"python -m tests.trials create --seed {seed}"
+        report.problems += [f"seed {seed}: {problem}; again: {again}" for problem in problems]
+
+    def _client(self, url: str, retry: RetryPolicy) -> ServiceBackend:
+        info = self.info
+        settings = load_settings(
+            {
+                "region_id": info.region_id,
+                "workspace_id": info.workspace_id,
+                "oss_bucket_name": info.bucket,
+                "oss_endpoint": info.oss_endpoint,
+                "endpoint": url,
+            },
+            environ={},
+        )
+        key = static_credentials(info.access_key_id, info.access_key_secret)
+        return ServiceBackend(settings, key, retry=retry, timeout_s=(5.0, _SILENCE_S))
+
+    def guarded(self, seed: int) -> None:
+        try:
+            self.one(seed)
+        except Exception:
+            with self._lock:
+                self.report.problems.append(f"seed {seed}: {traceback.format_exc(limit=-4)}")
+
+    def end(self) -> None:
+        """The service goes when no job is left that it would have to look after."""
+        for job in self.session.list_jobs():
+            if not job.status.is_terminal:
+                job.wait(120, show_logs=False)
+        listed = sum(1 for _ in self.session.list_jobs())
+        if listed != self.report.jobs:
+            self.report.problems.append(f"{listed} jobs are listed, {self.report.jobs} were found by their labels")
+        pid = ensure_running(self._data_dir).pid
+        os.kill(pid, SIGTERM)
+        deadline = time.monotonic() + 15
+        with suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.kill(pid, 0)
+                time.sleep(0.02)
+
+
+def run(folder: Path, seeds: Sequence[int]) -> Report:
+    """Submit one job for each seed; what was seen."""
+    trials, begun = _Trials(folder), time.monotonic()
+    try:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for _ in pool.map(trials.guarded, seeds):
+                pass
+    finally:
+        trials.report.took_s = time.monotonic() - begun
+        trials.end()
+    return trials.report
+
+
+def _tells_of_doubt(error: PaiError, label: str) -> bool:
+    return isinstance(error, ConnectionFailedError) and error.maybe_arrived and label in str(error)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.trials create", description=__doc__)
+    parser.add_argument("--trials", type=int, default=200, help="how many submissions")
+    parser.add_argument("--seed", type=int, help="only this one")
+    given = parser.parse_args(arguments)
+    seeds = range(given.trials) if given.seed is None else [given.seed]
+    with tempfile.TemporaryDirectory(prefix="create-") as folder:
+        report = run(Path(folder) / "data", seeds)
+    sys.stdout.write(f"{report}\n")
+    return 1 if report.problems else 0
