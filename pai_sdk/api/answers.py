@@ -12,13 +12,15 @@ from typing import Any
 
 import requests
 
-from pai_sdk.errors import ApiError, BadAnswerError, api_error
+from pai_sdk.api.refusals import api_error
+from pai_sdk.errors import ApiError, BadAnswerError
 
 __all__ = ["Answer", "read_answer", "retry_after_s"]
 
 _SENTENCES = {
     "InvalidAccessKeyId": "the access key id is not known to {host}; check it, and that it has not been disabled",
     "SignatureDoesNotMatch": "the access key secret does not belong to the access key id; check both",
+    "SignatureNonceUsed": "the request came twice; does something between here and {host} repeat requests?",
     "IncompleteSignature": "the signature was not accepted; check the access key id and its secret",
     "InvalidSecurityToken": "the security token is not valid or has expired; get a new temporary key",
     "MissingSecurityToken": "this access key is a temporary one and needs its security token; give that too",
@@ -58,6 +60,8 @@ def read_answer(response: requests.Response, *, action: str, host: str) -> Answe
         BadAnswerError: it is not the service's answer.
     """
     status = response.status_code
+    if status == 429 and not response.content.lstrip().startswith(b"{"):
+        raise _turned_away(response, action, host)
     if status in (204, 304):
         return Answer({}, status, response.headers, _request_id(response, {}))
     try:
@@ -111,16 +115,34 @@ def _refused(response: requests.Response, content: dict[str, Any], action: str, 
     )
 
 
+def _turned_away(response: requests.Response, action: str, host: str) -> ApiError:
+    """A gateway's 429, in whatever format: nothing has been carried out."""
+    return api_error(
+        f"{action}: {host} got too many requests; send fewer at a time",
+        code="",
+        status_code=429,
+        request_id=_request_id(response, {}),
+        retry_after_s=retry_after_s(response.headers),
+    )
+
+
 def _bad(response: requests.Response, action: str, host: str, what: str) -> BadAnswerError:
     status = response.status_code
-    advice = "" if status >= 500 or status == 429 else "; check that the endpoint is one of PAI, and the proxy"
     return BadAnswerError(
-        f"{action}: {host} answered HTTP {status} with {what}{advice}",
+        f"{action}: {host} answered HTTP {status} with {what}; {_advice(status)}",
         status_code=status,
         body=response.text[:500],
         request_id=_request_id(response, {}),
         retry_after_s=retry_after_s(response.headers),
     )
+
+
+def _advice(status: int) -> str:
+    if status >= 500:
+        return "the service, or a gateway before it, has a fault"
+    if status == 407:
+        return "the proxy wants a user and a password, as in HTTPS_PROXY=http://user:password@host:port"
+    return "check that the endpoint is one of PAI, and the proxy"
 
 
 def _kind(body: bytes) -> str:
@@ -147,7 +169,14 @@ def _skew(date: str | None) -> str:
     if there is None or abs(time.time() - there) < 60:
         return "seems to differ from the service's"
     seconds = time.time() - there
-    return f"is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} the service's"
+    return f"is {_span(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the service's"
+
+
+def _span(seconds: float) -> str:
+    for unit, length_s in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def _timestamp(date: str | None) -> float | None:

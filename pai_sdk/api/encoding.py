@@ -9,7 +9,7 @@ from typing import Any
 from pai_sdk.api.signature import encode
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["json_of", "path_of", "query_of"]
+__all__ = ["form_of", "json_of", "path_of", "query_of"]
 
 
 def path_of(template: str, params: Mapping[str, str]) -> str:
@@ -49,6 +49,19 @@ def json_of(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError as error:
         raise InvalidInputError([_half_a_character("request", error)]) from error
+
+
+def form_of(fields: Mapping[str, str]) -> bytes:
+    """The body as a form.
+
+    Raises:
+        InvalidInputError: a text in it holds half a character.
+
+    Example:
+        >>> form_of({"AlgorithmName": "digits", "DisplayName": "a & b"})
+        b'AlgorithmName=digits&DisplayName=a%20%26%20b'
+    """
+    return "&".join(f"{name}={_encoded(name, value)}" for name, value in fields.items()).encode()
 
 
 def _value(value: Any) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 
 from pai_sdk.api.paging import number_of
 from pai_sdk.api.training_jobs import prefer_wait, read_timeout
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import ApiError, InvalidRequestError
+from pai_sdk.errors import ApiError, BadAnswerError, InvalidRequestError
 from pai_sdk.job.record import LogPage
 
 __all__ = ["JobLogs"]
@@ -17,7 +18,10 @@ _log = logging.getLogger(__name__)
 _LARGEST = 1000
 _DOCUMENTED = 100
 _SMALLEST = 20  # what alipai asks for
+_BY_LINE_LARGEST = 10_000
 _NO_INSTANCE_YET = "TRAINING_JOB_INSTANCE_NOT_FOUND"
+_APPLIED_LINE = re.compile(r"\bfirst-line=(\d{1,18})\b")
+_ATTEMPTS = 3
 
 
 class JobLogs:
@@ -26,6 +30,9 @@ class JobLogs:
     How large a page the service grants is not documented, and one that silently gives smaller pages than it was
     asked for would answer page 6 with other lines. So the first page, which begins alike in every size, tells the
     size; until it has been told, later pages are never larger than one that was seen.
+
+    Our own service does without all that: it takes the line itself as a preference (`Prefer: first-line=N`), says
+    so, and names the instance. By that an answer to another question is found out, and asked for again.
 
     Args:
         transport: to the PAI API.
@@ -36,30 +43,48 @@ class JobLogs:
         self._size = _LARGEST
         self._is_known = False
         self._seen = _SMALLEST  # the longest page so far
+        self._by_line = False
 
     def read(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Lines from number `start` on, at most `limit`; see `Backend.read_log`."""
+        assumed = self._size
         try:
             return self._read(job_id, instance, start, limit, wait_s)
         except ApiError as error:
             if error.code == _NO_INSTANCE_YET:
                 return LogPage(())
-            if self._is_known or not isinstance(error, InvalidRequestError):
+            is_told = self._is_known and self._size == assumed
+            if is_told or not isinstance(error, InvalidRequestError):
                 raise
         # Perhaps it is the size that was refused; if it was not, the same error comes again.
-        self._find_size(job_id, instance, at_least=0)
+        if not self._is_known:  # another thread may have found it out meanwhile
+            self._find_size(job_id, instance, at_least=0)
         return self._read(job_id, instance, start, limit, wait_s)
 
     def _read(self, job_id: str, instance: str, start: int, limit: int, wait_s: float) -> LogPage:
+        if self._by_line:
+            size = min(limit, _BY_LINE_LARGEST)
+            page = self._page(job_id, instance, start, size, wait_s)
+            if page.is_by_line:
+                return page.part(start, limit)
+            self._by_line = False  # it is another service now
+        return self._read_by_page(job_id, instance, start, limit, wait_s)
+
+    def _read_by_page(self, job_id: str, instance: str, start: int, limit: int, wait_s: float) -> LogPage:
         if start >= 2 * self._seen and not self._is_known:
             self._find_size(job_id, instance, at_least=start)
+            if self._by_line:
+                return self._read(job_id, instance, start, limit, wait_s)
         hold = wait_s >= 1
         size = self._size_for(start, limit, hold=hold)
-        page = self._page(job_id, instance, start // size + 1, size, wait_s if hold else 0.0)
+        page = self._page(job_id, instance, start, size, wait_s if hold else 0.0)
+        if page.is_by_line:
+            self._by_line = True
+            return page.part(start, limit)
         if start < size:
             self._learn(page, size)
         self._seen = max(self._seen, len(page.lines))
-        part = _part(page, start % size, limit)
+        part = page.part(start, limit)
         if hold and len(part.lines) == size < limit:
             # There is more, and the size that let us wait may be a small one: take the rest in one go.
             rest = self._read(job_id, instance, start + size, limit - size, 0.0)
@@ -88,11 +113,14 @@ class JobLogs:
     def _find_size(self, job_id: str, instance: str, *, at_least: int) -> None:
         for size in (_LARGEST, _DOCUMENTED, _SMALLEST):
             try:
-                page = self._page(job_id, instance, 1, size, 0.0)
+                page = self._page(job_id, instance, 0, size, 0.0)
             except InvalidRequestError:
                 if size == _SMALLEST:
                     raise
                 continue
+            if page.is_by_line:
+                self._by_line = True
+                return
             # The log has that many lines, so a shorter page is as long as pages get.
             is_cut = 0 < len(page.lines) < min(size, max(at_least, page.total or 0))
             self._size = len(page.lines) if is_cut else size
@@ -101,41 +129,61 @@ class JobLogs:
             _log.debug("log pages of %d lines", self._size)
             return
 
-    def _page(self, job_id: str, instance: str, number: int, size: int, wait_s: float) -> _Page:
-        answer = self._transport.call(
-            "ListTrainingJobLogs",
-            "GET",
-            "/api/v1/trainingjobs/{training_job_id}/logs",
-            {"training_job_id": job_id},
-            {"InstanceId": instance, "PageNumber": number, "PageSize": size},
-            headers=prefer_wait(wait_s),
-            timeout_s=read_timeout(self._transport.timeout_s, wait_s),
-        )
-        lines = answer.json.get("Logs")
-        return _Page(
-            tuple(_text(line) for line in lines) if isinstance(lines, list) else (),
-            total=number_of(answer.json.get("TotalCount")),
-            complete=answer.headers.get("x-pai-log-complete", "").lower() == "true",
-            waited="wait" in answer.headers.get("Preference-Applied", "").lower(),
+    def _page(self, job_id: str, instance: str, start: int, size: int, wait_s: float) -> _Page:
+        """The page that holds the line, or begins with it if the service knows how."""
+        number = start // size + 1
+        preferences = [*prefer_wait(wait_s).values(), f"first-line={start}"]
+        for _ in range(_ATTEMPTS):
+            answer = self._transport.call(
+                "ListTrainingJobLogs",
+                "GET",
+                "/api/v1/trainingjobs/{training_job_id}/logs",
+                {"training_job_id": job_id},
+                {"InstanceId": instance, "PageNumber": number, "PageSize": size},
+                headers={"Prefer": ", ".join(preferences)},
+                timeout_s=read_timeout(self._transport.timeout_s, wait_s),
+            )
+            applied = answer.headers.get("Preference-Applied", "").lower()
+            line = _APPLIED_LINE.search(applied)
+            if line and (int(line[1]) != start or answer.headers.get("x-pai-log-instance") != instance):
+                _log.info("ListTrainingJobLogs: the answer belongs to another question; asking again")
+                continue
+            lines = answer.json.get("Logs")
+            return _Page(
+                _texts(lines, strip=not line) if isinstance(lines, list) else (),
+                first=start if line else (number - 1) * size,
+                is_by_line=line is not None,
+                total=number_of(answer.json.get("TotalCount")),
+                complete=answer.headers.get("x-pai-log-complete", "").lower() == "true",
+                waited="wait" in applied,
+            )
+        raise BadAnswerError(
+            f"ListTrainingJobLogs: {_ATTEMPTS} answers in a row belong to another question; a proxy or cache "
+            "in between mixes them up",
+            status_code=answer.status_code,
+            request_id=answer.request_id,
         )
 
 
 @dataclass(frozen=True)
 class _Page:
-    """A page as the service counts them."""
+    """A page as the service counts them; its first line has the number `first`."""
 
     lines: tuple[str, ...]
+    first: int
+    is_by_line: bool
     total: int | None
     complete: bool
     waited: bool
 
+    def part(self, start: int, limit: int) -> LogPage:
+        skip = start - self.first
+        lines = self.lines[skip : skip + limit]
+        complete = self.complete and skip + limit >= len(self.lines)
+        return LogPage(lines, complete=complete, waited=self.waited, total=self.total)
 
-def _part(page: _Page, skip: int, limit: int) -> LogPage:
-    lines = page.lines[skip : skip + limit]
-    return LogPage(
-        lines, complete=page.complete and skip + limit >= len(page.lines), waited=page.waited, total=page.total
-    )
 
-
-def _text(line: object) -> str:
-    return "" if line is None else str(line).removesuffix("\n").removesuffix("\r")
+def _texts(lines: list[object], *, strip: bool) -> tuple[str, ...]:
+    r"""The lines as text; our own service gives them without line ends, and a `\r` of its has a meaning."""
+    texts = ("" if line is None else str(line) for line in lines)
+    return tuple(text.removesuffix("\n").removesuffix("\r") for text in texts) if strip else tuple(texts)

@@ -13,13 +13,13 @@ import requests.adapters
 from pai_sdk import __version__
 from pai_sdk.api.answers import Answer, read_answer
 from pai_sdk.api.auth import Acs3Auth
-from pai_sdk.api.encoding import json_of, path_of, query_of
-from pai_sdk.api.unanswered import explain
+from pai_sdk.api.encoding import form_of, json_of, path_of, query_of
 from pai_sdk.config_rules import scheme_and_host
 from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import BadAnswerError, ConnectionFailedError, ServiceFaultError, ThrottledError
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.endpoint import is_loopback
+from pai_sdk.unanswered import explain
 
 __all__ = ["Answer", "Transport"]
 
@@ -41,7 +41,8 @@ class Transport:
         version: the API's version, such as `2022-01-12`.
         retry: the policy for every call.
         timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
-        on_unreachable: called when nothing listens at the endpoint, before each further attempt.
+        on_unreachable: called when nothing listens at the endpoint, before each further attempt; gives the new
+            endpoint when that is another.
 
     Example:
         >>> from pai_sdk.credentials import static_credentials
@@ -58,7 +59,7 @@ class Transport:
         version: str,
         retry: RetryPolicy | None = None,
         timeout_s: tuple[float, float] = (5.0, 30.0),
-        on_unreachable: Callable[[], None] | None = None,
+        on_unreachable: Callable[[], str | None] | None = None,
     ) -> None:
         self.endpoint = "{}://{}".format(*scheme_and_host(endpoint))
         self.retry = retry or RetryPolicy()
@@ -70,8 +71,8 @@ class Transport:
         adapter = requests.adapters.HTTPAdapter(pool_connections=2, pool_maxsize=_POOL, max_retries=0)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
-        if is_loopback(endpoint):
-            self._session.trust_env = False  # no proxy between this machine and itself
+        # No proxy between this machine and itself; a CA that the environment names counts there too.
+        self._proxies = {"no_proxy": "*"} if is_loopback(endpoint) else {}
 
     def __repr__(self) -> str:
         return f"<Transport {self.endpoint} {self._version}>"
@@ -92,6 +93,7 @@ class Transport:
         idempotent: bool | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: tuple[float, float] | None = None,
+        form: Mapping[str, str] | None = None,
     ) -> Answer:
         """Ask for an action, as often as the policy allows.
 
@@ -105,6 +107,7 @@ class Transport:
             idempotent: whether it may be sent again although it may have arrived; all but POST, unless said.
             headers: further ones.
             timeout_s: in place of the transport's.
+            form: fields to send as a form, for the few actions that take one instead of JSON.
 
         Raises:
             ApiError: the service refused.
@@ -121,8 +124,11 @@ class Transport:
         if body is not None:
             request.data = json_of(body)
             request.headers["Content-Type"] = "application/json; charset=utf-8"
+        if form is not None:
+            request.data = form_of(form)
+            request.headers["Content-Type"] = "application/x-www-form-urlencoded"
         repeatable = method.upper() != "POST" if idempotent is None else idempotent
-        attempt = _Attempt(self._session, action, request, timeout_s or self.timeout_s)
+        attempt = _Attempt(self._session, action, request, timeout_s or self.timeout_s, self._proxies)
         return self._attempt_until_answered(attempt, repeatable)
 
     def _attempt_until_answered(self, attempt: _Attempt, repeatable: bool) -> Answer:
@@ -142,7 +148,10 @@ class Transport:
         def on_retry(number: int, error: BaseException, pause_s: float) -> None:
             _log.info("%s; attempt %d follows in %.1f s", error, number + 1, pause_s)
             if isinstance(error, _NoAnswer) and error.refused and self._on_unreachable:
-                self._on_unreachable()
+                moved_to = self._on_unreachable()
+                if moved_to is not None:
+                    self.endpoint = "{}://{}".format(*scheme_and_host(moved_to))
+                    attempt.move_to(self.endpoint)
 
         try:
             return self.retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
@@ -167,16 +176,28 @@ class _Attempt:
     """One call, to be made as often as the policy says."""
 
     def __init__(
-        self, session: requests.Session, action: str, request: requests.Request, timeout_s: tuple[float, float]
+        self,
+        session: requests.Session,
+        action: str,
+        request: requests.Request,
+        timeout_s: tuple[float, float],
+        proxies: dict[str, str],
     ) -> None:
         self.request = request
         self.count = 0
         self._session = session
         self._action = action
         self._timeout_s = timeout_s
+        self._proxies = proxies
         scheme, _, rest = str(request.url).partition("://")
-        self._host = rest.partition("/")[0]
+        self._host, slash, path = rest.partition("/")
+        self._path = slash + path
         self._endpoint = f"{scheme}://{self._host}"
+
+    def move_to(self, endpoint: str) -> None:
+        """Make the further attempts elsewhere."""
+        self._endpoint, self._host = endpoint, endpoint.partition("://")[2]
+        self.request.url = endpoint + self._path
 
     def __call__(self) -> Answer:
         self.count += 1
@@ -184,7 +205,7 @@ class _Attempt:
         try:
             # Prepared, and so signed, for each attempt: a date grows old, and a nonce counts once.
             prepared = self._session.prepare_request(self.request)
-            settings = self._session.merge_environment_settings(prepared.url, {}, None, None, None)
+            settings = self._session.merge_environment_settings(prepared.url, self._proxies, None, None, None)
             response = self._session.send(prepared, timeout=self._timeout_s, allow_redirects=False, **settings)
         except requests.RequestException as error:
             raise self._no_answer(error) from error
@@ -207,4 +228,4 @@ class _Attempt:
 
 
 def _may_pass(error: BadAnswerError) -> bool:
-    return error.status_code < 300 or error.status_code in (408, 429) or error.status_code >= 500
+    return error.status_code < 300 or error.status_code == 408 or error.status_code >= 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,9 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
 
 _LOOK_S = 0.04  # how often a log that somebody waits for is looked at
+_SLOWEST_LOOK_S = 0.2  # likewise, when what was written were no whole lines
+_UNSETTLED_LOOK_S = 0.5  # a progress bar that stands still is told soon all the same
+_FIRST_LINE = re.compile(r"\bfirst-line\s*=\s*(\d{1,18})\b")
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]
 
 
@@ -41,22 +45,30 @@ async def list_training_job_logs(
     """ListTrainingJobLogs.
 
     Without an instance, the lines of all instances come in one order that never changes. With `Prefer: wait=N` an
-    empty page is held back until there is a line. `x-pai-log-complete: true` says that no line will follow.
+    empty page is held back until there is a line; with `Prefer: first-line=N` the page begins with that line,
+    whatever its number says. `x-pai-log-complete: true` says that no line will follow.
     """
     hold_s = wished_hold_s(request, parts.settings.longest_hold_s)
     deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
     window = LogWindow(parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime"))
-    start, name = (page_number - 1) * page_size, instance or worker or None
+    first_line = _FIRST_LINE.search(request.headers.get("prefer", ""))
+    start = int(first_line[1]) if first_line else (page_number - 1) * page_size
+    name, look_s = instance or worker or None, _LOOK_S
     with parts.changes.of(job_id) as news:
         while True:
             page, files, seen = await run_in_threadpool(_read, parts, job_id, name, start, page_size, window)
             out_of_time = asyncio.get_running_loop().time() >= deadline
             if page.lines or page.complete or out_of_time or parts.changes.closed:
                 break
-            await _wait_for_lines(news, files, seen, deadline)
-    headers = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
-    if page.complete:
-        headers["x-pai-log-complete"] = "true"
+            await _wait_for_lines(news, files, seen, deadline, look_s=look_s, unsettled=page.unsettled)
+            look_s = min(look_s * 1.5, _SLOWEST_LOOK_S)
+    headers = {"x-pai-log-complete": "true"} if page.complete else {}
+    applied = [] if hold_s is None else [f"wait={hold_s:g}"]
+    if first_line:
+        applied.append(f"first-line={start}")
+        headers["x-pai-log-instance"] = name or ""
+    if applied:
+        headers["Preference-Applied"] = ", ".join(applied)
     return answer(request, {"Logs": page.lines, "TotalCount": str(page.total)}, headers=headers)
 
 
@@ -104,10 +116,13 @@ def _read(
     return parts.logs.page(job, instance, start=start, limit=limit, window=window), files, seen
 
 
-async def _wait_for_lines(news: News, files: list[Path], seen: list[int], deadline: float) -> None:
+async def _wait_for_lines(
+    news: News, files: list[Path], seen: list[int], deadline: float, *, look_s: float, unsettled: bool
+) -> None:
     clock = asyncio.get_running_loop().time
-    while clock() < deadline:
-        if await news.wait(min(_LOOK_S, deadline - clock())) or sizes_bytes(files) != seen:
+    until = min(deadline, clock() + _UNSETTLED_LOOK_S) if unsettled else deadline
+    while clock() < until:
+        if await news.wait(min(look_s, until - clock())) or sizes_bytes(files) != seen:
             return
 
 

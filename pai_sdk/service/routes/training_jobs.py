@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -12,6 +12,8 @@ from pai_sdk.service.creation import read_body, read_request
 from pai_sdk.service.jobs import existing_job, latest_metrics
 from pai_sdk.service.listing import JobQuery, find_jobs, read_labels
 from pai_sdk.service.parts import Parts, PartsOf
+from pai_sdk.service.progress import latest_progress
+from pai_sdk.service.resources import Capacity, refuse_what_never_fits
 from pai_sdk.service.routes.answers import answer, wished_hold_s
 from pai_sdk.service.snapshot import error_info, job_in_full, job_in_list, output_models
 from pai_sdk.service.times import parse_time
@@ -28,9 +30,7 @@ _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
 async def create_training_job(request: Request, parts: PartsOf) -> Response:
     """CreateTrainingJob."""
     body = read_body(await request.body())
-    workspace_id = parts.settings.workspace_id
-    job = read_request(body, workspace_id=workspace_id, slots=parts.settings.slots)
-    job_id = await run_in_threadpool(parts.jobs.create, job, workspace_id=workspace_id)
+    job_id = await run_in_threadpool(_create, parts, body)
     parts.runner.wake()
     return answer(request, {"TrainingJobId": job_id})
 
@@ -46,6 +46,7 @@ def list_training_jobs(
     job_id: Annotated[str | None, Query(alias="TrainingJobId")] = None,
     workspace_id: Annotated[str | None, Query(alias="WorkspaceId")] = None,
     algorithm_name: Annotated[str | None, Query(alias="AlgorithmName")] = None,
+    algorithm_provider: Annotated[str | None, Query(alias="AlgorithmProvider")] = None,
     is_temp_algo: Annotated[bool | None, Query(alias="IsTempAlgo")] = None,
     labels: Annotated[str | None, Query(alias="Labels")] = None,
     start_time: Annotated[str | None, Query(alias="StartTime")] = None,
@@ -60,6 +61,7 @@ def list_training_jobs(
         job_id=job_id,
         workspace_id=workspace_id,
         algorithm_name=algorithm_name,
+        algorithm_provider=algorithm_provider,
         is_temp_algo=is_temp_algo,
         labels=read_labels(labels),
         started_at=parse_time(start_time, "StartTime"),
@@ -123,11 +125,18 @@ def list_training_job_output_models(request: Request, parts: PartsOf, job_id: st
     return answer(request, {"OutputModels": output_models(parts.jobs.get(job_id))})
 
 
+def _create(parts: Parts, body: dict[str, Any]) -> str:
+    workspace_id = parts.settings.workspace_id
+    job = read_request(body, workspace_id=workspace_id, slots=parts.settings.slots, algorithms=parts.algorithms)
+    refuse_what_never_fits(job.request, Capacity.of(parts.settings))
+    return parts.jobs.create(job.request, workspace_id=workspace_id, algorithm_id=job.algorithm_id)
+
+
 def _snapshot(parts: Parts, job_id: str) -> tuple[int, dict[str, object]]:
     # One transaction, so that the version is that of all that is shown.
     with parts.jobs.database.read() as session:
         job = existing_job(session, job_id)
-        return job.version, job_in_full(job, latest_metrics(session, job_id))
+        return job.version, job_in_full(job, latest_metrics(session, job_id), latest_progress(session, job_id))
 
 
 def _etag(version: int) -> str:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pai_sdk.service.faults import Fault
 from pai_sdk.service.parts import Parts, PartsOf
 from pai_sdk.service.routes.answers import answer
+from pai_sdk.service.routes.training_jobs import PageNumber
 
 __all__ = ["router"]
 
@@ -19,9 +20,18 @@ _STORAGE = "modelExportPath"
 
 
 @router.get("/workspaces")
-def list_workspaces(request: Request, parts: PartsOf) -> Response:
-    """ListWorkspaces."""
-    return answer(request, {"Workspaces": [_workspace(parts)], "TotalCount": 1})
+def list_workspaces(
+    request: Request,
+    parts: PartsOf,
+    page_number: PageNumber = 1,
+    name: Annotated[str | None, Query(alias="WorkspaceName")] = None,
+    ids: Annotated[str | None, Query(alias="WorkspaceIds")] = None,
+) -> Response:
+    """ListWorkspaces. A name fits when it contains what is asked for."""
+    only = _workspace(parts)
+    fits = (not name or name in only["WorkspaceName"]) and (not ids or only["WorkspaceId"] in ids.split(","))
+    shown = [only] if fits and page_number == 1 else []
+    return answer(request, {"Workspaces": shown, "TotalCount": int(fits)})
 
 
 @router.get("/defaultWorkspaces")

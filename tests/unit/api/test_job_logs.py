@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from pai_sdk.api.answers import Answer
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import InvalidRequestError, api_error
+from pai_sdk.errors import BadAnswerError, InvalidRequestError, api_error
 from pai_sdk.job.record import LogPage
 from tests.unit.api.scripted_server import Reply, ScriptedServer
 
@@ -106,6 +108,24 @@ def test_a_refused_size_is_remembered() -> None:
     assert [asked["PageSize"] for asked in service.asked].count(1000) == 2
 
 
+def test_a_size_refused_to_several_readers_at_once_fails_none() -> None:
+    both_were_refused = threading.Barrier(2)
+
+    class Refusing(PagedLog):
+        def call(self, *args: Any, **more: Any) -> Answer:
+            try:
+                return super().call(*args, **more)
+            except InvalidRequestError:
+                if len(self.asked) <= 2:
+                    both_were_refused.wait(5)
+                raise
+
+    logs = logs_of(Refusing(300, largest=100, refuses=True))
+    with ThreadPoolExecutor(2) as threads:
+        for page in [threads.submit(read, logs, 0) for _ in range(2)]:
+            assert len(page.result(10).lines) == 100
+
+
 def test_only_the_count_is_wanted() -> None:
     service = PagedLog(5000)
     page = read(logs_of(service), 0, limit=1)
@@ -128,7 +148,7 @@ def test_a_held_answer_begins_with_the_wanted_line(start: int) -> None:
     assert len(service.asked) <= 2
     asked = service.asked[-1]
     assert (asked["PageNumber"] - 1) * asked["PageSize"] == start
-    assert asked["headers"] == {"Prefer": "wait=10"}
+    assert asked["headers"] == {"Prefer": f"wait=10, first-line={start}"}
     assert asked["timeout_s"] == (5.0, 40.0)
 
 
@@ -152,7 +172,31 @@ def test_headers_of_our_own_service(server: ScriptedServer, transport: Transport
     assert read(logs, 0, wait_s=5) == LogPage(("a", "b", "", "c", " d "), complete=True, waited=True, total=5)
     assert not read(logs, 0, limit=2).complete
     assert server.asked[0].query == {"InstanceId": "t-1-master-0", "PageNumber": "1", "PageSize": "1000"}
-    assert server.asked[0].headers["prefer"] == "wait=5"
+    assert server.asked[0].headers["prefer"] == "wait=5, first-line=0"
+
+
+def by_line(first: int, lines: list[str], instance: str = "t-1-master-0") -> Reply:
+    headers = {"Preference-Applied": f"wait=5, first-line={first}", "x-pai-log-instance": instance}
+    return Reply({"Logs": lines, "TotalCount": "99999"}, headers=headers)
+
+
+def test_a_service_that_knows_lines_is_asked_for_them(server: ScriptedServer, transport: Transport) -> None:
+    server.script = [by_line(0, ["first"]), by_line(1237, ["a", "b"]), by_line(1239, ["c"])]
+    logs = JobLogs(transport)
+    assert read(logs, 1237, limit=10_000, wait_s=5).lines == ("a", "b")
+    assert read(logs, 1239, limit=10_000, wait_s=5).lines == ("c",)
+    assert server.asked[2].query["PageSize"] == "10000"
+
+
+@pytest.mark.parametrize("stray", [by_line(0, ["x"]), by_line(5, ["x"], instance="t-1-worker-0")])
+def test_an_answer_to_another_question_is_asked_for_again(
+    server: ScriptedServer, transport: Transport, stray: Reply
+) -> None:
+    server.script = [stray, by_line(5, ["right"]), stray, stray, stray]
+    logs = JobLogs(transport)
+    assert read(logs, 5).lines == ("right",)
+    with pytest.raises(BadAnswerError, match="another question"):
+        read(logs, 5)
 
 
 def test_an_answer_without_lines(server: ScriptedServer, transport: Transport) -> None:

@@ -1,0 +1,272 @@
+"""Registered algorithms on the wire. What writes them takes forms, as PAI's official client sends them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import Field, ValidationError, field_validator
+
+from pai_sdk.api.paging import pages
+from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.errors import BadAnswerError, InvalidInputError, Problem
+from pai_sdk.job.definitions import AlgorithmDefinition, near
+from pai_sdk.job.spec import AlgorithmSpec
+from pai_sdk.job.wire import Received, problems_of
+
+__all__ = ["AlgorithmRecord", "AlgorithmVersionRecord", "Algorithms"]
+
+_ALGORITHMS = "/api/v1/algorithms"
+_ALGORITHM = _ALGORITHMS + "/{algorithm_id}"
+_VERSIONS = _ALGORITHM + "/versions"
+_VERSION = _VERSIONS + "/{algorithm_version}"
+
+
+class AlgorithmRecord(Received):
+    """A registered algorithm, as the service describes it."""
+
+    algorithm_id: str
+    algorithm_name: str | None = None
+    algorithm_provider: str | None = None
+    algorithm_description: str | None = None
+    display_name: str | None = None
+    workspace_id: str | None = None
+    user_id: str | None = None
+    gmt_create_time: str | None = None
+    gmt_modified_time: str | None = None
+
+
+class AlgorithmVersionRecord(Received):
+    """One version of a registered algorithm. A list shows it without its spec."""
+
+    algorithm_id: str
+    algorithm_version: str
+    algorithm_name: str | None = None
+    algorithm_provider: str | None = None
+    algorithm_spec: AlgorithmDefinition | None = Field(default=None)
+    gmt_create_time: str | None = None
+    gmt_modified_time: str | None = None
+
+    @field_validator("algorithm_spec", mode="before")
+    @classmethod
+    def _as_object(cls, value: object) -> object:
+        # In requests a spec is JSON text; answers have it as an object, but who knows of all services.
+        return json.loads(value) if isinstance(value, str) else value
+
+
+_Record = TypeVar("_Record", AlgorithmRecord, AlgorithmVersionRecord)
+
+
+class Algorithms:
+    """The actions on registered algorithms, one method each.
+
+    Args:
+        transport: to the PAI API, version `training_jobs.VERSION`.
+        workspace_id: the workspace whose algorithms are meant where nothing else is said.
+
+    Example:
+        >>> algorithms = session.algorithms  # doctest: +SKIP
+        >>> algorithm_id = algorithms.create("digits")  # doctest: +SKIP
+        >>> algorithms.create_version(algorithm_id, "v1", spec)  # doctest: +SKIP
+    """
+
+    def __init__(self, transport: Transport, workspace_id: str | None = None) -> None:
+        self._transport = transport
+        self._workspace_id = workspace_id
+
+    # ---- algorithms ----
+
+    def create(self, name: str, *, description: str | None = None, display_name: str | None = None) -> str:
+        """CreateAlgorithm, in the workspace.
+
+        Returns:
+            The new algorithm's id.
+
+        Raises:
+            ConflictError: there is one of this name.
+        """
+        fields = _given(
+            {
+                "AlgorithmName": name,
+                "AlgorithmDescription": description,
+                "DisplayName": display_name,
+                "WorkspaceId": self._workspace_id,
+            }
+        )
+        action = "CreateAlgorithm"
+        # Names are unique: sent twice, the second one is refused.
+        answer = self._transport.call(action, "POST", _ALGORITHMS, form=fields, idempotent=False)
+        return _read(AlgorithmRecord, answer.json, answer, action).algorithm_id
+
+    def get(self, algorithm_id: str) -> AlgorithmRecord:
+        """GetAlgorithm."""
+        answer = self._call("GetAlgorithm", "GET", _ALGORITHM, algorithm_id)
+        return _read(AlgorithmRecord, {"AlgorithmId": algorithm_id, **answer.json}, answer, "GetAlgorithm")
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        provider: str | None = None,
+        algorithm_id: str | None = None,
+        page_size: int = 100,
+    ) -> Iterator[AlgorithmRecord]:
+        """ListAlgorithms, all pages.
+
+        Args:
+            name: only algorithms with this text in their name.
+            provider: only algorithms of this provider, of whatever workspace; without it, those of ours.
+            algorithm_id: only this one.
+            page_size: how many to ask for at once.
+        """
+        query = {
+            "AlgorithmName": name,
+            "AlgorithmProvider": provider,
+            "AlgorithmId": algorithm_id,
+            "WorkspaceId": self._workspace_id if provider is None else None,
+        }
+
+        def fetch(number: int, size: int) -> Mapping[str, Any]:
+            paged = {**query, "PageNumber": number, "PageSize": size}
+            return self._transport.call("ListAlgorithms", "GET", _ALGORITHMS, query=paged).json
+
+        for page in pages(fetch, "Algorithms", page_size=page_size):
+            yield from (AlgorithmRecord.model_validate(item) for item in page)
+
+    def find(self, name: str, provider: str | None = None) -> AlgorithmRecord:
+        """The algorithm of exactly that name; the service's own search takes parts of names too.
+
+        Raises:
+            InvalidInputError: there is none, or there are several and the provider was not said.
+        """
+        seen = [*self.list(name=name, provider=provider)]
+        found = [algorithm for algorithm in seen if algorithm.algorithm_name == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            providers = ", ".join(sorted({str(algorithm.algorithm_provider) for algorithm in found}))
+            raise InvalidInputError(
+                [
+                    Problem(
+                        "algorithm_provider",
+                        f"{len(found)} algorithms are named {name!r}",
+                        f"say whose: {providers}",
+                    )
+                ]
+            )
+        everyone = seen or [*self.list(provider=provider)]
+        hint = near(name, sorted({a.algorithm_name for a in everyone if a.algorithm_name}))
+        whose = f" of provider {provider!r}" if provider else " in the workspace"
+        if not hint and provider is None:
+            hint = "those of PAI itself have algorithm_provider='pai'"
+        raise InvalidInputError([Problem("algorithm_name", f"there is no algorithm {name!r}{whose}", hint)])
+
+    def update(
+        self, algorithm_id: str, *, description: str | None = None, display_name: str | None = None
+    ) -> None:
+        """UpdateAlgorithm; what is None stays as it is."""
+        fields = _given({"AlgorithmDescription": description, "DisplayName": display_name})
+        self._call("UpdateAlgorithm", "PUT", _ALGORITHM, algorithm_id, form=fields)
+
+    def delete(self, algorithm_id: str) -> None:
+        """DeleteAlgorithm, with all its versions."""
+        self._call("DeleteAlgorithm", "DELETE", _ALGORITHM, algorithm_id)
+
+    # ---- versions ----
+
+    def create_version(
+        self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]
+    ) -> tuple[str, str]:
+        """CreateAlgorithmVersion.
+
+        Returns:
+            Id of the algorithm, and the version.
+
+        Raises:
+            InvalidInputError: the spec is not one; all that is wrong is named.
+            ConflictError: the version is there.
+        """
+        action = "CreateAlgorithmVersion"
+        answer = self._call(
+            action, "POST", _VERSION, algorithm_id, version, form=_spec_form(spec), idempotent=False
+        )
+        known = {"AlgorithmId": algorithm_id, "AlgorithmVersion": version}
+        record = _read(AlgorithmVersionRecord, {**known, **answer.json}, answer, action)
+        return record.algorithm_id, record.algorithm_version
+
+    def get_version(self, algorithm_id: str, version: str) -> AlgorithmVersionRecord:
+        """GetAlgorithmVersion, with its spec."""
+        answer = self._call("GetAlgorithmVersion", "GET", _VERSION, algorithm_id, version)
+        known = {"AlgorithmId": algorithm_id, "AlgorithmVersion": version}
+        return _read(AlgorithmVersionRecord, {**known, **answer.json}, answer, "GetAlgorithmVersion")
+
+    def list_versions(self, algorithm_id: str, *, page_size: int = 100) -> Iterator[AlgorithmVersionRecord]:
+        """ListAlgorithmVersions, all pages."""
+
+        def fetch(number: int, size: int) -> Mapping[str, Any]:
+            paged = {"PageNumber": number, "PageSize": size}
+            return self._call("ListAlgorithmVersions", "GET", _VERSIONS, algorithm_id, query=paged).json
+
+        for page in pages(fetch, "AlgorithmVersions", page_size=page_size):
+            for item in page:
+                yield AlgorithmVersionRecord.model_validate({"AlgorithmId": algorithm_id, **item})
+
+    def latest_version(self, algorithm_id: str) -> AlgorithmVersionRecord | None:
+        """The version that was created last, of all pages; None when there is none.
+
+        Of versions created in the same second, or without a time, the highest one: `v1.10` comes after `v1.9`.
+        """
+        return max(self.list_versions(algorithm_id), key=_age, default=None)
+
+    def update_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]) -> None:
+        """UpdateAlgorithmVersion: another spec for jobs to come."""
+        self._call("UpdateAlgorithmVersion", "PUT", _VERSION, algorithm_id, version, form=_spec_form(spec))
+
+    def delete_version(self, algorithm_id: str, version: str) -> None:
+        """DeleteAlgorithmVersion."""
+        self._call("DeleteAlgorithmVersion", "DELETE", _VERSION, algorithm_id, version)
+
+    def _call(
+        self,
+        action: str,
+        method: str,
+        path: str,
+        algorithm_id: str,
+        version: str | None = None,
+        **rest: Any,  # of Transport.call
+    ) -> Answer:
+        params = _given({"algorithm_id": algorithm_id, "algorithm_version": version})
+        return self._transport.call(action, method, path, params, **rest)
+
+
+def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, str]:
+    """What the wire wants here is a form with the spec as JSON text, unlike in CreateTrainingJob."""
+    try:
+        return {"AlgorithmSpec": AlgorithmSpec.model_validate(spec).to_json()}
+    except ValidationError as error:
+        raise InvalidInputError(problems_of(error, "algorithm_spec")) from None
+
+
+def _given(fields: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _age(version: AlgorithmVersionRecord) -> tuple[str, list[tuple[int, str]]]:
+    # ISO 8601 in UTC sorts as text; fractions of a second are there in some answers and not in others.
+    second = (version.gmt_create_time or "")[:19]
+    parts = re.findall(r"\d+|[^\d.]+", version.algorithm_version)
+    return second, [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _read(model: type[_Record], content: Any, answer: Answer, action: str) -> _Record:
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
+        raise BadAnswerError(
+            f"{action}: the answer is not what the API describes (in {fields or 'all of it'})",
+            status_code=answer.status_code,
+            request_id=answer.request_id,
+        ) from error

@@ -1,0 +1,75 @@
+"""The commands about registered algorithms: create, list, show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.session import get_default_session
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Registered algorithms: create, list, show.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The algorithm's exact name.")]
+Provider = Annotated[str | None, typer.Option(help="Whose it is: 'pai' for PAI's own; yours otherwise.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+
+
+@app.command()
+def create(
+    name: Name,
+    version: Annotated[str, typer.Argument(help="The new version, such as v1.")],
+    spec: Annotated[Path, typer.Option(help="A JSON file with the AlgorithmSpec: Image, Command, …")],
+    description: Annotated[str | None, typer.Option(help="What it does, for people.")] = None,
+) -> None:
+    """Register a version of an algorithm; the algorithm too, if there is none of that name."""
+    content = _read(spec)
+    algorithms = get_default_session().algorithms
+    known = [algorithm for algorithm in algorithms.list(name=name) if algorithm.algorithm_name == name]
+    algorithm_id = known[0].algorithm_id if known else algorithms.create(name, description=description)
+    algorithms.create_version(algorithm_id, version, content)
+    typer.echo(f"{name} {version} is registered; run it with AlgorithmEstimator({name!r}, {version!r})")
+
+
+@app.command("list")
+def list_(provider: Provider = None, as_json: Json = False) -> None:
+    """List algorithms, as the service orders them."""
+    found = list(get_default_session().algorithms.list(provider=provider))
+    if not found and not as_json:
+        typer.echo("no algorithms")
+    for algorithm in found:
+        if as_json:
+            typer.echo(json.dumps(algorithm.model_dump(by_alias=True), ensure_ascii=False))
+        else:
+            typer.echo(f"{algorithm.algorithm_name}  {algorithm.algorithm_description or ''}".rstrip())
+
+
+@app.command()
+def show(
+    name: Name,
+    version: Annotated[str | None, typer.Argument(help="The newest version otherwise.")] = None,
+    provider: Provider = None,
+) -> None:
+    """Show what a version of an algorithm takes and does, as JSON."""
+    algorithms = get_default_session().algorithms
+    found = algorithms.find(name, provider)
+    wanted = version or getattr(algorithms.latest_version(found.algorithm_id), "algorithm_version", None)
+    if wanted is None:
+        raise InvalidInputError([Problem("name", f"the algorithm {name!r} has no version yet")])
+    shown = algorithms.get_version(found.algorithm_id, wanted).model_dump(by_alias=True, exclude_none=True)
+    typer.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidInputError([Problem("--spec", f"{path} is not JSON: {error}")]) from None
+    if not isinstance(content, dict):
+        raise InvalidInputError([Problem("--spec", f"{path} does not hold a JSON object")])
+    return content
