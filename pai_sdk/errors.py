@@ -7,7 +7,8 @@ attributes, so that a script can branch on them.
     ├── SettingsError              a setting is missing, malformed or contradicts another
     │   └── CredentialsError       no access key could be found, or the one found cannot be used
     ├── InvalidInputError          what was described cannot be submitted; `problems` lists all that is wrong
-    │   └── CodeError              the code folder or repository cannot be taken along
+    │   ├── CodeError              the code folder or repository cannot be taken along
+    │   └── WrongCallError         a keyword that there is not, or one that is missing; a TypeError too
     ├── ConnectionFailedError      no answer: the endpoint was not reached, or went silent
     ├── BadAnswerError             an answer that is not the service's (HTML, empty, cut off); the status is kept
     ├── ApiError                   the service refused; `code`, `status_code`, `request_id`
@@ -24,7 +25,10 @@ attributes, so that a script can branch on them.
     │   ├── JobFailed              it ended as Failed, CreateFailed or InitializeFailed
     │   ├── JobStopped             it was stopped before it could end
     │   └── WaitTimeoutError       it goes on, but the caller's deadline has passed
-    └── ServiceStartError          the embedded service did not come up
+    ├── ServiceStartError          the embedded service did not come up
+    └── LocalRunError              a job cannot be run on this machine
+        ├── EngineNotFoundError    no Docker engine answers
+        └── ImageError             the image is not there and cannot be pulled, or cannot run a job
 """
 
 from __future__ import annotations
@@ -41,11 +45,14 @@ __all__ = [
     "ConflictError",
     "ConnectionFailedError",
     "CredentialsError",
+    "EngineNotFoundError",
+    "ImageError",
     "InvalidInputError",
     "InvalidRequestError",
     "JobError",
     "JobFailed",
     "JobStopped",
+    "LocalRunError",
     "NotFoundError",
     "PaiError",
     "PermissionDeniedError",
@@ -57,7 +64,7 @@ __all__ = [
     "ThrottledError",
     "TransferError",
     "WaitTimeoutError",
-    "api_error",
+    "WrongCallError",
 ]
 
 
@@ -131,6 +138,10 @@ class InvalidInputError(PaiError, ValueError):
 
 class CodeError(InvalidInputError):
     """The code folder or repository cannot be taken along."""
+
+
+class WrongCallError(InvalidInputError, TypeError):
+    """A call with keywords that there are not, or without some that must be there; the nearest names are told."""
 
 
 # ---- the wire ---------------------------------------------------------------------------------------------
@@ -230,56 +241,6 @@ class ThrottledError(ApiError):
 
 class ServiceFaultError(ApiError):
     """A fault of the service, even after the retries (5xx)."""
-
-
-_BY_STATUS: dict[int, type[ApiError]] = {
-    400: InvalidRequestError,
-    401: AuthenticationError,
-    403: PermissionDeniedError,
-    404: NotFoundError,
-    409: ConflictError,
-    429: ThrottledError,
-}
-# Codes win over the status: Alibaba Cloud answers a wrong key with 400, 403 or 404, depending on the service.
-_BY_CODE: dict[str, type[ApiError]] = {
-    "SignatureDoesNotMatch": AuthenticationError,
-    "IncompleteSignature": AuthenticationError,
-    "InvalidTimeStamp": AuthenticationError,
-    "IllegalTimestamp": AuthenticationError,
-    "RequestTimeTooSkewed": AuthenticationError,
-    "SignatureNonceUsed": AuthenticationError,
-    "InvalidSecurityToken": AuthenticationError,
-    "MissingSecurityToken": AuthenticationError,
-    "InvalidAccessKeyId": AuthenticationError,
-    "InvalidCredentials": AuthenticationError,
-    "NoPermission": PermissionDeniedError,
-    "Forbidden": PermissionDeniedError,
-    "Throttling": ThrottledError,
-    "ServiceUnavailable": ServiceFaultError,
-    "InternalError": ServiceFaultError,
-}
-
-
-def api_error(
-    message: str, *, code: str, status_code: int, request_id: str | None, retry_after_s: float | None = None
-) -> ApiError:
-    """Build the error that fits the service's code, or else the HTTP status.
-
-    Example:
-        >>> type(api_error("slow down", code="Throttling.User", status_code=400, request_id="r")).__name__
-        'ThrottledError'
-    """
-    family = _BY_CODE.get(code) or _BY_CODE.get(code.partition(".")[0]) or _BY_STATUS.get(status_code)
-    if family is None:
-        family = ServiceFaultError if status_code >= 500 else ApiError
-    facts = ", ".join(filter(None, [code, f"HTTP {status_code}", f"RequestId {request_id}" if request_id else ""]))
-    return family(
-        f"{message} [{facts}]",
-        code=code,
-        status_code=status_code,
-        request_id=request_id,
-        retry_after_s=retry_after_s,
-    )
 
 
 # ---- storage ----------------------------------------------------------------------------------------------
@@ -394,3 +355,15 @@ class WaitTimeoutError(JobError, TimeoutError):
 
 class ServiceStartError(PaiError):
     """The embedded service did not come up; the message has the last lines of its log."""
+
+
+class LocalRunError(PaiError):
+    """A job with `instance_type="local"` cannot be run on this machine."""
+
+
+class EngineNotFoundError(LocalRunError):
+    """No Docker engine answers; the message lists what was tried, and the ways out."""
+
+
+class ImageError(LocalRunError):
+    """The image is not on this machine and cannot be pulled, or it lacks what a job needs."""

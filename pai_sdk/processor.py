@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.job.keywords import checks_keywords, init_checks_keywords
 from pai_sdk.job.submitter import Description, JobSubmitter
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Processor"]
 
 
+@init_checks_keywords
 @dataclass(repr=False, eq=False)
 class Processor(JobSubmitter):
     """Runs a command on data: preparing, evaluating, converting.
@@ -25,8 +28,11 @@ class Processor(JobSubmitter):
     Attributes:
         image_uri: the image the command runs in.
         command: what runs, in the code folder; text goes through `sh -c`, a list is taken as it is.
+        source_dir: folder with the code, or an `oss://` folder; it becomes the working directory.
+        job_type: `PyTorchJob`, `TFJob`, `XGBoostJob`, …: how the instances of a job find each other.
         parameters: values for the command, by name; it finds them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
             `/ml/input/config/hyperparameters.json`.
+        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
 
     Example:
         >>> processor = Processor(
@@ -41,7 +47,10 @@ class Processor(JobSubmitter):
 
     image_uri: str
     command: str | Sequence[str]
+    source_dir: str | os.PathLike[str] | None = None
+    job_type: str = "PyTorchJob"
     parameters: Mapping[str, Any] | None = None
+    allow_secrets: bool = field(default=False, kw_only=True)
     _inputs_defined: list[Channel] = field(default_factory=list, init=False)
     _outputs_defined: list[Channel] = field(default_factory=list, init=False)
 
@@ -57,11 +66,11 @@ class Processor(JobSubmitter):
 
         self._outputs_defined = channel_definitions(channels, "output_channels")
 
+    @checks_keywords
     def run(
         self,
         inputs: Mapping[str, InputSource] | None = None,
         outputs: Mapping[str, OutputTarget] | None = None,
-        *,
         wait: bool = True,
         show_logs: bool = True,
     ) -> TrainingJob:
@@ -88,4 +97,7 @@ class Processor(JobSubmitter):
             hyperparameters_are="parameters",
             input_channels=self._inputs_defined,
             output_channels=self._outputs_defined,
+            source_dir=self.source_dir,
+            allow_secrets=self.allow_secrets,
+            job_type=self.job_type,
         )

@@ -11,11 +11,14 @@ if TYPE_CHECKING:
         CredentialConfig,
         ExperimentConfig,
         InstanceSpec,
+        ResourceType,
         SchedulerConfig,
         Settings,
         SpotSpec,
+        SpotStrategy,
         UserVpcConfig,
     )
+    from pai_sdk.job.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
     from pai_sdk.job.logs import LogStream
     from pai_sdk.job.record import JobRecord, LogLine
     from pai_sdk.job.request import TrainingJobRequest
@@ -40,9 +43,12 @@ __all__ = [
     "Channel",
     "CodeDir",
     "ComputeResource",
+    "CpfsFileSystemInput",
     "CredentialConfig",
     "DatasetConfig",
     "ExperimentConfig",
+    "FileSystemInput",
+    "FileSystemInputBase",
     "HyperParameterDefinition",
     "InstanceSpec",
     "JobRecord",
@@ -52,9 +58,11 @@ __all__ = [
     "LogStream",
     "MetricDefinition",
     "OssLocation",
+    "ResourceType",
     "SchedulerConfig",
     "Settings",
     "SpotSpec",
+    "SpotStrategy",
     "TrainingJob",
     "TrainingJobRequest",
     "UriInput",
@@ -63,7 +71,7 @@ __all__ = [
 ]
 
 
-_HOMES = ("spec", "compute", "status", "request", "record", "logs", "training_job")
+_HOMES = ("filesystems", "spec", "compute", "status", "request", "record", "logs", "training_job")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 
 from pai_sdk.backend.base import Backend, Upload
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.filesystems import FileSystemInputBase
 from pai_sdk.job.names import variable_name
 from pai_sdk.job.problems import Problems
 from pai_sdk.job.spec import Channel, DatasetConfig, InputChannel, OutputChannel
 from pai_sdk.storage.tree import FileTree
-from pai_sdk.storage.uri import remote_uri_problems, uri_scheme
+from pai_sdk.storage.uri import OssUri, remote_uri_problems, uri_scheme
 
 __all__ = [
     "InputSource",
@@ -25,13 +26,15 @@ __all__ = [
     "output_channels",
 ]
 
-InputSource: TypeAlias = str | os.PathLike[str] | DatasetConfig | InputChannel
-"""What an input channel can be filled with: a URI, a local file or folder, a dataset, or the channel itself."""
+InputSource: TypeAlias = str | os.PathLike[str] | OssUri | FileSystemInputBase | DatasetConfig | InputChannel
+"""What an input channel can be filled with: a URI, a local file or folder, a file system, a dataset (or its id as
+text, `d-…` or `d-…/version`), or the channel itself."""
 
-OutputTarget: TypeAlias = str | DatasetConfig | OutputChannel
-"""Where an output channel can go: a URI, a dataset, or the channel itself."""
+OutputTarget: TypeAlias = str | OssUri | FileSystemInputBase | DatasetConfig | OutputChannel
+"""Where an output channel can go: a URI, a file system, a dataset (or its id as text), or the channel itself."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_DATASET = re.compile(r"(d-[a-z0-9]{12,})(?:/([A-Za-z0-9_.-]+))?")
 _FOLDER_SCHEMES = ("oss", "nas", "cpfs", "bmcpfs")
 
 
@@ -54,7 +57,12 @@ def check_names(names: Sequence[str], where: str, problems: Problems, *, pattern
 
 
 def input_channels(
-    inputs: Mapping[str, InputSource], definitions: Sequence[Channel], backend: Backend, problems: Problems
+    inputs: Mapping[str, InputSource],
+    definitions: Sequence[Channel],
+    backend: Backend,
+    problems: Problems,
+    *,
+    region_id: str | None = None,
 ) -> tuple[list[InputChannel], list[Upload]]:
     """Resolve the inputs of one job. Local files are hashed, and get the URI they will be uploaded to."""
     check_names([*inputs], "inputs", problems)
@@ -66,16 +74,22 @@ def input_channels(
     uploads: list[Upload] = []
     for name, source in inputs.items():
         with problems.under(f"inputs[{name!r}]"):
-            channel, upload = _input(name, source, backend)
+            channel, upload = _input(name, source, backend, region_id)
             channels.append(channel)
             uploads += [upload] if upload else []
     return channels, uploads
 
 
-def _input(name: str, source: InputSource, backend: Backend) -> tuple[InputChannel, Upload | None]:
+def _input(
+    name: str, given: InputSource, backend: Backend, region_id: str | None
+) -> tuple[InputChannel, Upload | None]:
+    source = _as_uri_or_dataset(given, region_id)
     if isinstance(source, InputChannel):
         return source.model_copy(update={"name": name}), None
     if isinstance(source, DatasetConfig):
+        if isinstance(given, str) and Path(given).exists():
+            hint = f"write './{given}' for the file, DatasetConfig(dataset_id=…) for the dataset"
+            raise InvalidInputError([Problem("", f"{given!r} is the id of a dataset, and a file here", hint)])
         return InputChannel(name=name, **source.model_dump()), None
     if not isinstance(source, (str, os.PathLike)):
         raise _wrong_type(source, "a URI, a local path or a DatasetConfig")
@@ -101,6 +115,8 @@ def output_channels(
     definitions: Sequence[Channel],
     default: Callable[[str], str],
     problems: Problems,
+    *,
+    region_id: str | None = None,
 ) -> list[OutputChannel]:
     """Resolve the outputs of one job; every defined channel that was given no place gets the default one."""
     check_names([*outputs], "outputs", problems)
@@ -108,11 +124,14 @@ def output_channels(
     channels: list[OutputChannel] = []
     for name in dict.fromkeys([*(definition.name for definition in definitions), *outputs]):
         with problems.under(f"outputs[{name!r}]"):
-            channels.append(_output(name, outputs.get(name), default))
+            channels.append(_output(name, outputs.get(name), default, region_id))
     return channels
 
 
-def _output(name: str, target: OutputTarget | None, default: Callable[[str], str]) -> OutputChannel:
+def _output(
+    name: str, given: OutputTarget | None, default: Callable[[str], str], region_id: str | None
+) -> OutputChannel:
+    target = given if given is None else _as_uri_or_dataset(given, region_id)
     if target is None:
         return OutputChannel(name=name, output_uri=default(name))
     if isinstance(target, OutputChannel):
@@ -130,6 +149,19 @@ def _output(name: str, target: OutputTarget | None, default: Callable[[str], str
     if uri_scheme(target) in _FOLDER_SCHEMES and not target.endswith("/"):
         target += "/"
     return OutputChannel(name=name, output_uri=target)
+
+
+def _as_uri_or_dataset(given: Any, region_id: str | None) -> Any:
+    """The same thing in one of the forms that a request knows; what is none of ours is left as it is."""
+    if isinstance(given, FileSystemInputBase):
+        # Theirs may be written for alipai, whose method takes no region.
+        ours = type(given).__module__ == FileSystemInputBase.__module__
+        return given.to_input_uri(region_id) if ours else given.to_input_uri()
+    if isinstance(given, OssUri):
+        return str(given)
+    if isinstance(given, str) and (dataset := _DATASET.fullmatch(given)):
+        return DatasetConfig(dataset_id=dataset[1], version_name=dataset[2])
+    return given
 
 
 def _refuse_wrong(uri: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -10,17 +11,34 @@ from pai_sdk.job.wire import Sent
 
 __all__ = [
     "AssignNodeSpec",
+    "AssumeUserInfo",
     "ComputeResource",
     "CredentialConfig",
     "CredentialConfigItem",
     "CredentialRole",
     "ExperimentConfig",
     "InstanceSpec",
+    "ResourceType",
     "SchedulerConfig",
     "Settings",
     "SpotSpec",
+    "SpotStrategy",
     "UserVpcConfig",
 ]
+
+
+class ResourceType(str, Enum):
+    """The kinds of resources there are."""
+
+    General = "General"
+    Lingjun = "Lingjun"
+
+
+class SpotStrategy(str, Enum):
+    """How a price for preemptible instances is offered."""
+
+    SpotWithPriceLimit = "SpotWithPriceLimit"
+    SpotAsPriceGo = "SpotAsPriceGo"
 
 
 class InstanceSpec(Sent):
@@ -43,7 +61,7 @@ class SpotSpec(Sent):
         0.5
     """
 
-    spot_strategy: Literal["SpotWithPriceLimit", "SpotAsPriceGo"]
+    spot_strategy: SpotStrategy
     spot_discount_limit: float | None = None
 
 
@@ -90,10 +108,20 @@ class AssignNodeSpec(Sent):
     anti_affinity_node_names: str | None = None
 
 
+class AssumeUserInfo(Sent):
+    """Whose key assumes a role. Shown in no repr: it may hold a temporary key."""
+
+    type: str | None = None
+    id: str | None = None
+    access_key_id: str | None = Field(default=None, repr=False)
+    security_token: str | None = Field(default=None, repr=False)
+
+
 class CredentialRole(Sent):
     """A role whose temporary key is put into a job."""
 
     assume_role_for: str | None = None
+    assume_user_info: AssumeUserInfo | None = None
     role_arn: str | None = None
     role_type: str | None = None
     policy: str | None = None

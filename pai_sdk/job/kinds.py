@@ -77,8 +77,10 @@ def with_right_kinds(parameters: _Parameters, problems: Problems) -> _Parameters
     checked = copy(parameters)
     for given in fields(parameters):
         kind, value = _KINDS.get(given.name), getattr(parameters, given.name)
-        missing = value is None and given.default is None
-        if kind is None or missing or kind.fits(value):
+        if value is None and given.default is not MISSING:
+            setattr(checked, given.name, given.default)
+            continue
+        if kind is None or kind.fits(value):
             continue
         problems.add(given.name, _said_of(value), f"give {kind.wanted}")
         needed = given.default is MISSING or given.name == "instance_type"

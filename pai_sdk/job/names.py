@@ -1,10 +1,17 @@
-"""How the names of channels and hyperparameters become names of variables. Standard library only."""
+"""Names with a meaning: of variables, of instance types, of jobs. Standard library only."""
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
-__all__ = ["is_of_the_contract", "variable_name"]
+__all__ = ["LOCAL_ID_PREFIX", "LOCAL_TYPES", "is_local_id", "is_of_the_contract", "variable_name"]
+
+LOCAL_TYPES: Final = ("local", "local_gpu")
+"""The instance types that mean Docker on this machine."""
+
+LOCAL_ID_PREFIX: Final = "local-"
+"""What the id of a job on this machine begins with."""
 
 _OF_THE_CONTRACT = re.compile(
     r"PAI_(?:TRAINING_JOB_ID|INSTANCE_NAME|WORKING_DIR|CONFIG_DIR|USER_ARGS|HPS(?:_.*)?|(?:INPUT|OUTPUT)_.*)",
@@ -30,3 +37,13 @@ def is_of_the_contract(variable: str) -> bool:
         (True, False)
     """
     return _OF_THE_CONTRACT.fullmatch(variable) is not None
+
+
+def is_local_id(job_id: str) -> bool:
+    """Whether the id is that of a job in Docker on this machine.
+
+    Example:
+        >>> is_local_id("local-08655612a521"), is_local_id("train129f212o89d")
+        (True, False)
+    """
+    return job_id.startswith(LOCAL_ID_PREFIX)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pai_sdk.job.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
+    from pai_sdk.job.registered import AlgorithmChoice
     from pai_sdk.job.spec import Channel, MetricDefinition
     from pai_sdk.session import Session
 
@@ -28,27 +29,33 @@ class Description:
         input_channels: the inputs there are; empty for any.
         output_channels: the outputs there are; each gets a place.
         placed_outputs: outputs that a parameter puts somewhere: channel to (parameter, URI).
+        source_dir: folder with the code, here or in OSS; with `git_config`, a folder within the repository.
         git_config: the repository the code comes from.
+        allow_secrets: take files along that look like keys.
+        job_type: how the instances find each other.
+        algorithm: what runs, when it is defined elsewhere; image and command are then its own.
     """
 
-    image: str
-    command: str | Sequence[str]
+    image: str = ""
+    command: str | Sequence[str] = ""
     hyperparameters: Mapping[str, Any] | None = None
     hyperparameters_are: str = "hyperparameters"
     metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] = ()
     input_channels: Sequence[Channel] = ()
     output_channels: Sequence[Channel] = ()
     placed_outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    source_dir: str | os.PathLike[str] | None = None
     git_config: Mapping[str, str] | None = None
+    allow_secrets: bool = False
+    job_type: str = "PyTorchJob"
+    algorithm: AlgorithmChoice | None = None
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class JobParameters:
-    """What every job can be given, whatever kind it is.
+    """What every job can be given, whatever kind it is. None stands for the default.
 
     Attributes:
-        source_dir: folder with the code, or an `oss://` folder; it becomes the working directory.
-        job_type: `PyTorchJob`, `TFJob`, `XGBoostJob`, …
         environments: environment variables of the job, names to text.
         requirements: what pip installs before the command runs, as in requirements.txt.
         max_run_time: seconds after which the job is ended; None for no limit.
@@ -68,11 +75,8 @@ class JobParameters:
         description: free text for people.
         labels: free labels of the jobs, searchable.
         session: where jobs are submitted; the default session when first needed, if None.
-        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
     """
 
-    source_dir: str | os.PathLike[str] | None = None
-    job_type: str = "PyTorchJob"
     environments: Mapping[str, str] | None = None
     requirements: Sequence[str] | None = None
     max_run_time: int | None = None
@@ -92,7 +96,6 @@ class JobParameters:
     description: str | None = None
     labels: Mapping[str, str] | None = None
     session: Session | None = None
-    allow_secrets: bool = False
 
     def describe(self) -> Description:
         """What this kind of job is; a subclass says it."""
@@ -104,6 +107,7 @@ class JobParameters:
             f"{f.name}={sorted(value) if f.name in ('environments', 'git_config') else value!r}"
             for f in fields(self)
             if f.name not in ("session", "jobs")
+            and not f.name.startswith("_")
             and (value := getattr(self, f.name)) not in (None, f.default)
             and value not in ({}, [])
         ]

@@ -11,8 +11,9 @@ from typing import Any
 from pai_sdk.job.channels import check_names
 from pai_sdk.job.command import command_list
 from pai_sdk.job.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
-from pai_sdk.job.names import is_of_the_contract
+from pai_sdk.job.names import LOCAL_TYPES, is_of_the_contract
 from pai_sdk.job.problems import Problems
+from pai_sdk.job.request import SUBMISSION_LABEL
 from pai_sdk.job.spec import HyperParameter, Label, MetricDefinition, hyperparameter_text
 
 __all__ = [
@@ -32,8 +33,12 @@ _MOST = 2**31 - 1  # the numbers of the wire have 32 bits
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def job_name(base: str, problems: Problems) -> str:
-    """A name that no other job has: base, time, and a few random digits for those of the same second."""
+def job_name(given: str | None, base: str, problems: Problems) -> str:
+    """The name given, or one no other job has: base, time, and a few digits for those of the same second."""
+    if given is not None:
+        if not isinstance(given, str) or not _JOB_NAME.fullmatch(given):
+            problems.add("job_name", f"{given!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
+        return given
     if not isinstance(base, str) or not _JOB_NAME.fullmatch(base):
         problems.add("base_job_name", f"{base!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
     return f"{base}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
@@ -61,15 +66,24 @@ def compute_resource(
     with problems.under("spot_spec"):
         spot = None if spot_spec is None else SpotSpec.model_validate(spot_spec)
     if instance_type is not None:
+        is_local = instance_type in LOCAL_TYPES
+        spec = None
         for name, other in (("instance_spec", instance_spec), ("resource_id", resource_id)):
-            if other is not None:
+            if other is not None and is_local and name == "instance_spec":
+                with problems.under("instance_spec"):
+                    spec = InstanceSpec.model_validate(other)  # the limits of each container
+            elif other is not None:
                 problems.add(
                     name, "contradicts instance_type", "public instances or a quota of your own, not both"
                 )
         with problems.under("instance_type"):
             use_spot = True if spot else None
             return ComputeResource(
-                ecs_spec=instance_type, ecs_count=instance_count, spot_spec=spot, use_spot_instance=use_spot
+                ecs_spec=instance_type,
+                ecs_count=instance_count,
+                instance_spec=spec,
+                spot_spec=spot,
+                use_spot_instance=use_spot,
             )
         return None
     if instance_spec is None:
@@ -93,7 +107,7 @@ def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Probl
     values: list[HyperParameter] = []
     for name, value in present.items():
         with problems.under(f"{where}[{name!r}]"):
-            values.append(HyperParameter(name=name, value=hyperparameter_text(value)))
+            values.append(HyperParameter.model_validate({"name": name, "value": hyperparameter_text(value)}))
     return values
 
 
@@ -125,8 +139,10 @@ def labels(given: Mapping[str, str] | None, problems: Problems) -> list[Label]:
     """Labels as key and value."""
     found: list[Label] = []
     for key, value in (given or {}).items():
+        if key == SUBMISSION_LABEL:
+            problems.add(f"labels[{key!r}]", "is set for each submission", "choose another name")
         with problems.under(f"labels[{key!r}]"):
-            found.append(Label(key=key, value=value))
+            found.append(Label.model_validate({"key": key, "value": value}))
     return found
 
 

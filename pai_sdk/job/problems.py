@@ -8,11 +8,9 @@ from contextlib import contextmanager
 from pydantic import ValidationError
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.wire import problems_of
 
 __all__ = ["Problems"]
-
-# What pydantic says in the words of a schema.
-_SENTENCES = {"missing": "is missing", "extra_forbidden": "is not known; check its spelling"}
 
 
 class Problems:
@@ -39,11 +37,7 @@ class Problems:
         try:
             yield
         except ValidationError as error:
-            for detail in error.errors(include_url=False, include_input=False):
-                inside = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in detail["loc"])
-                self.add(
-                    where + inside, _SENTENCES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
-                )
+            self.found += problems_of(error, where)
         except InvalidInputError as error:
             for problem in error.problems:
                 self.add(_joined(where, problem.where), problem.what, problem.hint)

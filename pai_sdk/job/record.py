@@ -13,6 +13,7 @@ from pai_sdk.job.wire import Received
 __all__ = [
     "ChannelUri",
     "ErrorInfo",
+    "InstanceMetrics",
     "InstanceRecord",
     "JobRecord",
     "KeyValue",
@@ -20,7 +21,9 @@ __all__ = [
     "LogPage",
     "MetricPoint",
     "NameValue",
+    "OutputModel",
     "StatusTransition",
+    "UsagePoint",
 ]
 
 
@@ -57,6 +60,21 @@ class MetricPoint(Received):
     value: float | None = None
 
 
+class UsagePoint(Received):
+    """What an instance used at one time; `time` is UTC, ISO 8601."""
+
+    time: str | None = None
+    value: float | None = None
+
+
+class InstanceMetrics(Received):
+    """What one instance used of its machine, over time."""
+
+    instance_id: str | None = None
+    node_name: str | None = None
+    metrics: list[UsagePoint] = Field(default_factory=list)
+
+
 class ErrorInfo(Received):
     """Why a job failed, as the service sees it. `additional_info` is JSON text or None."""
 
@@ -72,6 +90,9 @@ class ChannelUri(Received):
     input_uri: str | None = None
     output_uri: str | None = None
     dataset_id: str | None = None
+    version_name: str | None = None
+    options: str | None = None
+    role_arn: str | None = None
 
     @property
     def uri(self) -> str | None:
@@ -84,6 +105,13 @@ class NameValue(Received):
 
     name: str | None = None
     value: str | None = None
+
+
+class OutputModel(Received):
+    """The output channel that holds the model, and where it is."""
+
+    output_channel_name: str | None = None
+    uri: str | None = None
 
 
 class KeyValue(Received):
@@ -116,10 +144,21 @@ class JobRecord(Received):
     output_channels: list[ChannelUri] = Field(default_factory=list)
     hyperparameters: list[NameValue] = Field(default_factory=list, alias="HyperParameters")
     labels: list[KeyValue] = Field(default_factory=list)
+    output_model: OutputModel | None = None
     algorithm_spec: dict[str, Any] | None = None
+    algorithm_id: str | None = None
     algorithm_name: str | None = None
+    algorithm_version: str | None = None
+    algorithm_provider: str | None = None
+    is_temp_algo: bool | None = None
     compute_resource: dict[str, Any] | None = None
-    environments: dict[str, Any] | None = None
+    user_vpc: dict[str, Any] | None = None
+    assign_node_spec: dict[str, Any] | None = None
+    credential_config: dict[str, Any] | None = Field(default=None, repr=False)  # may hold a temporary key
+    priority: int | None = None
+    role_arn: str | None = None
+    dlc_job_id: str | None = None
+    environments: dict[str, Any] | None = Field(default=None, repr=False)  # values may be secrets
     python_requirements: list[str] | None = None
     experiment_config: dict[str, Any] | None = None
     scheduler: dict[str, Any] | None = None

@@ -39,7 +39,7 @@ class TrainingJobRequest(Sent):
     hyperparameters: list[HyperParameter] = Field(default_factory=list, alias="HyperParameters")
     input_channels: list[InputChannel] = Field(default_factory=list)
     output_channels: list[OutputChannel] = Field(default_factory=list)
-    environments: dict[str, str] | None = None
+    environments: dict[str, str] | None = Field(default=None, repr=False)  # values may be secrets
     python_requirements: list[str] | None = None
     labels: list[Label] = Field(default_factory=list)
 

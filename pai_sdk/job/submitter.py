@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.keywords import checks_keywords
+from pai_sdk.job.names import LOCAL_TYPES
 from pai_sdk.job.parameters import Description, JobParameters
 
 if TYPE_CHECKING:
@@ -31,10 +33,13 @@ class JobSubmitter(JobParameters):
     jobs: list[TrainingJob] = field(default_factory=list, init=False)
     """The jobs submitted by this object, oldest first."""
 
+    @checks_keywords
     def plan(
         self,
         inputs: Mapping[str, InputSource] | None = None,
         outputs: Mapping[str, OutputTarget] | None = None,
+        *,
+        job_name: str | None = None,
     ) -> Plan:
         """The exact request, without network and without upload. `session.submit(plan)` sends this very thing.
 
@@ -43,6 +48,7 @@ class JobSubmitter(JobParameters):
         Args:
             inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
             outputs: output channel to where it goes: a URI or a dataset.
+            job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
 
         Raises:
             InvalidInputError: with all that is wrong, not just the first.
@@ -50,7 +56,7 @@ class JobSubmitter(JobParameters):
         """
         from pai_sdk.job.planning import make_plan
 
-        return make_plan(self, self._session(), inputs, outputs)
+        return make_plan(self, self._session(), inputs, outputs, job_name)
 
     def submit(self, plan: Plan, *, wait: bool = False, show_logs: bool = True) -> TrainingJob:
         """Submit what was planned, and keep the job among `jobs`.
@@ -71,26 +77,46 @@ class JobSubmitter(JobParameters):
             job.wait(show_logs=show_logs, display=display)
         return job
 
+    def wait(self, timeout: float | None = None, *, show_logs: bool = True, all_jobs: bool = False) -> None:
+        """Wait for the end of the job submitted last.
+
+        Args:
+            timeout: the longest wait for a job, in seconds; none by default.
+            show_logs: show status and log meanwhile.
+            all_jobs: wait for every job submitted by this object, one after the other.
+
+        Raises:
+            InvalidInputError: nothing has been submitted yet.
+            JobFailed: a job ended without success.
+            WaitTimeoutError: the timeout has passed; the job goes on.
+        """
+        for job in self.jobs[:] if all_jobs else [self._last_job()]:
+            job.wait(timeout, show_logs=show_logs)
+
     @property
     def latest_job(self) -> TrainingJob | None:
         """The job submitted last, by this object."""
         return self.jobs[-1] if self.jobs else None
 
     def get_outputs_data(self) -> dict[str, str]:
-        """Output channel to URI, of the job submitted last.
+        """Output channel to URI (or to the id of a dataset), of the job submitted last.
 
         Raises:
             InvalidInputError: nothing has been submitted yet.
         """
+        channels = self._last_job().record.output_channels
+        return {c.name: where for c in channels if c.name and (where := c.uri or c.dataset_id)}
+
+    def _last_job(self) -> TrainingJob:
         if not self.jobs:
-            raise InvalidInputError([Problem("outputs", "nothing has been submitted by this object yet")])
-        return self.jobs[-1].outputs
+            raise InvalidInputError([Problem("job", "nothing has been submitted by this object yet")])
+        return self.jobs[-1]
 
     def _session(self) -> Session:
         if self.session is None:
             from pai_sdk.session import get_default_session
 
-            self.session = get_default_session()
+            self.session = get_default_session(local=self.instance_type in LOCAL_TYPES)
         if not hasattr(self.session, "backend_for"):
             what = f"is of type {type(self.session).__name__}"
             raise InvalidInputError([Problem("session", what, "give a Session, or leave it out")])

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.alias_generators import to_pascal
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-__all__ = ["Received", "Sent"]
+from pai_sdk.errors import InvalidInputError, Problem
+
+__all__ = ["Received", "Sent", "problems_of"]
+
+_Model = TypeVar("_Model", bound="Sent")
+
+_UNKNOWN_FIELD = "unknown_field"
+# What pydantic says in the words of a schema.
+_SENTENCES = {"missing": "is missing"}
 
 
 class Sent(BaseModel):
-    """A model that we write: immutable, and a field it does not know is an error, not a loss."""
+    """A model that we write: immutable, and a field it does not know is an error, not a loss.
+
+    Raises:
+        InvalidInputError: with all fields that are unknown, missing or wrong.
+    """
 
     model_config = ConfigDict(
         alias_generator=to_pascal,
@@ -23,6 +37,24 @@ class Sent(BaseModel):
         defer_build=True,  # importing this library must cost almost nothing
     )
 
+    def __init__(self, /, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InvalidInputError(problems_of(error, type(self).__name__)) from None
+
+    # Validation of a model inside another goes on as if it stood not here, so that it keeps the whole path.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _tell_of_near_fields(cls: type[_Model], given: Any, validate: ModelWrapValidatorHandler[_Model]) -> _Model:
+        try:
+            return validate(given)
+        except ValidationError as error:
+            told = [_told(cls, detail) for detail in error.errors(include_url=False)]
+        raise ValidationError.from_exception_data(cls.__name__, told)
+
     def to_wire(self) -> dict[str, Any]:
         """The JSON object that is sent: wire names, unset fields left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -31,6 +63,41 @@ class Sent(BaseModel):
         """The same as text; compact unless an indent is given."""
         separators = (",", ":") if indent is None else None
         return json.dumps(self.to_wire(), ensure_ascii=False, indent=indent, separators=separators)
+
+
+def problems_of(error: ValidationError, where: str) -> list[Problem]:
+    """What a validation found, in plain words.
+
+    Args:
+        error: from pydantic.
+        where: what was validated, as its author knows it.
+    """
+    found = []
+    for detail in error.errors(include_url=False, include_input=False):
+        inside = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in detail["loc"])
+        what = _SENTENCES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+        found.append(Problem(where + inside, what))
+    return found
+
+
+def _told(model: type[BaseModel], detail: ErrorDetails) -> InitErrorDetails:
+    """The same error again; one of a field that there is not names the nearest one."""
+    kind: str | PydanticCustomError = detail["type"]
+    if kind == "extra_forbidden" and len(detail["loc"]) == 1:
+        kind = PydanticCustomError(_UNKNOWN_FIELD, _unknown(model, str(detail["loc"][0])))
+    elif kind == _UNKNOWN_FIELD:  # of a model inside this one
+        kind = PydanticCustomError(_UNKNOWN_FIELD, detail["msg"])
+    told: InitErrorDetails = {"type": kind, "loc": detail["loc"], "input": detail["input"]}
+    if "ctx" in detail:
+        told["ctx"] = detail["ctx"]
+    return told
+
+
+def _unknown(model: type[BaseModel], name: str) -> str:
+    fields = model.model_fields
+    known = [*fields] if name == name.lower() else [field.alias or key for key, field in fields.items()]
+    near = get_close_matches(name, known, n=1)
+    return f"is not known; did you mean {near[0]!r}?" if near else f"is not known; there is: {', '.join(known)}"
 
 
 class Received(BaseModel):

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pai_sdk.api.refusals import api_error
 from pai_sdk.backend.base import Plan, Purpose
-from pai_sdk.errors import ConnectionFailedError, NotFoundError, api_error
+from pai_sdk.errors import ConnectionFailedError, NotFoundError
 from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.job.request import TrainingJobRequest
@@ -81,6 +82,9 @@ class FakeBackend:
 
     def place(self, tree: FileTree, purpose: Purpose) -> str:
         return f"oss://bucket/pai/{purpose}/{tree.digest[:8]}/"
+
+    def local_uri(self, path: Path, *, folder: bool) -> str | None:
+        return None
 
     def code_dir(self, uri: str) -> CodeDir:
         return CodeDir.oss("bucket", uri.removeprefix("oss://bucket/"))

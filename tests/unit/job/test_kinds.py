@@ -145,5 +145,5 @@ def test_sizes_may_be_numbers() -> None:
 def test_misspelt_fields_are_told_in_plain_words() -> None:
     assert problems(made(spot_spec={"strategy": "x"})) == {
         "spot_spec.SpotStrategy": "is missing ",
-        "spot_spec.strategy": "is not known; check its spelling ",
+        "spot_spec.strategy": "is not known; did you mean 'spot_strategy'? ",
     }

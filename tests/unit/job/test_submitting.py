@@ -24,7 +24,7 @@ class FakeSession:
     """A session on the fake backend."""
 
     backend: FakeBackend = field(default_factory=FakeBackend)
-    settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123"))
+    settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123", region_id="cn-x"))
 
     def backend_for(self, instance_type: str | None) -> FakeBackend:
         return self.backend
@@ -110,7 +110,7 @@ GIVEN: list[tuple[dict[str, Any], str, Any]] = [
     ({"priority": 5}, "Priority", 5),
     ({"role_arn": "acs:ram::1:role/r"}, "RoleArn", "acs:ram::1:role/r"),
     ({"description": "why"}, "TrainingJobDescription", "why"),
-    ({"labels": {"team": "a"}}, "Labels", [{"Key": "team", "Value": "a"}]),
+    ({"labels": {"team": "a"}}, "Labels.0", {"Key": "team", "Value": "a"}),
     ({"image_uri": "img:2"}, "AlgorithmSpec.Image", "img:2"),
     ({"command": ["python", "a b.py"]}, "AlgorithmSpec.Command", ["python", "a b.py"]),
     ({"hyperparameters": {"lr": 0.1}}, "HyperParameters", [{"Name": "lr", "Value": "0.1"}]),

@@ -1,0 +1,60 @@
+"""A misspelt keyword of a call is told by its name and the nearest one, as every other mistake is.
+
+Standard library only: this is loaded with `Estimator` and `Processor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import wraps
+from types import FunctionType
+from typing import ParamSpec, TypeVar, cast
+
+from pai_sdk.errors import Problem, WrongCallError
+
+__all__ = ["checks_keywords", "init_checks_keywords"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_C = TypeVar("_C", bound=type)
+
+
+def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The same function; called with unknown keywords it raises a `WrongCallError` that has all of them.
+
+    Its signature stays what it is, for editors and for `inspect`.
+
+    Args:
+        function: takes no `**keywords`.
+    """
+    plain = cast("FunctionType", function)
+    code = plain.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    needed = names[: code.co_argcount - len(plain.__defaults__ or ())]
+
+    @wraps(function)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        unknown = [name for name in kwargs if name not in names]
+        missing = [name for name in needed[len(args) :] if name not in kwargs]
+        if unknown or missing:
+            raise WrongCallError(_problems(unknown, missing, [name for name in names[1:] if name not in kwargs]))
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def init_checks_keywords(cls: _C) -> _C:
+    """The same class; `checks_keywords` is applied to its `__init__`. For above `@dataclass`, which writes it."""
+    cls.__init__ = checks_keywords(cls.__init__)  # type: ignore[misc]
+    return cls
+
+
+def _problems(unknown: list[str], missing: list[str], free: list[str]) -> list[Problem]:
+    """What to tell; what is missing because it was misspelt is told once."""
+    problems = []
+    for name in unknown:
+        near = get_close_matches(name, free, n=1)
+        problems.append(Problem(name, "there is no such parameter", f"did you mean {near[0]!r}?" if near else ""))
+        missing = [other for other in missing if other not in near]
+    return problems + [Problem(name, "is missing") for name in missing]

@@ -1,0 +1,91 @@
+"""A misspelt keyword is told by its name, with the nearest one, all at once; nothing else of a call changes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pytest
+
+from pai_sdk import Estimator, Processor
+from pai_sdk.errors import InvalidInputError, WrongCallError
+from pai_sdk.estimator import AlgorithmEstimator
+
+
+def problems(call: Any) -> dict[str, str]:
+    with pytest.raises(WrongCallError) as caught:
+        call()
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, InvalidInputError)
+    return {problem.where: problem.hint or problem.what for problem in caught.value.problems}
+
+
+def test_all_misspelt_keywords_are_told_at_once() -> None:
+    assert problems(lambda: Estimator("img", comand="true", instance_typ="x", resorce_id="q", zzzzz=1)) == {
+        "comand": "did you mean 'command'?",  # and not, beside it, that `command` is missing
+        "instance_typ": "did you mean 'instance_type'?",
+        "resorce_id": "did you mean 'resource_id'?",
+        "zzzzz": "there is no such parameter",
+    }
+
+
+def test_missing_ones_are_told_with_them() -> None:
+    assert problems(lambda: Processor(paramters={})) == {
+        "paramters": "did you mean 'parameters'?",
+        "image_uri": "is missing",
+        "command": "is missing",
+    }
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Processor("img", "true").run(input={}),
+        lambda: Estimator("img", "true").fit(input={}),
+        lambda: Estimator("img", "true").plan(input={}),
+        lambda: AlgorithmEstimator("a").fit(input={}),
+    ],
+)
+def test_so_are_those_of_the_calls_that_submit(call: Any) -> None:
+    assert problems(call) == {"input": "did you mean 'inputs'?"}
+
+
+def test_so_are_those_that_a_subclass_hands_on() -> None:
+    class Tool(Processor):
+        def __init__(self, option: str, **rest: Any) -> None:
+            super().__init__("img", f"tool {option}", **rest)
+
+    assert Tool("-x", instance_type="t").command == "tool -x"
+    assert problems(lambda: Tool("-x", instance_typ="t")) == {"instance_typ": "did you mean 'instance_type'?"}
+
+
+def test_a_subclass_may_be_a_dataclass_with_parameters_of_its_own() -> None:
+    @dataclass(repr=False, eq=False)
+    class Tuner(Estimator):
+        trials: int = 3
+
+    tuner = Tuner("img", "true", trials=5, instance_type="t")
+    assert (tuner.trials, tuner.instance_type) == (5, "t")
+    with pytest.raises(TypeError, match="instance_typ"):
+        Tuner("img", "true", instance_typ="t")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("kind", [Estimator, Processor])
+def test_what_dataclasses_and_editors_know_is_kept(kind: type[Estimator]) -> None:
+    known = [*inspect.signature(kind).parameters]
+    assert sorted(known) == sorted(field.name for field in fields(kind) if field.init)
+    made = kind("img", "true", instance_type="t")
+    assert replace(made, instance_type="other").instance_type == "other"
+    assert copy.copy(made).instance_type == pickle.loads(pickle.dumps(made)).instance_type == "t"
+    assert kind.__init__.__name__ == "__init__"
+
+
+def test_a_script_that_only_imports_pays_for_no_model() -> None:
+    heavy = "import sys, pai_sdk.estimator, pai_sdk.processor; print({'pydantic', 'oss2'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "set()"
