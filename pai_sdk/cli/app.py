@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pai_sdk import __version__
-from pai_sdk.cli import exit_codes, jobs, serve
+from pai_sdk.cli import algorithms, exit_codes, jobs, local, pack, serve
 from pai_sdk.errors import NotFoundError, PaiError
 
 __all__ = ["app", "run"]
@@ -25,11 +25,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("serve")(serve.serve)
+app.command("pack")(pack.pack)
 app.command("ps")(jobs.ps)
 app.command("logs")(jobs.logs)
 app.command("status")(jobs.status)
 app.command("wait")(jobs.wait)
 app.command("stop")(jobs.stop)
+app.command("prune")(local.prune)
+app.add_typer(algorithms.app, name="algorithm")
 
 
 def _version(asked: bool) -> None:

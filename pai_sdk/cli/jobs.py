@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import asdict
 from itertools import islice
 from typing import Annotated
@@ -10,8 +11,9 @@ from typing import Annotated
 import typer
 
 from pai_sdk.cli import exit_codes
-from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
+from pai_sdk.display.lines import LogWriter
 from pai_sdk.errors import JobFailed, JobStopped, WaitTimeoutError
 from pai_sdk.job.record import JobRecord
 from pai_sdk.job.training_job import TrainingJob
@@ -27,11 +29,12 @@ _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.
 def ps(
     status: Annotated[str | None, typer.Option(help="Only jobs in this status.")] = None,
     name: Annotated[str | None, typer.Option(help="Only jobs with this text in their name.")] = None,
+    local: Annotated[bool, typer.Option("--local", help="Those in Docker on this machine.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List jobs, the newest first."""
-    records = [job.record for job in islice(TrainingJob.list(status=status, name=name), limit)]
+    records = [job.record for job in islice(TrainingJob.list(status=status, name=name, local=local), limit)]
     if as_json:
         for record in records:
             typer.echo(_json(record))
@@ -72,15 +75,20 @@ def logs(
 ) -> None:
     """Show a job's log."""
     job = TrainingJob.get(job_id)
+    writer = LogWriter()
     try:
-        for line in job.logs(follow=follow, instance=instance):
-            if as_json:
-                typer.echo(json.dumps(asdict(line), ensure_ascii=False))
+        for update in job.logs(follow=follow, instance=instance).updates():
+            if isinstance(update, JobRecord):
+                if instance is None:
+                    writer.knows(update)
+            elif as_json:
+                typer.echo(json.dumps(asdict(update), ensure_ascii=False))
             else:
-                many = len(job.record.instances) > 1 and instance is None
-                tag = f"{short_instance(job_id, line.instance)} | " if many else ""
-                typer.echo(tag + visible_text(line.text, colours=True))
+                writer.line(update)
+        writer.settle()
     except KeyboardInterrupt:
+        _ignore_further_interrupts()
+        writer.settle()
         _tell_next(job)
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
 
@@ -115,6 +123,7 @@ def wait(
         if not as_json:
             typer.secho(str(end), fg="red", err=True)
     except KeyboardInterrupt:
+        _ignore_further_interrupts()
         if as_json or not show_logs:  # what shows the log has told it already
             _tell_next(job)
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
@@ -179,6 +188,11 @@ def _show(record: JobRecord) -> None:
 def _time_text(time: str | None) -> str:
     """`2026-11-21 05:11:11` of `2026-11-21T05:11:11.589Z`."""
     return (time or "").replace("T", " ").rstrip("Z").partition(".")[0]
+
+
+def _ignore_further_interrupts() -> None:
+    """We are leaving: an impatient second Ctrl-C would only have Python end in a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _tell_next(job: TrainingJob) -> None:

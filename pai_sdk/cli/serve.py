@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,19 +10,59 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pai_sdk.cli import exit_codes
+from pai_sdk.errors import ServiceStartError
 
 if TYPE_CHECKING:
     from pai_sdk.service.settings import ServiceInfo
 
 __all__ = ["serve"]
 
+_DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
+_WHERE, _HOW_MUCH = "Where it runs", "How much it takes"
+
 
 def serve(
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than loopback open it to the network.")
+        str,
+        typer.Option(
+            help="Address to listen on; others than loopback open it to the network.", rich_help_panel=_WHERE
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
-    data: Annotated[Path, typer.Option(help="Folder for jobs, logs and objects.")] = Path("~/.pai/service"),
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.", rich_help_panel=_WHERE)
+    ] = 8765,
+    data: Annotated[Path, typer.Option(help="Folder for jobs, logs and objects.", rich_help_panel=_WHERE)] = Path(
+        "~/.pai/service"
+    ),
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help=f"PostgreSQL in place of SQLite: postgresql+psycopg://user@host/name. With a password, better in "
+            f"{_DATABASE_VARIABLE} or a file, where nobody sees it.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    database_file: Annotated[
+        Path | None, typer.Option(help="A file that holds this URL.", rich_help_panel=_WHERE)
+    ] = None,
+    slots: Annotated[int, typer.Option(min=1, help="Instances that run at once.", rich_help_panel=_HOW_MUCH)] = 16,
+    cpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help="CPUs they may ask for, all together; not counted otherwise.", rich_help_panel=_HOW_MUCH
+        ),
+    ] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(min=0.1, metavar="GIB", help="Memory, likewise.", rich_help_panel=_HOW_MUCH),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(min=1, help="Requests a second that the key has.", rich_help_panel=_HOW_MUCH)
+    ] = 1000,
+    connections: Annotated[
+        int, typer.Option(min=10, max=100_000, help="Connections at once.", rich_help_panel=_HOW_MUCH)
+    ] = 1000,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with endpoint and key as the first line.")
     ] = False,
@@ -29,7 +70,7 @@ def serve(
     """Serve the PAI API and an object store, until SIGTERM or Ctrl-C."""
     try:
         from pai_sdk.service.server import serve as serve_until_told
-        from pai_sdk.service.settings import ServiceSettings
+        from pai_sdk.service.settings import ConnectionLimits, ServiceSettings
     except ImportError as error:
         typer.secho(
             f"error: the service is not installed ({error.name}): pip install 'pai-sdk[service]'",
@@ -41,7 +82,33 @@ def serve(
     def ready(info: ServiceInfo) -> None:
         typer.echo(info.to_json() if as_json else _greeting(info))
 
-    serve_until_told(ServiceSettings(host=host, port=port, data_dir=data.expanduser()), on_ready=ready)
+    settings = ServiceSettings(
+        data_dir=data.expanduser(),
+        host=host,
+        port=port,
+        database_url=_database_url(database, database_file),
+        slots=slots,
+        cpus=cpus,
+        memory_gib=memory,
+        requests_per_s=rate,
+        connections=ConnectionLimits(most=connections),
+    )
+    serve_until_told(settings, on_ready=ready)
+
+
+def _database_url(given: str | None, file: Path | None) -> str | None:
+    # Out of the environment: the jobs of the service would find it in theirs.
+    from_environment = os.environ.pop(_DATABASE_VARIABLE, None)
+    if given is not None and file is not None:
+        raise typer.BadParameter("give --database or --database-file, not both")
+    if given is not None:
+        return given
+    if file is None:
+        return from_environment or None
+    try:
+        return file.expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ServiceStartError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _read_secret(info: ServiceInfo) -> str:

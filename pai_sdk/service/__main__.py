@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pai_sdk.errors import ServiceStartError
+from pai_sdk.errors import PaiError
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceSettings
 
 __all__ = ["main"]
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         serve(settings)
-    except ServiceStartError as error:
+    except PaiError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0

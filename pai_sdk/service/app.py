@@ -12,8 +12,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pai_sdk.service.faults import Fault, fault_response, invalid_parameter
 from pai_sdk.service.parts import Parts
-from pai_sdk.service.routes import job_logs, job_metrics, training_jobs, workspaces
+from pai_sdk.service.reserve import Reserve, is_about_room
+from pai_sdk.service.routes import algorithms, job_instances, job_logs, job_metrics, training_jobs, workspaces
 from pai_sdk.service.routes.answers import request_id
+from pai_sdk.service.tokens import TokenChecked
 
 __all__ = ["Dispatcher", "create_api"]
 
@@ -26,8 +28,8 @@ def create_api(parts: Parts) -> FastAPI:
     """The PAI API. It trusts whoever reaches it: put a `Gate` before it."""
     app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.parts = parts
-    for module in (training_jobs, job_logs, job_metrics, workspaces):
-        app.include_router(module.router)
+    for module in (training_jobs, job_logs, job_metrics, job_instances, algorithms, workspaces):
+        app.include_router(module.router, dependencies=[TokenChecked])
 
     @app.exception_handler(Fault)
     async def refused(request: Request, fault: Fault) -> JSONResponse:
@@ -49,7 +51,10 @@ def create_api(parts: Parts) -> FastAPI:
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
         # Starlette raises the error once more after this answer is sent; the gate writes it to the log.
-        if "disk is full" in str(error):  # SQLite's words
+        if is_about_room(error):
+            if request.method == "DELETE" or request.url.path.endswith("/stop"):
+                # What makes room may use the last of it: the client's next attempt succeeds.
+                Reserve.of(parts.info.data_dir).give_up()
             return _response(request, Fault(507, "InsufficientStorage", _FULL))
         message = "The service met an unexpected fault; its log has the details."
         return _response(request, Fault(500, "InternalError", message))

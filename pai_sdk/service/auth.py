@@ -15,9 +15,9 @@ from pai_sdk.service.faults import Fault
 from pai_sdk.service.folder import Keys
 from pai_sdk.service.nonces import NonceMemory
 
-__all__ = ["Authenticator", "SignedRequest"]
+__all__ = ["LONGEST_SKEW_S", "Authenticator", "SignedRequest"]
 
-_LONGEST_SKEW_S = 15 * 60
+LONGEST_SKEW_S = 15 * 60
 _ACS3_FIELDS = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
 _MUST_BE_SIGNED = ("host", "x-acs-date", "x-acs-content-sha256", "x-acs-signature-nonce")
 _MISMATCH = (
@@ -36,15 +36,18 @@ class SignedRequest:
 
 
 class Authenticator:
-    """Lets a request in, or says why not.
+    """Lets a request in, or says why not: 401 when it has no signature that can be read, else 403.
 
+    Alibaba Cloud answers some of these with 400 and 404; its clients look at the codes, and those are the same.
     ACS3-HMAC-SHA256 covers the body; the older HMAC-SHA1 scheme does not, which is how its clients send it.
     """
 
-    def __init__(self, keys: Keys, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, keys: Keys, *, nonces: NonceMemory | None = None, now: Callable[[], float] = time.time
+    ) -> None:
         self._keys = keys
         self._now = now
-        self._nonces = NonceMemory(lifetime_s=2 * _LONGEST_SKEW_S)
+        self._nonces = nonces or NonceMemory(lifetime_s=LONGEST_SKEW_S)
 
     def check(self, request: SignedRequest) -> None:
         """Check all but the body, before the body is read.
@@ -54,12 +57,12 @@ class Authenticator:
         """
         authorization = request.headers.get("authorization", "")
         if authorization.startswith(f"{ACS3} "):
-            self._check_acs3(request, authorization)
+            dated = self._check_acs3(request, authorization)
         elif authorization.startswith("acs "):
-            self._check_roa(request, authorization)
+            dated = self._check_roa(request, authorization)
         elif authorization:
             raise Fault(
-                400,
+                401,
                 "InvalidAuthorization",
                 f"The header Authorization is of no known kind; sign with {ACS3} or the older `acs` scheme.",
             )
@@ -67,9 +70,9 @@ class Authenticator:
             raise Fault(401, "MissingAuthorization", f"The request is not signed; sign it with {ACS3}.")
         nonce = request.headers.get("x-acs-signature-nonce", "")
         # Only now: a nonce somebody merely claims must not shut out whoever comes with it rightly.
-        if not nonce or not self._nonces.is_new(nonce):
+        if not nonce or not self._nonces.accept(nonce, dated=dated, now=self._now()):
             raise Fault(
-                400,
+                403,
                 "SignatureNonceUsed",
                 "The header x-acs-signature-nonce is missing or was used before; sign every request anew.",
             )
@@ -83,13 +86,13 @@ class Authenticator:
         signed = request.headers.get("x-acs-content-sha256")
         # The older scheme has no such header, and says nothing of the body.
         if signed is not None and not hmac.compare_digest(signed.encode(), payload_hash(body).encode()):
-            raise Fault(400, "SignatureDoesNotMatch", "The body is not the one that was signed.")
+            raise Fault(403, "SignatureDoesNotMatch", "The body is not the one that was signed.")
 
-    def _check_acs3(self, request: SignedRequest, authorization: str) -> None:
+    def _check_acs3(self, request: SignedRequest, authorization: str) -> float:
         fields = dict(_ACS3_FIELDS.findall(authorization))
         if len(fields) != 3:
             raise Fault(
-                400,
+                401,
                 "IncompleteSignature",
                 "Authorization needs Credential, SignedHeaders and Signature; one is missing.",
             )
@@ -98,9 +101,9 @@ class Authenticator:
         unsigned = [name for name in _MUST_BE_SIGNED if name not in names or name not in request.headers]
         if unsigned:
             raise Fault(
-                400, "IncompleteSignature", f"These headers must be there and signed: {', '.join(unsigned)}."
+                401, "IncompleteSignature", f"These headers must be there and signed: {', '.join(unsigned)}."
             )
-        self._check_date(_acs3_date(request.headers["x-acs-date"]))
+        dated = self._check_date(_acs3_date(request.headers["x-acs-date"]))
         signature = acs3_signature(
             self._keys.access_key_secret,
             method=request.method,
@@ -111,11 +114,12 @@ class Authenticator:
             payload_hash=request.headers["x-acs-content-sha256"],
         )
         _compare(signature, fields["Signature"])
+        return dated
 
-    def _check_roa(self, request: SignedRequest, authorization: str) -> None:
+    def _check_roa(self, request: SignedRequest, authorization: str) -> float:
         key_id, _, given = authorization.removeprefix("acs ").partition(":")
         self._check_key(key_id)
-        self._check_date(_roa_date(request.headers.get("date", "")))
+        dated = self._check_date(_roa_date(request.headers.get("date", "")))
         signature = roa_signature(
             self._keys.access_key_secret,
             method=request.method,
@@ -124,25 +128,27 @@ class Authenticator:
             headers=request.headers,
         )
         _compare(signature, given.strip())
+        return dated
 
     def _check_key(self, key_id: str) -> None:
         if not hmac.compare_digest(key_id.encode(), self._keys.access_key_id.encode()):
-            raise Fault(404, "InvalidAccessKeyId.NotFound", "This service does not know the access key id.")
+            raise Fault(403, "InvalidAccessKeyId.NotFound", "This service does not know the access key id.")
 
-    def _check_date(self, seconds: float | None) -> None:
+    def _check_date(self, seconds: float | None) -> float:
         if seconds is None:
-            raise Fault(400, "InvalidTimeStamp.Format", "The date of the request is missing or cannot be read.")
-        if abs(self._now() - seconds) > _LONGEST_SKEW_S:
+            raise Fault(403, "InvalidTimeStamp.Format", "The date of the request is missing or cannot be read.")
+        if abs(self._now() - seconds) > LONGEST_SKEW_S:
             raise Fault(
-                400,
+                403,
                 "InvalidTimeStamp.Expired",
                 "The request's date is more than 15 minutes away from the service's clock; set the clock.",
             )
+        return seconds
 
 
 def _compare(expected: str, given: str) -> None:
     if not hmac.compare_digest(expected.encode(), given.encode()):
-        raise Fault(400, "SignatureDoesNotMatch", _MISMATCH)
+        raise Fault(403, "SignatureDoesNotMatch", _MISMATCH)
 
 
 def _acs3_date(text: str) -> float | None:

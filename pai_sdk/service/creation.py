@@ -15,12 +15,17 @@ from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution import contract
 from pai_sdk.execution.sandbox import Sandbox, output_channels
 from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.spec import AlgorithmSpec
+from pai_sdk.service.algorithms import Algorithms
 from pai_sdk.service.faults import Fault, invalid_parameter
+from pai_sdk.service.jobs import LONGEST_LABEL
+from pai_sdk.service.progress import progress_patterns
+from pai_sdk.service.resolution import Resolved, resolve, spec_problems
 
-__all__ = ["read_body", "read_request"]
+__all__ = ["read_body", "read_request", "read_spec"]
 
 _LONGEST_NAME = 256
-_LONGEST_LABEL = 1024
+_MOST_PRIORITY = (1 << 31) - 1
 _SHOWN_PROBLEMS = 20
 
 
@@ -44,13 +49,14 @@ def read_body(body: bytes) -> dict[str, Any]:
     return value
 
 
-def read_request(body: dict[str, Any], *, workspace_id: str, slots: int) -> TrainingJobRequest:
-    """The job that is asked for.
+def read_request(body: dict[str, Any], *, workspace_id: str, slots: int, algorithms: Algorithms) -> Resolved:
+    """The job that is asked for, with the spec it runs, and the registered algorithm where it names one.
 
     Args:
         body: as it came; `null` and `[]` stand for what is not set, as some clients write it.
         workspace_id: the only workspace there is.
         slots: how many instances can run here at once.
+        algorithms: the registered ones.
 
     Raises:
         Fault: this service cannot run it; the message names every problem.
@@ -65,14 +71,46 @@ def read_request(body: dict[str, Any], *, workspace_id: str, slots: int) -> Trai
             "WORKSPACE_NOT_FOUND",
             f"There is no workspace {request.workspace_id!r} here, only {workspace_id!r}.",
         )
+    resolved = resolve(request, algorithms, workspace_id=workspace_id)
+    request = resolved.request
     if request.algorithm_spec is None:
         raise invalid_parameter(
-            "AlgorithmSpec: is missing; this service does not know registered algorithms (AlgorithmName) yet."
+            "AlgorithmSpec: is missing; give one, or the AlgorithmName of a registered algorithm."
         )
-    problems = [*_problems(request, slots), *_contract_problems(request)]
+    problems = [*_problems(request, slots), *spec_problems(request), *_contract_problems(request)]
     if problems:
         raise invalid_parameter(_all_of(problems))
-    return request
+    return resolved
+
+
+def read_spec(body: dict[str, Any]) -> AlgorithmSpec:
+    """The spec of a version that is registered: JSON text in the body's `AlgorithmSpec`, or an object.
+
+    Raises:
+        Fault: no job could run it; the message names every problem.
+    """
+    given = body.get("AlgorithmSpec")
+    if isinstance(given, str):
+        try:
+            given = read_body(given.encode())
+        except Fault as fault:
+            raise invalid_parameter(f"AlgorithmSpec: {fault.message}") from fault
+    try:
+        spec = AlgorithmSpec.model_validate(_without_unset(given), by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise invalid_parameter(
+            _all_of(f"AlgorithmSpec.{problem}" for problem in _wire_problems(error))
+        ) from error
+    problems = list(_spec_problems(spec))
+    for where, names in (
+        ("InputChannels", (channel.name for channel in spec.input_channels)),
+        ("OutputChannels", (channel.name for channel in spec.output_channels)),
+        ("HyperParameters", (definition.name for definition in spec.hyperparameter_definitions)),
+    ):
+        problems += _repeated(f"AlgorithmSpec.{where}", names)
+    if problems:
+        raise invalid_parameter(_all_of(problems))
+    return spec
 
 
 def _has_nul(value: Any) -> bool:
@@ -98,11 +136,10 @@ def _wire_problems(error: ValidationError) -> Iterator[str]:
 
 
 def _problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
-    spec = request.algorithm_spec
     if not request.training_job_name.strip() or len(request.training_job_name) > _LONGEST_NAME:
         yield f"TrainingJobName: has {len(request.training_job_name)} characters; 1 to {_LONGEST_NAME} are allowed"
-    if spec is None or not spec.command:
-        yield "AlgorithmSpec.Command: is empty; give the program to run"
+    if request.algorithm_spec is not None:
+        yield from _spec_problems(request.algorithm_spec)
     if request.instance_count < 1:
         yield f"ComputeResource: {request.instance_count} instances cannot run; ask for 1 at least"
     elif request.instance_count > slots:
@@ -115,10 +152,19 @@ def _problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
     ):
         yield from _repeated(where, names)
     for label in request.labels:
-        if not label.key or max(len(label.key), len(label.value)) > _LONGEST_LABEL:
-            yield f"Labels: key or value of {label.key[:60]!r} is empty or longer than {_LONGEST_LABEL} characters"
-    for definition in spec.metric_definitions if spec else ():
-        yield from _regex_problems(definition.name, definition.regex)
+        if not label.key or max(len(label.key), len(label.value)) > LONGEST_LABEL:
+            yield f"Labels: key or value of {label.key[:60]!r} is empty or longer than {LONGEST_LABEL} characters"
+    if not -_MOST_PRIORITY <= (request.priority or 0) <= _MOST_PRIORITY:
+        yield f"Priority: {request.priority} is not between -{_MOST_PRIORITY} and {_MOST_PRIORITY}"
+
+
+def _spec_problems(spec: AlgorithmSpec) -> Iterator[str]:
+    if not spec.command:
+        yield "AlgorithmSpec.Command: is empty; give the program to run"
+    for definition in spec.metric_definitions:
+        yield from _regex_problems("MetricDefinitions", definition.name, definition.regex)
+    for name, regex_text in progress_patterns(spec):
+        yield from _regex_problems("ProgressDefinitions", name, regex_text)
 
 
 def _repeated(where: str, names: Iterable[str]) -> Iterator[str]:
@@ -127,12 +173,12 @@ def _repeated(where: str, names: Iterable[str]) -> Iterator[str]:
             yield f"{where}: {name!r} is there {times} times"
 
 
-def _regex_problems(name: str, pattern: str) -> Iterator[str]:
+def _regex_problems(where: str, name: str, pattern: str) -> Iterator[str]:
     try:
         if regex.compile(pattern).groups < 1:
-            yield f"MetricDefinitions: the regex of {name!r} has no group; put the value in one: loss=([0-9.]+)"
+            yield f"{where}: the regex of {name!r} has no group; put the value in one: loss=([0-9.]+)"
     except (regex.error, RecursionError, OverflowError) as error:
-        yield f"MetricDefinitions: the regex of {name!r} cannot be read: {error}"
+        yield f"{where}: the regex of {name!r} cannot be read: {error}"
 
 
 def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:

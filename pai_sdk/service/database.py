@@ -1,4 +1,4 @@
-"""The service's database: SQLite in a file, or any other that SQLAlchemy knows, by URL."""
+"""The service's database: SQLite in a file, or PostgreSQL by URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.orm import Session, sessionmaker
 
-from pai_sdk.service.models import Base
+from pai_sdk.service.engine import told_in_one_sentence
+from pai_sdk.service.migrations import JOBS
 
 __all__ = ["Database"]
 
@@ -23,7 +24,15 @@ class Database:
     """Sessions for reading and for writing.
 
     SQLite has one writer at a time. Writers take turns here, in the process, and begin with the write lock: a
-    transaction that reads first and asks for that lock later can be refused.
+    transaction that reads first and asks for that lock later can be refused. With PostgreSQL they take turns, too:
+    the order of what they write is then the order of its numbers.
+
+    Args:
+        engine: its connections; closed with the database.
+        shown_as: the database, as it may be shown.
+
+    Raises:
+        ServiceStartError: it cannot be reached or read, or is of a newer build.
 
     Example:
         >>> database = Database.in_file(Path("/srv/pai/service.db"))  # doctest: +SKIP
@@ -31,14 +40,22 @@ class Database:
         ...     session.add(job)
     """
 
-    def __init__(self, url: str) -> None:
-        self._engine = create_engine(url, pool_size=40, max_overflow=20)
+    def __init__(self, engine: Engine, *, shown_as: str) -> None:
+        self.engine = engine
+        reads: dict[str, Any] = {}
+        if engine.dialect.name == "sqlite":
+            _use_sqlite_well(engine)
+        else:
+            reads = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._turn = threading.Lock()
-        if self._engine.dialect.name == "sqlite":
-            _use_sqlite_well(self._engine)
-        self._read = sessionmaker(self._engine, expire_on_commit=False)
-        self._write = sessionmaker(self._engine.execution_options(writes=True), expire_on_commit=False)
-        Base.metadata.create_all(self._engine)
+        self._read = sessionmaker(engine.execution_options(**reads), expire_on_commit=False)
+        self._write = sessionmaker(engine.execution_options(writes=True), expire_on_commit=False)
+        try:
+            with told_in_one_sentence(shown_as), self.write() as session:
+                JOBS.prepare(session.connection())
+        except BaseException:
+            engine.dispose()
+            raise
 
     @classmethod
     def in_file(cls, path: Path) -> Database:
@@ -46,7 +63,7 @@ class Database:
         # Requests are in it, and in them what is secret; SQLite's other files take the mode of this one.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)
-        return cls(f"sqlite:///{path}")
+        return cls(create_engine(f"sqlite:///{path}", pool_size=40, max_overflow=20), shown_as=str(path))
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -62,7 +79,7 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        self.engine.dispose()
 
 
 def _use_sqlite_well(engine: Engine) -> None:

@@ -14,13 +14,15 @@ class Fault(Exception):
         status_code: the HTTP status.
         code: the code programs look at.
         message: what happened and what to do, for people.
+        retry_after_s: when to try again, if that is known.
     """
 
-    def __init__(self, status_code: int, code: str, message: str) -> None:
+    def __init__(self, status_code: int, code: str, message: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(message)
         self.status_code = status_code
         self.code = code
         self.message = message
+        self.retry_after_s = retry_after_s
 
 
 def invalid_parameter(message: str) -> Fault:
@@ -36,4 +38,5 @@ def job_not_found(job_id: str) -> Fault:
 def fault_response(fault: Fault, *, request_id: str, host: str) -> JSONResponse:
     """The answer that tells a client of a refusal."""
     body = {"RequestId": request_id, "Code": fault.code, "Message": fault.message, "HostId": host}
-    return JSONResponse(body, status_code=fault.status_code)
+    headers = None if fault.retry_after_s is None else {"Retry-After": str(fault.retry_after_s)}
+    return JSONResponse(body, fault.status_code, headers)

@@ -51,6 +51,11 @@ class DataFolder:
         return self.root / "service.db"
 
     @property
+    def nonces_file(self) -> Path:
+        """What was signed for requests that were let in."""
+        return self.root / "nonces"
+
+    @property
     def jobs_dir(self) -> Path:
         """One folder for each job."""
         return self.root / "jobs"
@@ -86,6 +91,19 @@ class DataFolder:
                 f"another service already runs on {self.root}; stop it, or choose another data folder"
             )
         return self
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the folder was deleted or moved away, while we hold its lock."""
+        if self._lock is None:
+            return False
+        try:
+            found = (self.root / "lock").stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False  # a file system that does not answer may do so again
+        return not os.path.samestat(found, os.fstat(self._lock))
 
     def close(self) -> None:
         """Let the next service have the folder."""

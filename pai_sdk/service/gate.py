@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from urllib.parse import parse_qsl
 
@@ -10,6 +11,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pai_sdk.service.auth import Authenticator, SignedRequest
 from pai_sdk.service.faults import Fault, fault_response, invalid_parameter
+from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.reserve import is_about_room
 
 __all__ = ["Gate"]
 
@@ -22,9 +25,17 @@ class Gate:
     The id stands in `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every answer.
     """
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, *, longest_body_bytes: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        *,
+        longest_body_bytes: int,
+        rate: RateLimit | None = None,
+    ) -> None:
         self._app = app
         self._authenticator = authenticator
+        self._rate = rate
         self._longest_body_bytes = longest_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,6 +53,7 @@ class Gate:
         try:
             request = _signed_request(scope)
             self._authenticator.check(request)
+            self._count()
             _refuse_nul(request)
             body = await self._body(request, receive)
             self._authenticator.check_body(request, body)
@@ -52,8 +64,12 @@ class Gate:
             return
         try:
             await self._app(scope, _replay(body, receive), send_with_id)
-        except Exception:  # the client has its answer; the connection can live on
-            logger.exception("request %s %s %s met a fault", request_id, scope["method"], scope["path"])
+        except Exception as error:  # the client has its answer; the connection can live on
+            what = f"request {request_id} {scope['method']} {scope['path']}"
+            if is_about_room(error):
+                logger.error("%s was refused: the disk is full", what)
+            else:
+                logger.exception("%s met a fault", what)
 
     async def _body(self, request: SignedRequest, receive: Receive) -> bytes:
         length = request.headers.get("content-length", "")
@@ -71,6 +87,17 @@ class Gate:
                 raise self._too_large()
         return bytes(body)
 
+    def _count(self) -> None:
+        # Only those with the key are counted: strangers cannot use up what is its own.
+        wait_s = self._rate.take() if self._rate is not None else 0.0
+        if wait_s:
+            raise Fault(
+                429,
+                "Throttling.User",
+                "The access key makes more requests than this service allows; try again later.",
+                retry_after_s=math.ceil(wait_s),
+            )
+
     def _too_large(self) -> Fault:
         return Fault(
             413,
@@ -80,6 +107,11 @@ class Gate:
 
 
 def _signed_request(scope: Scope) -> SignedRequest:
+    """What the signature of a request is about.
+
+    Raises:
+        Fault: nobody can tell, since a parameter is there twice.
+    """
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key = name.decode("latin-1").lower()
@@ -87,14 +119,14 @@ def _signed_request(scope: Scope) -> SignedRequest:
         headers[key] = f"{headers[key]},{value.decode('latin-1')}" if key in headers else value.decode("latin-1")
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     query = dict(pairs)
-    if len(query) != len(pairs):
-        raise invalid_parameter("A parameter of the query is there twice.")
+    if len(query) != len(pairs) and "authorization" in headers:
+        raise Fault(403, "SignatureDoesNotMatch", "A parameter of the query is there twice.")
     return SignedRequest(scope["method"], scope["raw_path"].decode("latin-1"), query, headers)
 
 
 def _refuse_nul(request: SignedRequest) -> None:
-    if any("\0" in text for pair in request.query.items() for text in pair):
-        raise invalid_parameter("A NUL character in the query means nothing here.")
+    if "%00" in request.path or any("\0" in text for pair in request.query.items() for text in pair):
+        raise invalid_parameter("A NUL character in the path or the query means nothing here.")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pai_sdk.execution.contract import instances
+from pai_sdk.execution.log_index import LogIndex
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.status import JobStatus
 from pai_sdk.service.faults import Fault
 from pai_sdk.service.folder import DataFolder
-from pai_sdk.service.log_index import LogIndex
 from pai_sdk.service.merged_log import MergedLog
 from pai_sdk.service.models import Job
 
@@ -41,11 +41,13 @@ class LogSlice:
         lines: its lines.
         total: how many lines there are in all, now.
         complete: no line will follow these.
+        unsettled: what was written last is no line yet, and may become one by waiting.
     """
 
     lines: list[str]
     total: int
     complete: bool
+    unsettled: bool = False
 
 
 _Log: TypeAlias = LogIndex | MergedLog
@@ -87,7 +89,8 @@ class JobLogs:
         if window is not None and isinstance(log, LogIndex):
             first, last = self._bounds(job.id, names[0], log, window, total)
         lines = log.lines(first + start, min(last, first + start + limit), is_open=is_open)
-        return LogSlice(lines, last - first, complete=not is_open and start + len(lines) >= last - first)
+        complete = not is_open and start + len(lines) >= last - first
+        return LogSlice(lines, last - first, complete=complete, unsettled=is_open and log.is_unsettled)
 
     def files(self, job: Job, instance: str | None) -> list[Path]:
         """The files a page comes from; they need not be there yet."""

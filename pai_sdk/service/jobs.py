@@ -19,13 +19,16 @@ from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.job.status import JobStatus
 from pai_sdk.service.changes import Changes
 from pai_sdk.service.database import Database
-from pai_sdk.service.faults import Fault, job_not_found
-from pai_sdk.service.models import Event, Job, JobLabel, LogCursor, Metric, Transition
+from pai_sdk.service.faults import Fault, invalid_parameter, job_not_found
+from pai_sdk.service.models import Event, Job, JobAlgorithm, JobLabel, LogCursor, Metric, Progress, Transition
 
-__all__ = ["QUEUED", "Jobs", "existing_job", "latest_metrics", "new_job_id"]
+__all__ = ["LONGEST_LABEL", "QUEUED", "Jobs", "existing_job", "latest_metrics", "new_job_id"]
 
 QUEUED = (JobStatus.CREATING, JobStatus.CREATED, JobStatus.SUBMITTED)
 """The statuses of a job that has not begun."""
+
+LONGEST_LABEL = 256
+"""The most characters of a label's key, and of its value: both fit into an index of any database."""
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
@@ -70,10 +73,11 @@ class Jobs:
             raise job_not_found(job_id)
         return version
 
-    def queued(self) -> list[Job]:
-        """The jobs that have not begun, the oldest first."""
+    def first_in_queue(self) -> Job | None:
+        """Of the jobs that have not begun the oldest of the highest priority; None when there are none."""
+        queued = select(Job).where(Job.status.in_(QUEUED)).order_by(Job.priority.desc(), Job.number)
         with self.database.read() as session:
-            return list(session.scalars(select(Job).where(Job.status.in_(QUEUED)).order_by(Job.number)))
+            return session.scalars(queued.limit(1)).first()
 
     def begun(self) -> list[Job]:
         """The jobs that have begun and not ended."""
@@ -93,7 +97,7 @@ class Jobs:
 
     # ---- changing -----------------------------------------------------------------------------------------
 
-    def create(self, request: TrainingJobRequest, *, workspace_id: str) -> str:
+    def create(self, request: TrainingJobRequest, *, workspace_id: str, algorithm_id: str | None = None) -> str:
         """Put a job at the end of the queue.
 
         A request that carries the submission label of a job that is there already is the same submission, sent
@@ -114,6 +118,7 @@ class Jobs:
                     workspace_id=workspace_id,
                     request=request.to_wire(),
                     instance_count=request.instance_count,
+                    priority=request.priority or 0,
                     status=JobStatus.SUBMITTED,
                     created_at=now,
                     modified_at=now,
@@ -123,10 +128,13 @@ class Jobs:
                         Transition(status=JobStatus.SUBMITTED, started_at=now),
                     ],
                     labels=[JobLabel(key=label.key, value=label.value) for label in request.labels],
+                    algorithm=None if algorithm_id is None else _algorithm(algorithm_id, request),
                 )
             )
             session.flush()
-            _note(session, job_id, "The job was created and waits in the queue.", now)
+            ahead = _count_ahead(session, request.priority or 0)
+            position = f", behind {ahead} other{'s' if ahead > 1 else ''}" if ahead else ""
+            _note(session, job_id, f"The job was created and waits in the queue{position}.", now)
         return job_id
 
     def move(
@@ -191,6 +199,13 @@ class Jobs:
             session.add_all(Metric(job_id=job_id, name=name, timestamp=now, value=value) for name, value in values)
             session.merge(cursor)
 
+    def set_progress(self, job_id: str, values: Mapping[str, float]) -> None:
+        """Note the last figures of a job's progress, by the wire's names."""
+        now = time.time()
+        with self._changing(job_id) as (session, _):
+            for name, value in values.items():
+                session.merge(Progress(job_id=job_id, name=name, timestamp=now, value=value))
+
     def log_cursors(self, job_id: str) -> dict[str, int]:
         """How far the logs of a job have been read for its metrics, in bytes, by instance."""
         with self.database.read() as session:
@@ -230,7 +245,17 @@ class Jobs:
         self.changes.publish(job_id)
 
     def set_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
-        """Add labels, or replace those of the same key."""
+        """Add labels, or replace those of the same key.
+
+        Raises:
+            Fault: one of them is too long, or there is no such job.
+        """
+        for key, value in labels.items():
+            if not key or max(len(key), len(value)) > LONGEST_LABEL:
+                message = (
+                    f"Labels: key or value of {key[:60]!r} is empty or longer than {LONGEST_LABEL} characters"
+                )
+                raise invalid_parameter(message)
         with self._changing(job_id) as (session, _):
             for key, value in labels.items():
                 session.merge(JobLabel(job_id=job_id, key=key, value=value))
@@ -276,6 +301,21 @@ def _submitted_before(session: Session, request: TrainingJobRequest) -> str | No
         return None
     same = select(JobLabel.job_id).where(JobLabel.key == SUBMISSION_LABEL, JobLabel.value == submission)
     return session.scalars(same.limit(1)).first()
+
+
+def _count_ahead(session: Session, priority: int) -> int:
+    """How many jobs of the queue begin before a new one, which is in it already."""
+    ahead = select(func.count()).select_from(Job).where(Job.status.in_(QUEUED), Job.priority >= priority)
+    return (session.scalar(ahead) or 1) - 1
+
+
+def _algorithm(algorithm_id: str, request: TrainingJobRequest) -> JobAlgorithm:
+    return JobAlgorithm(
+        algorithm_id=algorithm_id,
+        name=request.algorithm_name,
+        provider=request.algorithm_provider,
+        version=request.algorithm_version,
+    )
 
 
 def _note(session: Session, job_id: str, text: str, now: float, instance: str | None = None) -> None:

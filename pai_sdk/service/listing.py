@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from pai_sdk.service.faults import invalid_parameter
-from pai_sdk.service.models import Job, JobLabel
+from pai_sdk.service.models import Job, JobAlgorithm, JobLabel
 
 __all__ = ["JobQuery", "find_jobs", "read_labels"]
 
@@ -38,6 +38,7 @@ class JobQuery:
     job_id: str | None = None
     workspace_id: str | None = None
     algorithm_name: str | None = None
+    algorithm_provider: str | None = None
     is_temp_algo: bool | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     started_at: float | None = None
@@ -94,8 +95,7 @@ def _filtered(selection: Select[Any], query: JobQuery) -> Select[Any]:
         conditions.append(Job.workspace_id == query.workspace_id)
     if query.name:
         conditions.append(Job.name.contains(query.name, autoescape=True))
-    if query.algorithm_name or query.is_temp_algo is False:
-        conditions.append(Job.number < 0)  # every job here has an algorithm of its own, without a name
+    conditions += _algorithm_conditions(query)
     for key, value in query.labels.items():
         labelled = select(JobLabel.job_id).where(JobLabel.key == key, JobLabel.value == value)
         conditions.append(Job.id.in_(labelled))
@@ -107,3 +107,13 @@ def _filtered(selection: Select[Any], query: JobQuery) -> Select[Any]:
     if query.ended_at is not None:
         conditions.append(Job.created_at <= query.ended_at)
     return selection.where(*conditions)
+
+
+def _algorithm_conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
+    registered = select(JobAlgorithm.job_id)
+    if query.algorithm_name:
+        yield Job.id.in_(registered.where(JobAlgorithm.name == query.algorithm_name))
+    if query.algorithm_provider:
+        yield Job.id.in_(registered.where(JobAlgorithm.provider == query.algorithm_provider))
+    if query.is_temp_algo is not None:
+        yield Job.id.not_in(registered) if query.is_temp_algo else Job.id.in_(registered)

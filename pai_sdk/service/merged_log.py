@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from pai_sdk.service.log_index import LogIndex
+from pai_sdk.execution.log_index import LogIndex
 
 __all__ = ["MergedLog"]
 
@@ -49,6 +49,11 @@ class MergedLog:
         with self._lock:
             self._catch_up(is_open)
             return self._ends[-1] if self._ends else 0
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether something stands behind a log's last line, which may become a line by waiting."""
+        return any(log.is_unsettled for log in self._logs)
 
     def lines(self, start: int, end: int, *, is_open: bool) -> list[str]:
         """Lines `start` to `end - 1`; fewer where the logs end earlier."""

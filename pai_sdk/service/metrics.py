@@ -16,8 +16,11 @@ import regex
 from pai_sdk.execution.contract import instances
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.spec import AlgorithmSpec
 from pai_sdk.service.faults import Fault
 from pai_sdk.service.jobs import Jobs
+from pai_sdk.service.progress import progress_patterns
+from pai_sdk.service.usage import UsageMeter
 
 __all__ = ["MetricsCollector"]
 
@@ -32,10 +35,11 @@ _LONGEST_CHUNK_S = 2.0
 
 @dataclass
 class _Definition:
-    """One metric of one job. A pattern that takes too long is not applied again."""
+    """One metric of one job, or a figure of its progress. A pattern that takes too long is not applied again."""
 
     name: str
     pattern: Any  # the library has no types
+    is_progress: bool = False
     trouble: str = ""
 
     def values(self, lines: list[str]) -> Iterator[float]:
@@ -72,7 +76,7 @@ class _WatchedJob:
 
 
 class MetricsCollector:
-    """One thread that reads the logs of the running jobs that have metric definitions.
+    """One thread that reads the logs of the running jobs that define metrics or progress; another meters all jobs.
 
     How far it has come is kept with the values themselves, so that a restart neither loses nor repeats one.
     """
@@ -83,10 +87,12 @@ class MetricsCollector:
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._closing = False
+        self._usage = UsageMeter()
         self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
 
     def start(self) -> None:
         """Begin."""
+        self._usage.start()
         self._thread.start()
 
     def close(self) -> None:
@@ -94,20 +100,20 @@ class MetricsCollector:
         self._closing = True
         self._woken.set()
         self._thread.join()
+        self._usage.close()
 
     def watch(self, job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> None:
-        """Read the logs of a job from now on, where it left off."""
-        metric_definitions = request.algorithm_spec.metric_definitions if request.algorithm_spec else []
-        if not metric_definitions:
+        """Read the logs of a job from now on, where it left off, and note what its instances use."""
+        names = [instance.name for instance in instances(job_id, request)]
+        self._usage.watch(job_id, {name: sandbox.log_file(name) for name in names})
+        definitions = [] if request.algorithm_spec is None else _definitions(request.algorithm_spec)
+        if not definitions:
             return
         offsets = self._jobs.log_cursors(job_id)
         watched = _WatchedJob(
             job_id,
-            [_Definition(definition.name, regex.compile(definition.regex)) for definition in metric_definitions],
-            [
-                _Log(instance.name, sandbox.log_file(instance.name), offsets.get(instance.name, 0))
-                for instance in instances(job_id, request)
-            ],
+            definitions,
+            [_Log(name, sandbox.log_file(name), offsets.get(name, 0)) for name in names],
         )
         with self._lock:
             self._watched.setdefault(job_id, watched)
@@ -115,6 +121,7 @@ class MetricsCollector:
 
     def finish(self, job_id: str) -> None:
         """Read the rest of a job's logs, which no instance writes to any more, and let go of it."""
+        self._usage.finish(job_id)
         with self._lock:
             watched = self._watched.get(job_id)
         if watched is not None:
@@ -149,19 +156,23 @@ class MetricsCollector:
         except FileNotFoundError:
             return False
         is_whole = len(chunk) == _CHUNK_BYTES
-        end = chunk.rfind(b"\n") + 1
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1  # a progress bar ends its states with `\r`
         if end == 0 and (is_whole or is_final):
             end = len(chunk)  # a line beyond all bounds, or the last one without its end
         if end == 0:
             return False
         lines = [line[:_LONGEST_LINE] for line in chunk[:end].decode("utf-8", errors="replace").splitlines()]
-        values = [
-            (definition.name, value)
-            for definition in watched.definitions
-            if not definition.trouble
-            for value in definition.values(lines)
-        ]
+        values: list[tuple[str, float]] = []
+        progress: dict[str, float] = {}
+        for definition in watched.definitions:
+            found = [(definition.name, value) for value in definition.values(lines)]
+            if not definition.is_progress:
+                values += found
+            elif found:
+                progress[definition.name] = found[-1][1]
         try:
+            if progress:  # first: read twice after a crash, it is the same figure
+                self._jobs.set_progress(watched.job_id, progress)
             self._jobs.add_metrics(watched.job_id, values, instance=log.instance, offset=log.offset + end)
             self._tell_troubles(watched)
         except Fault:
@@ -176,6 +187,12 @@ class MetricsCollector:
                     watched.job_id, f"Metric {definition.name!r} is no longer read: {definition.trouble}."
                 )
         watched.definitions = [definition for definition in watched.definitions if not definition.trouble]
+
+
+def _definitions(spec: AlgorithmSpec) -> list[_Definition]:
+    metrics = [_Definition(metric.name, regex.compile(metric.regex)) for metric in spec.metric_definitions]
+    figures = [_Definition(name, regex.compile(text), is_progress=True) for name, text in progress_patterns(spec)]
+    return [*metrics, *figures]
 
 
 def _number(text: str | None) -> float | None:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, Text
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Text, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-__all__ = ["Base", "Event", "Job", "JobLabel", "LogCursor", "Metric", "Transition"]
+__all__ = [
+    "Algorithm",
+    "AlgorithmVersion",
+    "Base",
+    "Event",
+    "Job",
+    "JobAlgorithm",
+    "JobLabel",
+    "LogCursor",
+    "Metric",
+    "Progress",
+    "Transition",
+]
 
 
 class Base(DeclarativeBase):
@@ -41,6 +53,30 @@ class JobLabel(Base):
     value: Mapped[str] = mapped_column(Text)
 
 
+class JobAlgorithm(Base):
+    """The registered algorithm a job was made from; its spec, as it was then, is in the job's request."""
+
+    __tablename__ = "job_algorithms"
+    __table_args__ = (Index("job_algorithms_by_name", "name", "job_id"),)
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    algorithm_id: Mapped[str]
+    name: Mapped[str]
+    provider: Mapped[str]
+    version: Mapped[str]
+
+
+class Progress(Base):
+    """The last figure of a job's progress that its log told; `name` is the wire's."""
+
+    __tablename__ = "progress"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    timestamp: Mapped[float]
+    value: Mapped[float]
+
+
 class Job(Base):
     """A training job. `number` counts them in the order of their creation."""
 
@@ -58,6 +94,7 @@ class Job(Base):
     workspace_id: Mapped[str]
     request: Mapped[dict[str, Any]]
     instance_count: Mapped[int]
+    priority: Mapped[int] = mapped_column(default=0, server_default="0")
     status: Mapped[str]
     reason_code: Mapped[str | None]
     reason_message: Mapped[str | None] = mapped_column(Text)
@@ -75,6 +112,7 @@ class Job(Base):
         order_by=Transition.number, lazy="selectin", passive_deletes="all"
     )
     labels: Mapped[list[JobLabel]] = relationship(order_by=JobLabel.key, lazy="selectin", passive_deletes="all")
+    algorithm: Mapped[JobAlgorithm | None] = relationship(lazy="selectin", passive_deletes="all")
 
 
 class Metric(Base):
@@ -110,4 +148,41 @@ class LogCursor(Base):
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     instance: Mapped[str] = mapped_column(primary_key=True)
-    offset: Mapped[int]
+    offset: Mapped[int] = mapped_column(BigInteger)
+
+
+class Algorithm(Base):
+    """A registered algorithm. `number` counts them in the order of their creation."""
+
+    __tablename__ = "algorithms"
+    __table_args__ = (
+        UniqueConstraint("workspace_id", "provider", "name"),
+        {"sqlite_autoincrement": True},
+    )
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    workspace_id: Mapped[str]
+    provider: Mapped[str]
+    name: Mapped[str]
+    display_name: Mapped[str | None]
+    description: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[float]
+    modified_at: Mapped[float]
+
+
+class AlgorithmVersion(Base):
+    """A version of a registered algorithm, with its spec."""
+
+    __tablename__ = "algorithm_versions"
+    __table_args__ = (
+        UniqueConstraint("algorithm_id", "version"),
+        {"sqlite_autoincrement": True},
+    )
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    algorithm_id: Mapped[str] = mapped_column(ForeignKey("algorithms.id", ondelete="CASCADE"))
+    version: Mapped[str]
+    spec: Mapped[dict[str, Any]]
+    created_at: Mapped[float]
+    modified_at: Mapped[float]

@@ -1,46 +1,135 @@
-"""The nonces of the requests that were accepted, so that none is accepted twice."""
+"""The nonces of the requests that were accepted, so that none is accepted twice, not even after a restart."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import logging
+import os
+import struct
 import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import defaultdict
+from pathlib import Path
+from typing import BinaryIO
 
 __all__ = ["NonceMemory"]
 
+logger = logging.getLogger(__name__)
+
+_RECORD = struct.Struct("<I12s")  # minute of the request's date, digest of its nonce
+_FLOOR = b"\0" * 12  # in place of a digest: requests up to the end of that minute are refused
+_PAUSE_AFTER_FAULT_S = 10.0
+_SPARE_RECORDS = 4096  # so many that count no more may be in the file before it is written anew
+
 
 class NonceMemory:
-    """Remembers nonces for as long as a request with one would still be accepted, and no more than so many.
+    """Remembers each nonce as long as its request's date would be accepted, and no more than so many.
 
-    Over the limit the oldest are forgotten first. Nothing is remembered across a restart.
+    Over the limit the earliest minute is forgotten, and requests dated in it or before are refused from then on:
+    what is not remembered is not accepted. With a file, all this outlives the process; a record is written, not
+    synced, so a process may be killed, and only a power cut loses the last of them.
+
+    Args:
+        lifetime_s: how long after its date a request is accepted.
+        path: the file.
+        most: how many nonces are remembered.
 
     Example:
-        >>> memory = NonceMemory(lifetime_s=60)
-        >>> memory.is_new("a"), memory.is_new("a")
+        >>> memory = NonceMemory(lifetime_s=900)
+        >>> memory.accept("a", dated=1000.0, now=1000.0), memory.accept("a", dated=1000.0, now=1001.0)
         (True, False)
     """
 
-    def __init__(
-        self, *, lifetime_s: float, most: int = 300_000, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, lifetime_s: float, path: Path | None = None, most: int = 300_000) -> None:
         self._lifetime_s = lifetime_s
+        self._path = path
         self._most = most
-        self._clock = clock
-        self._seen: OrderedDict[bytes, float] = OrderedDict()
+        self._seen: defaultdict[int, set[bytes]] = defaultdict(set)
+        self._count = 0
+        self._floor = -1
+        self._records = 0
+        self._write_again_at = 0.0
         self._lock = threading.Lock()
+        self._file = self._open(path) if path is not None else None
 
-    def is_new(self, nonce: str) -> bool:
-        """Note a nonce; False when it was noted before."""
+    def accept(self, nonce: str, *, dated: float, now: float) -> bool:
+        """Note a nonce; False when it was noted before, or its date is so old that it may have been."""
         digest = hashlib.blake2b(nonce.encode(errors="surrogateescape"), digest_size=12).digest()
-        now = self._clock()
+        minute = max(0, int(dated // 60))
         with self._lock:
-            while self._seen and next(iter(self._seen.values())) <= now:
-                self._seen.popitem(last=False)
-            if digest in self._seen:
+            self._forget(now)
+            if minute <= self._floor or digest in self._seen.get(minute, ()):
                 return False
-            if len(self._seen) >= self._most:
-                self._seen.popitem(last=False)
-            self._seen[digest] = now + self._lifetime_s
+            self._add(minute, digest)
+            self._write(_RECORD.pack(minute, digest), now)
+            if self._count > self._most:
+                self._raise_floor(min(self._seen), now)
             return True
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._close()
+
+    def _add(self, minute: int, digest: bytes) -> None:
+        if digest not in self._seen[minute]:
+            self._seen[minute].add(digest)
+            self._count += 1
+
+    def _forget(self, now: float) -> None:
+        over = int((now - self._lifetime_s) // 60)
+        for minute in [minute for minute in self._seen if minute < over]:
+            self._count -= len(self._seen.pop(minute))
+
+    def _raise_floor(self, minute: int, now: float) -> None:
+        self._floor = max(self._floor, minute)
+        for known in [known for known in self._seen if known <= self._floor]:
+            self._count -= len(self._seen.pop(known))
+        self._write(_RECORD.pack(self._floor, _FLOOR), now)
+        logger.warning("more than %d requests within minutes: those dated earlier are refused", self._most)
+
+    # ---- the file -----------------------------------------------------------------------------------------
+
+    def _open(self, path: Path) -> BinaryIO:
+        content = path.read_bytes() if path.exists() else b""
+        # A record that was cut off is one whose request was never answered.
+        for minute, digest in _RECORD.iter_unpack(content[: len(content) // _RECORD.size * _RECORD.size]):
+            if digest == _FLOOR:
+                self._floor = max(self._floor, minute)
+            else:
+                self._add(minute, digest)
+        return self._rewritten(path)
+
+    def _write(self, record: bytes, now: float) -> None:
+        if self._path is None or now < self._write_again_at:
+            return
+        try:
+            if self._file is not None and self._records <= 2 * self._count + _SPARE_RECORDS:
+                self._records += 1
+                if self._file.write(record) != len(record):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                return
+            self._close()
+            self._file = self._rewritten(self._path)
+        except OSError as error:  # a full disk, say: this process remembers them, and writes them all later
+            logger.warning("nonces cannot be written to %s: %s", self._path, error.strerror)
+            self._close()
+            self._write_again_at = now + _PAUSE_AFTER_FAULT_S
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _rewritten(self, path: Path) -> BinaryIO:
+        partial = path.with_name(f".{path.name}.partial")
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        file = os.fdopen(descriptor, "wb", buffering=0)
+        records = [(minute, digest) for minute, digests in self._seen.items() for digest in digests]
+        if self._floor >= 0:
+            records.append((self._floor, _FLOOR))
+        file.write(b"".join(_RECORD.pack(*record) for record in records))
+        partial.replace(path)
+        self._records = len(records)
+        return file

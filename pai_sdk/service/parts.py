@@ -7,6 +7,7 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from pai_sdk.service.algorithms import Algorithms
 from pai_sdk.service.changes import Changes
 from pai_sdk.service.joblogs import JobLogs
 from pai_sdk.service.jobs import Jobs
@@ -37,6 +38,7 @@ class Parts:
     logs: JobLogs
     changes: Changes
     runner: JobRunner
+    algorithms: Algorithms
 
 
 def _parts(request: Request) -> Parts:

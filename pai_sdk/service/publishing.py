@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from pai_sdk.errors import InvalidInputError, PaiError
 from pai_sdk.execution.sandbox import Sandbox
@@ -97,13 +98,33 @@ class Publisher:
                 if self._sent.get((name, file.path)) == version:
                     continue
                 uri = target.join(file.path)
-                self._store.put_file(uri.bucket, uri.key, path)
+                with _open_within(folder, path) as stream, self._store.writer() as writer:
+                    writer.copy_from(stream)
+                    self._store.finish(writer, uri.bucket, uri.key)
                 self._sent[name, file.path] = version
             except FileNotFoundError:
                 continue  # the job has removed it since we looked
             except (OSError, PaiError) as error:
                 problems.append(f"{name}: {file.path}: {error}")
         return problems
+
+
+def _open_within(folder: Path, path: Path) -> BinaryIO:
+    """Open a file that lies in the folder, even if the job puts a link or a pipe in its place at this very moment.
+
+    Raises:
+        PermissionError: it leads elsewhere now.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hold us up
+    try:
+        opened, real = os.fstat(descriptor), path.resolve()
+        is_inside = real.is_relative_to(folder.resolve()) and os.path.samestat(opened, real.lstat())
+        if not is_inside or not stat.S_ISREG(opened.st_mode):
+            raise PermissionError("it is no file of this folder any more")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
 
 
 def _mend_links(folder: Path, seen_as: str) -> None:

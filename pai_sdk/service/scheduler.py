@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pai_sdk.errors import PaiError
+from pai_sdk.errors import InvalidInputError, PaiError
 from pai_sdk.execution.base import ExecutionState, Executor
 from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.sandbox import Sandbox
@@ -20,6 +21,8 @@ from pai_sdk.service.jobs import Jobs
 from pai_sdk.service.metrics import MetricsCollector
 from pai_sdk.service.models import Job
 from pai_sdk.service.publishing import Publisher
+from pai_sdk.service.reserve import Reserve, is_about_room
+from pai_sdk.service.resources import Capacity, Need, need_of
 from pai_sdk.service.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk.service.trash import Trash
 
@@ -31,6 +34,7 @@ __all__ = ["Scheduler"]
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.05  # how often running jobs are looked at
+_LOOK_S_A_JOB = 0.005  # more of them are looked at less often: that costs the same however many there are
 _PUBLISH_S = 30.0  # how often their live outputs are published
 _PAUSE_AFTER_FAULT_S = 1.0
 _COPY_THREADS = 4
@@ -45,6 +49,7 @@ class _ActiveJob:
 
     id: str
     request: TrainingJobRequest
+    need: Need
     sandbox: Sandbox
     publisher: Publisher
     step: _Step
@@ -59,7 +64,11 @@ class _ActiveJob:
 
 
 class Scheduler:
-    """Runs jobs in the order they came, as many at once as there are slots for their instances.
+    """Runs jobs by priority, and those of one priority in the order they came, as many as there is room for.
+
+    No job is overtaken by one of the same or a lower priority: a large job waits until there is room, and all
+    behind it wait with it. So none waits for ever because it is large; one of low priority does, as long as ever
+    more come that have a higher one. A job that runs is never stopped for another.
 
     It keeps no state of its own: what it knows is in the database and in the executor's folders, and after a
     restart it goes on from there.
@@ -73,19 +82,22 @@ class Scheduler:
         executor: Executor,
         collector: MetricsCollector,
         *,
-        slots: int,
+        capacity: Capacity,
     ) -> None:
         self._jobs = jobs
         self._folder = folder
         self._store = store
         self._executor = executor
         self._collector = collector
-        self._slots = slots
+        self._capacity = capacity
+        self._next_in_line = ""
         self._active: dict[str, _ActiveJob] = {}
         self._queue_is_empty = False
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._trash = Trash(folder.jobs_dir)
+        self._reserve = Reserve.of(folder.root)
+        self._told = ""
         self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
         # Apart from the above: the end of one job must not wait for the inputs of another.
         self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
@@ -95,6 +107,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Take up what an earlier process left, and begin."""
+        self._reserve.hold()
         self._woken.set()
         self._thread.start()
 
@@ -131,9 +144,9 @@ class Scheduler:
                     self._take_up_again()
                     is_taken_up = True
                 self._look_around()
-                pause_s = _LOOK_S if self._active else None
-            except Exception:  # a full disk, say: the jobs are still there when it is mended
-                logger.exception("the scheduler met a fault and tries again")
+                pause_s = max(_LOOK_S, _LOOK_S_A_JOB * len(self._active)) if self._active else None
+            except Exception as error:  # a full disk, say: the jobs are still there when it is mended
+                self._tell("the scheduler cannot go on, and tries again", error)
                 pause_s = _PAUSE_AFTER_FAULT_S
             if not self._closing.is_set():
                 self._woken.wait(pause_s)
@@ -159,28 +172,34 @@ class Scheduler:
             if time.monotonic() >= active.not_before:
                 try:
                     self._advance(active)
-                except Exception:
-                    logger.exception("job %s met a fault in the service and is tried again", active.id)
+                except Exception as error:
+                    self._tell(f"job {active.id} cannot go on, and is tried again", error)
                     active.not_before = time.monotonic() + _PAUSE_AFTER_FAULT_S
 
     def _admit(self) -> None:
-        """Begin the first jobs of the queue, as long as there are slots; nobody is overtaken."""
+        """Begin the first jobs of the queue, as long as there is room; nobody is overtaken."""
         self._queue_is_empty = True
-        free = self._slots - sum(active.request.instance_count for active in self._active.values())
-        for job in self._jobs.queued():
-            if job.instance_count > free:
+        while (job := self._jobs.first_in_queue()) is not None:
+            request = TrainingJobRequest.model_validate(job.request)
+            lacking = list(self._capacity.lacks(_need(request), [active.need for active in self._active.values()]))
+            if lacking:
                 self._queue_is_empty = False
+                self._tell_whom_all_wait_for(job.id, lacking)
                 return
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
-                free -= job.instance_count
                 self._activate(job, "staging", JobStatus.INITIALIZING)
+
+    def _tell_whom_all_wait_for(self, job_id: str, lacking: Sequence[str]) -> None:
+        if job_id != self._next_in_line:
+            self._next_in_line = job_id
+            self._jobs.note(job_id, f"The job is the next to begin; it waits for {', '.join(lacking)}.")
 
     def _activate(self, job: Job, step: _Step, status: JobStatus) -> None:
         request = TrainingJobRequest.model_validate(job.request)
         sandbox = Sandbox(self._folder.job_dir(job.id))
         publisher = Publisher(self._store, sandbox, request, is_cancelled=self._closing.is_set)
         self._active[job.id] = _ActiveJob(
-            job.id, request, sandbox, publisher, step, status, stop_requested=job.stop_requested
+            job.id, request, _need(request), sandbox, publisher, step, status, stop_requested=job.stop_requested
         )
         self._collector.watch(job.id, request, sandbox)
 
@@ -220,6 +239,10 @@ class Scheduler:
         def is_cancelled() -> bool:
             return active.stop_requested or self._closing.is_set()
 
+        # A service before this one may have died with the start under way: the job begins once, from one filling.
+        self._executor.withdraw(active.sandbox.root)
+        if self._executor.state(active.sandbox.root).phase != "absent":
+            return
         stage(self._store, active.sandbox, active.request, is_cancelled=is_cancelled)
         if is_cancelled():
             raise StagingCancelled
@@ -289,9 +312,32 @@ class Scheduler:
         )
         self._let_go(active)
 
+    def _tell(self, what: str, error: Exception) -> None:
+        """Log a fault: one line, once, for a disk that cannot be written; all there is for any other."""
+        if is_about_room(error):
+            self._reserve.give_up()
+            text = f"{what}: the disk of {self._folder.root} is full; free some space"
+        elif "readonly database" in str(error) or "Read-only file system" in str(error):
+            text = f"{what}: {self._folder.root} cannot be written any more; make it writable"
+        else:
+            logger.error("%s", what, exc_info=error)
+            return
+        if text != self._told:
+            logger.error("%s", text)
+            self._told = text
+
     def _let_go(self, active: _ActiveJob) -> None:
+        self._reserve.hold()
+        self._told = ""
         del self._active[active.id]
         self.wake()
+
+
+def _need(request: TrainingJobRequest) -> Need:
+    try:
+        return need_of(request)
+    except InvalidInputError:  # an earlier build let it in; the executor says what is wrong with it
+        return Need(request.instance_count)
 
 
 def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None, str | None]:

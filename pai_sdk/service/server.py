@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import logging
-import os
+import resource
 import signal
-import socket
 import threading
-import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import FrameType
 
-import uvicorn
-
-from pai_sdk.errors import ServiceStartError
+from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor
 from pai_sdk.execution.process import ProcessExecutor
+from pai_sdk.service.algorithms import Algorithms
 from pai_sdk.service.app import Dispatcher, create_api
-from pai_sdk.service.auth import Authenticator
+from pai_sdk.service.auth import LONGEST_SKEW_S, Authenticator
 from pai_sdk.service.changes import Changes
-from pai_sdk.service.database import Database
-from pai_sdk.service.folder import DataFolder, Keys
+from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.gate import Gate
+from pai_sdk.service.http_server import Ground, HttpServer, IdleWatch
 from pai_sdk.service.joblogs import JobLogs
 from pai_sdk.service.jobs import Jobs
+from pai_sdk.service.listening import info_of, listen
 from pai_sdk.service.metrics import MetricsCollector
+from pai_sdk.service.nonces import NonceMemory
 from pai_sdk.service.objects.app import create_app
-from pai_sdk.service.objects.store import ObjectStore
+from pai_sdk.service.opening import open_state
 from pai_sdk.service.parts import Parts
+from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.resources import Capacity
 from pai_sdk.service.scheduler import Scheduler
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 
@@ -38,9 +37,7 @@ __all__ = ["Service", "serve"]
 
 logger = logging.getLogger(__name__)
 
-_GRACE_S = 3
-_LOOK_S = 1.0
-_BACKLOG = 1024
+_OTHER_FILES = 1024  # databases, logs, objects
 
 
 def serve(settings: ServiceSettings, *, on_ready: Callable[[ServiceInfo], None] | None = None) -> None:
@@ -51,15 +48,26 @@ def serve(settings: ServiceSettings, *, on_ready: Callable[[ServiceInfo], None] 
         on_ready: called once the service can be reached.
 
     Raises:
-        ServiceStartError: the folder is in use, or the port is taken.
+        ServiceStartError: the folder or the database is in use, or the port is taken.
+        PaiError: the folder was deleted, or the database taken over, while it served.
     """
     service = Service(settings)
+    _allow_open_files(2 * settings.connections.most + _OTHER_FILES)
     previous = {name: signal.signal(name, service.on_signal) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
         service.run(on_ready=on_ready)
     finally:
         for name, handler in previous.items():
             signal.signal(name, handler)
+
+
+def _allow_open_files(count: int) -> None:
+    """Raise our own limit as far as that may be needed, and is allowed."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if most == resource.RLIM_INFINITY else min(count, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 class Service:
@@ -73,7 +81,7 @@ class Service:
     def __init__(self, settings: ServiceSettings, executor: Executor | None = None) -> None:
         self._settings = settings
         self._executor = executor
-        self._server: _Server | None = None
+        self._server: HttpServer | None = None
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -87,31 +95,41 @@ class Service:
         self.stop()
 
     def run(self, *, on_ready: Callable[[ServiceInfo], None] | None = None) -> None:
-        """Serve until `stop`."""
+        """Serve until `stop`.
+
+        Raises:
+            ServiceStartError: it cannot begin.
+            PaiError: what it stands on was taken away.
+        """
         settings = self._settings
         with ExitStack() as stack:
             folder = stack.enter_context(DataFolder(settings.data_dir))
-            listener = stack.enter_context(_listen(settings, folder))
+            listener = stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
-            info = _info(settings, folder, keys, listener)
-            database = Database.in_file(folder.database_file)
-            stack.callback(database.close)
-            store = stack.enter_context(ObjectStore(folder.objects_dir))
+            info = info_of(settings, folder, keys, listener)
+            database, store, is_lost = open_state(settings, folder, stack)
             store.create_bucket(settings.bucket)
             changes = Changes()
             jobs = Jobs(database, changes)
             collector = MetricsCollector(jobs)
             executor = self._executor or ProcessExecutor(folder.root / "cache")
-            scheduler = Scheduler(jobs, folder, store, executor, collector, slots=settings.slots)
+            scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=Capacity.of(settings))
             collector.start()
             stack.callback(collector.close)
             scheduler.start()
             stack.callback(scheduler.close)
-            parts = Parts(settings, info, jobs, JobLogs(folder), changes, scheduler)
-            gate = Gate(create_api(parts), Authenticator(keys), longest_body_bytes=settings.longest_body_bytes)
+            parts = Parts(settings, info, jobs, JobLogs(folder), changes, scheduler, Algorithms(database))
+            nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
+            stack.callback(nonces.close)
+            rate = RateLimit(settings.requests_per_s) if settings.requests_per_s is not None else None
+            gate = Gate(
+                create_api(parts),
+                Authenticator(keys, nonces=nonces),
+                longest_body_bytes=settings.longest_body_bytes,
+                rate=rate,
+            )
             secrets = {keys.access_key_id: keys.access_key_secret}
-            objects = create_app(store, secrets, region=settings.region_id)
-            dispatcher = Dispatcher(gate, objects)
+            dispatcher = Dispatcher(gate, create_app(store, secrets, region=settings.region_id, rate=rate))
 
             # Before anybody is answered: who is answered reads this to know by whom.
             folder.save(info)
@@ -121,117 +139,12 @@ class Service:
                 if on_ready is not None:
                     on_ready(info)
 
-            idle = _IdleWatch(settings.idle_timeout_s, dispatcher, scheduler)
-            self._server = _Server(dispatcher, changes, idle, ready)
+            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler)
+            ground = Ground(lambda: folder.is_gone, is_lost)
+            self._server = HttpServer(dispatcher, changes, idle, ground, settings.connections, ready)
             if not self._stopped.is_set():
                 self._server.run(sockets=[listener])
-            logger.info("the service on %s has ended", folder.root)
-
-
-class _IdleWatch:
-    """Knows since when nobody has needed the service."""
-
-    def __init__(self, timeout_s: float | None, dispatcher: Dispatcher, scheduler: Scheduler) -> None:
-        self._timeout_s = timeout_s
-        self._dispatcher = dispatcher
-        self._scheduler = scheduler
-        self._answered = 0
-        self._needed_at = time.monotonic()
-
-    def is_over(self) -> bool:
-        """Whether the service can end by itself; to be asked now and then."""
-        if self._timeout_s is None:
-            return False
-        now, answered = time.monotonic(), self._dispatcher.requests_answered
-        if answered != self._answered or self._dispatcher.requests_under_way or not self._scheduler.is_idle:
-            self._answered, self._needed_at = answered, now
-        return now - self._needed_at >= self._timeout_s
-
-
-class _Server(uvicorn.Server):
-    """uvicorn, which also sends home those whose answers are held back, and ends when nobody needs it."""
-
-    def __init__(self, app: Dispatcher, changes: Changes, idle: _IdleWatch, on_ready: Callable[[], None]) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                loop="asyncio",
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=_GRACE_S,
-            )
-        )
-        self._changes = changes
-        self._idle = idle
-        self._on_ready = on_ready
-        self._watching: asyncio.Task[None] | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._changes.attach(asyncio.get_running_loop())
-        self._watching = asyncio.create_task(self._watch())
-        self._on_ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._changes.release()
-        if self._watching is not None:
-            self._watching.cancel()
-        await super().shutdown(sockets)
-
-    async def _watch(self) -> None:
-        while not self.should_exit:
-            await asyncio.sleep(_LOOK_S)
-            if self._idle.is_over():
-                logger.info("nobody has needed the service for a while; it ends")
-                self.should_exit = True
-
-
-def _listen(settings: ServiceSettings, folder: DataFolder) -> socket.socket:
-    """The socket: on the port that was asked for, else on the last one if it is free, else on any."""
-    ports = [settings.port] if settings.port is not None else [folder.last_port() or 0, 0]
-    for port in ports:
-        try:
-            return _bound(settings.host, port)
-        except OSError as error:
-            fault = error
-    wrong = "address" if isinstance(fault, socket.gaierror) or fault.errno == errno.EADDRNOTAVAIL else "port"
-    raise ServiceStartError(
-        f"{settings.host}:{ports[-1]} cannot be listened on: {fault.strerror or fault}; choose another {wrong}"
-    ) from fault
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def _info(settings: ServiceSettings, folder: DataFolder, keys: Keys, listener: socket.socket) -> ServiceInfo:
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
-    if ":" in host and not host.startswith("["):
-        host = f"[{host}]"
-    url = f"http://{host}:{listener.getsockname()[1]}"
-    return ServiceInfo(
-        endpoint=url,
-        oss_endpoint=url,
-        region_id=settings.region_id,
-        workspace_id=settings.workspace_id,
-        bucket=settings.bucket,
-        access_key_id=keys.access_key_id,
-        access_key_secret=keys.access_key_secret,
-        pid=os.getpid(),
-        data_dir=folder.root,
-    )
+            if self._server.loss is None:
+                logger.info("the service on %s has ended", folder.root)
+        if self._server.loss is not None:
+            raise PaiError(f"the service on {settings.data_dir} ends: {self._server.loss}")

@@ -6,9 +6,28 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-__all__ = ["DEFAULT_DATA_DIR", "ServiceInfo", "ServiceSettings"]
+__all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ServiceInfo", "ServiceSettings"]
 
 DEFAULT_DATA_DIR = "~/.pai/service"
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """What a client may do to a connection.
+
+    Attributes:
+        most: connections at once; beyond, the one that has waited longest without a request is closed.
+        head_bytes: the largest head of a request, its URL included.
+        head_s: how long a head may take to arrive.
+        stall_s: a body must bring `least_bytes` in so many seconds, and an answer be read within twice as many.
+        least_bytes: as said.
+    """
+
+    most: int = 1000
+    head_bytes: int = 64 << 10
+    head_s: float = 15.0
+    stall_s: float = 30.0
+    least_bytes: int = 4 << 10
 
 
 @dataclass(frozen=True)
@@ -23,10 +42,16 @@ class ServiceSettings:
         workspace_id: the only workspace there is.
         bucket: the bucket that exists from the start.
         access_key_id, access_key_secret: the key that clients sign with.
+        database_url: PostgreSQL for the jobs and the index of the objects; without it, SQLite in the data folder.
         idle_timeout_s: end by itself after so long without a request or a job; None for never.
         slots: how many instances may run at once.
+        cpus: how many CPUs the instances that run may have asked for, all together; None: not counted.
+        memory_gib: how much memory, likewise, in GiB.
+        requests_per_s: how many requests a second the access key has; None for any number.
+        connections: what a client may do to a connection.
         longest_body_bytes: the largest body of an API request (objects are not limited by it).
         longest_hold_s: the longest an answer is held back for news.
+        upload_life_s: an upload in parts to the object store that gets no part for so long is removed.
 
     Example:
         >>> ServiceSettings(data_dir=Path("/srv/pai")).slots
@@ -41,10 +66,16 @@ class ServiceSettings:
     bucket: str = "pai-local"
     access_key_id: str | None = None
     access_key_secret: str | None = field(default=None, repr=False)
+    database_url: str | None = field(default=None, repr=False)
     idle_timeout_s: float | None = None
     slots: int = 16
+    cpus: float | None = None
+    memory_gib: float | None = None
+    requests_per_s: float | None = None
+    connections: ConnectionLimits = ConnectionLimits()
     longest_body_bytes: int = 1 << 20
     longest_hold_s: float = 30.0
+    upload_life_s: float = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pai_sdk.job.status import JobStatus
-from pai_sdk.service.models import Job, Metric
+from pai_sdk.service.models import Job, Metric, Progress
+from pai_sdk.service.progress import REMAINING_TIME
 from pai_sdk.service.times import wire_time
 
 __all__ = ["error_info", "job_in_full", "job_in_list", "metric_point", "output_models"]
@@ -28,7 +29,8 @@ def job_in_list(job: Job) -> dict[str, Any]:
         "Status": job.status,
         "ReasonCode": job.reason_code,
         "ReasonMessage": job.reason_message,
-        "IsTempAlgo": True,
+        "IsTempAlgo": job.algorithm is None,
+        "AlgorithmId": job.algorithm.algorithm_id if job.algorithm else None,
         "Duration": _duration_s(job),
         "GmtCreateTime": wire_time(job.created_at),
         "GmtModifiedTime": wire_time(job.modified_at),
@@ -46,7 +48,7 @@ def job_in_list(job: Job) -> dict[str, Any]:
     }
 
 
-def job_in_full(job: Job, metrics: Sequence[Metric]) -> dict[str, Any]:
+def job_in_full(job: Job, metrics: Sequence[Metric], progress: Sequence[Progress] = ()) -> dict[str, Any]:
     """All there is to see of a job."""
     models = output_models(job)
     return {
@@ -56,8 +58,21 @@ def job_in_full(job: Job, metrics: Sequence[Metric]) -> dict[str, Any]:
             for instance in job.instances
         ],
         "LatestMetrics": [metric_point(metric) for metric in metrics],
+        "LatestProgress": _progress(progress),
         "OutputModel": {key: models[0][key] for key in ("OutputChannelName", "Uri")} if models else None,
     }
+
+
+def _progress(figures: Sequence[Progress]) -> dict[str, Any] | None:
+    """Part of the work done, and seconds left; None while the log has told neither."""
+    shown = {
+        figure.name: {
+            "Timestamp": wire_time(figure.timestamp),
+            "Value": int(figure.value) if figure.name == REMAINING_TIME else figure.value,
+        }
+        for figure in figures
+    }
+    return shown or None
 
 
 def metric_point(metric: Metric) -> dict[str, Any]:

@@ -30,6 +30,9 @@ class ScriptedExecutor:
             workers = [InstanceState(i.name, i.role, "Running") for i in instances(job_id, request)]
             self._states[root] = ExecutionState("running", started_at=time.time(), instances=tuple(workers))
 
+    def withdraw(self, root: Path) -> None:
+        pass
+
     def state(self, root: Path) -> ExecutionState:
         return self._states.get(root, ExecutionState("absent"))
 

@@ -18,6 +18,7 @@ from pai_sdk.credentials import static_credentials
 from pai_sdk.execution.base import Executor
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+from tests.service.postgres import url_for
 
 TERMINAL = ("Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed")
 
@@ -95,7 +96,8 @@ def job_body(command: str = "true", **fields: Any) -> dict[str, Any]:
 
 @contextmanager
 def running_service(data_dir: Path, executor: Executor | None = None, **settings: Any) -> Iterator[Client]:
-    """A service in a thread of this process."""
+    """A service in a thread of this process; on PostgreSQL, when the tests are to run on it."""
+    settings.setdefault("database_url", url_for(data_dir))
     service = Service(ServiceSettings(data_dir=data_dir, **settings), executor)
     ready, found, faults = threading.Event(), [], []
 

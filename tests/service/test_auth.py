@@ -14,7 +14,6 @@ from pai_sdk.api.signature import acs3_signature, payload_hash, roa_signature
 from pai_sdk.service.auth import Authenticator, SignedRequest
 from pai_sdk.service.faults import Fault
 from pai_sdk.service.folder import Keys
-from pai_sdk.service.nonces import NonceMemory
 from tests.service.services import Client, job_body
 
 KEYS = Keys("LTAItest", "the secret")
@@ -75,6 +74,7 @@ def guard() -> Authenticator:
 def refused(request: SignedRequest, guard: Authenticator) -> str:
     with pytest.raises(Fault) as caught:
         guard.check(request)
+    assert caught.value.status_code in (401, 403)
     assert "the secret" not in caught.value.message
     return caught.value.code
 
@@ -127,17 +127,6 @@ def test_a_request_is_let_in_once_and_a_forged_nonce_shuts_nobody_out() -> None:
     assert refused(signed(), guard_) == "SignatureNonceUsed"
 
 
-def test_nonces_are_forgotten_in_time_and_never_too_many() -> None:
-    now = [0.0]
-    memory = NonceMemory(lifetime_s=10, most=3, clock=lambda: now[0])
-    assert [memory.is_new(nonce) for nonce in "abca"] == [True, True, True, False]
-    assert memory.is_new("d")
-    assert len(memory._seen) == 3
-    now[0] = 11
-    assert memory.is_new("d")
-    assert len(memory._seen) == 1
-
-
 # ---- over HTTP --------------------------------------------------------------------------------------------
 
 PATHS = [
@@ -170,12 +159,12 @@ def test_a_body_that_was_changed_on_the_way_is_refused(service: Client) -> None:
     Client(service.info, session).call("POST", "/trainingjobs", body=job_body())
     prepared[0].body = prepared[0].body.replace(b"true", b"evil")  # type: ignore[union-attr]
     answer = requests.Session().send(prepared[0], timeout=5)
-    assert (answer.status_code, answer.json()["Code"]) == (400, "SignatureDoesNotMatch")
+    assert (answer.status_code, answer.json()["Code"]) == (403, "SignatureDoesNotMatch")
 
 
 def test_a_repeated_parameter_is_refused(service: Client) -> None:
     answer = service.call("GET", "/trainingjobs", PageSize=["1", "2"])
-    assert answer.status_code == 400
+    assert answer.status_code == 403
 
 
 def test_a_large_body_is_not_read_before_the_signature_is_checked(service: Client) -> None:

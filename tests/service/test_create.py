@@ -46,11 +46,11 @@ def test_all_problems_are_named_at_once(service: Client) -> None:
     assert all(name in message for name in ("Nonsense", "TrainingJobName", "ComputeResource.EcsCount"))
 
 
-def test_a_registered_algorithm_is_refused_clearly(service: Client) -> None:
-    body = {"TrainingJobName": "a", "AlgorithmName": "xgboost", "ComputeResource": {"EcsSpec": "x"}}
+def test_a_job_without_an_algorithm_is_refused_clearly(service: Client) -> None:
+    body = {"TrainingJobName": "a", "ComputeResource": {"EcsSpec": "x"}}
     answer = service.call("POST", "/trainingjobs", body=body)
     assert answer.status_code == 400
-    assert "not know registered algorithms" in answer.json()["Message"]
+    assert "AlgorithmSpec: is missing" in answer.json()["Message"]
 
 
 def test_a_submission_sent_twice_is_one_job(service: Client) -> None:

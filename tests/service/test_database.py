@@ -1,10 +1,32 @@
-"""The database's files."""
+"""The database: who can read its files, older and newer ones, one service each, PostgreSQL by URL."""
 
 from __future__ import annotations
 
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, create_engine, inspect, text
+
+from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.database import Database
+from pai_sdk.service.engine import postgres_url, shown_url
+from pai_sdk.service.lock import DatabaseLock
+from pai_sdk.service.migrations import JOBS
+from pai_sdk.service.schema import Schema
+from pai_sdk.service.server import Service
+from pai_sdk.service.settings import ServiceSettings
+from tests.service.fakes import ScriptedExecutor
+from tests.service.postgres import url_for
+from tests.service.services import job_body
+
+on_postgres = pytest.mark.skipif(url_for(Path("probe")) is None, reason="python -m tests.service.postgres runs it")
+on_sqlite = pytest.mark.skipif(url_for(Path("probe")) is not None, reason="it is about the files of SQLite")
 
 
 def test_nobody_else_can_read_what_may_hold_secrets(tmp_path: Path) -> None:
@@ -15,3 +37,229 @@ def test_nobody_else_can_read_what_may_hold_secrets(tmp_path: Path) -> None:
         modes = {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()}
     database.close()
     assert modes == dict.fromkeys(("service.db", "service.db-shm", "service.db-wal"), "0o600")
+
+
+# ---- versions ---------------------------------------------------------------------------------------------
+
+
+def as_the_first_build_left_it(path: Path) -> None:
+    """Bring a database back to version 1 of its tables."""
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE jobs DROP COLUMN priority")
+        for table in ("schema_versions", "algorithm_versions", "algorithms", "job_algorithms", "progress"):
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+    connection.close()
+
+
+@on_sqlite
+def test_the_jobs_of_the_first_build_are_carried_over(start: Callable[..., Any], tmp_path: Path) -> None:
+    executor = ScriptedExecutor()
+    with start(executor, slots=1) as client:
+        running = client.create(job_body())
+        client.until(running, "Running")
+        low, high = client.create(job_body()), client.create(job_body(Priority=7))
+    as_the_first_build_left_it(tmp_path / "data" / "service.db")
+    for _ in range(2):  # again, it is up to date
+        with start(executor, slots=1) as client:
+            assert client.get("/trainingjobs")["TotalCount"] == 3
+    with start(executor, slots=1) as client:
+        for job_id in (running, high, low):  # what was only in the request counts now
+            client.until(job_id, "Running")
+            executor.succeed(tmp_path / "data" / "jobs" / job_id)
+        client.until(low)
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (
+            "UPDATE schema_versions SET version = 99 WHERE name = 'jobs'",
+            r"newer pai-sdk \(version 99 ",
+        ),
+        ("ALTER TABLE jobs DROP COLUMN failed_instance", r"\(without jobs\.failed_instance\)"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_sentence(
+    start: Callable[..., Any], tmp_path: Path, damage: str, said: str
+) -> None:
+    with start(ScriptedExecutor()) as client:
+        client.create(job_body())
+    database = tmp_path / "data" / "service.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute(damage)
+    connection.close()
+    before = database.read_bytes()
+    command = [sys.executable, "-m", "pai_sdk.service", "--data", str(tmp_path / "data"), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    with pytest.raises(ServiceStartError, match=said):
+        raise ServiceStartError(line)
+    assert database.read_bytes() == before
+
+
+def test_migrations_run_in_order_once_and_wholly_or_not_at_all(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'x.db'}")
+    first = Schema("things", MetaData())
+    Table("things", first.metadata, Column("a", Integer, primary_key=True))
+    third = Schema("things", MetaData(), [add("b"), add("c")])
+    Table("things", third.metadata, *(Column(name, Integer, primary_key=name == "a") for name in "abc"))
+    with engine.begin() as connection:
+        first.prepare(connection)
+    broken = Schema("things", third.metadata, [add("b"), fail])
+    with engine.connect() as connection, connection.begin() as undone:
+        connection.exec_driver_sql("BEGIN")  # which Python's driver would do at the first change of rows only
+        with pytest.raises(RuntimeError):
+            broken.prepare(connection)
+        undone.rollback()
+    for _ in range(2):
+        with engine.begin() as connection:
+            third.prepare(connection)
+    assert [column["name"] for column in inspect(engine).get_columns("things")] == ["a", "b", "c"]
+    with pytest.raises(ServiceStartError, match="newer"), engine.begin() as connection:
+        first.prepare(connection)
+    engine.dispose()
+
+
+def add(column: str) -> Callable[[Connection], None]:
+    def migrate(connection: Connection) -> None:
+        connection.execute(text(f"ALTER TABLE things ADD COLUMN {column} INTEGER"))
+
+    return migrate
+
+
+def fail(connection: Connection) -> None:
+    raise RuntimeError
+
+
+# ---- PostgreSQL -------------------------------------------------------------------------------------------
+
+SECRET = "hunter2-the-secret"
+UNREACHABLE = f"postgresql+psycopg://me:{SECRET}@127.0.0.1:9/pai"
+
+
+def started_with(url: str, folder: Path) -> str:
+    with pytest.raises(ServiceStartError) as caught:
+        Service(ServiceSettings(data_dir=folder, port=0, database_url=url)).run()
+    assert SECRET not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+    said = started_with(UNREACHABLE, tmp_path)
+    assert said.startswith("the database postgresql+psycopg://me:***@127.0.0.1:9/pai cannot be used: ")
+    assert "refused" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("not a url", "not a URL such as"),
+        ("", "not a URL such as"),
+        (f"mysql://me:{SECRET}@host/db", "'mysql' is not served"),
+        (f"postgresql://me:{SECRET}@host:port/db", "not a URL such as"),
+    ],
+)
+def test_what_is_no_database_of_ours_is_told(tmp_path: Path, url: str, said: str) -> None:
+    assert said in started_with(url, tmp_path)
+
+
+def test_a_missing_driver_is_told_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert "pip install 'pai-sdk[postgres]'" in started_with(UNREACHABLE, tmp_path)
+
+
+def test_the_password_is_in_no_repr(tmp_path: Path) -> None:
+    settings = ServiceSettings(data_dir=tmp_path, database_url=UNREACHABLE)
+    url = postgres_url(f"{UNREACHABLE}?password={SECRET}&sslmode=require")
+    assert SECRET not in f"{settings!r} {url!r}"[: len(repr(settings)) + 1] + shown_url(url)
+
+
+@on_sqlite
+def test_a_folder_keeps_to_its_database(start: Callable[..., Any], tmp_path: Path) -> None:
+    with start(ScriptedExecutor()):
+        pass
+    (tmp_path / "data" / "database").write_text("postgresql+psycopg://me:***@host/pai\n")
+    with pytest.raises(ServiceStartError, match=r"start the service with --database postgresql\+psycopg://me"):
+        Service(ServiceSettings(data_dir=tmp_path / "data")).run()
+
+
+@on_postgres
+def test_two_services_on_one_database_are_refused(start: Callable[..., Any], tmp_path: Path) -> None:
+    url = url_for(tmp_path)
+    with start(ScriptedExecutor(), tmp_path / "a", database_url=url):
+        with (
+            pytest.raises(ServiceStartError, match="another service already runs on the database"),
+            start(ScriptedExecutor(), tmp_path / "b", database_url=url),
+        ):
+            pass
+        with start(ScriptedExecutor(), tmp_path / "c"):  # in a schema of its own
+            pass
+    with start(ScriptedExecutor(), tmp_path / "a", database_url=url):
+        pass
+
+
+@on_postgres
+def test_jobs_and_objects_outlive_a_restart(start: Callable[..., Any], tmp_path: Path) -> None:
+    with start(ScriptedExecutor()) as client:
+        job_id = client.create(
+            job_body(TrainingJobName="ü" * 256, Labels=[{"Key": "\U0001f600" * 256, "Value": "é" * 256}])
+        )
+        client.bucket().put_object("a/b", b"content")
+    with start(ScriptedExecutor()) as client:
+        assert client.get(f"/trainingjobs/{job_id}")["TrainingJobName"] == "ü" * 256
+        assert client.bucket().get_object("a/b").read() == b"content"
+    assert not list(tmp_path.rglob("*.db"))
+
+
+@on_postgres
+def test_connections_that_the_server_ends_are_made_again(start: Callable[..., Any], tmp_path: Path) -> None:
+    from sqlalchemy import make_url
+
+    url = url_for(tmp_path / "data")
+    server = create_engine(make_url(str(url)), isolation_level="AUTOCOMMIT")
+    with start(ScriptedExecutor()) as client:
+        job_id = client.create(job_body())
+        with server.connect() as connection:
+            connection.execute(
+                text(
+                    "SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory'"
+                    " AND l.objid = hashtext(current_schema())::oid"
+                )
+            )
+        assert client.get(f"/trainingjobs/{job_id}")["TrainingJobId"] == job_id
+    server.dispose()
+
+
+@on_postgres
+def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(tmp_path: Path) -> None:
+    from pai_sdk.service.engine import postgres_engine
+
+    engine = postgres_engine(postgres_url(str(url_for(tmp_path))))
+    with DatabaseLock(engine, shown_as="it") as lock:
+        assert not lock.is_lost()
+        lock.close()  # as when the server has ended the connection
+        assert not lock.is_lost()
+        lock.close()
+        with DatabaseLock(engine, shown_as="it"):
+            assert lock.is_lost()
+    engine.dispose()
+
+
+@on_postgres
+def test_writers_at_once_lose_nothing(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor(), slots=1) as client:
+        ids: list[str] = []
+        threads = [threading.Thread(target=lambda: ids.append(client.create(job_body()))) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert client.get("/trainingjobs")["TotalCount"] == len(set(ids)) == 20
+
+
+def test_the_version_of_the_tables_grows_with_the_migrations() -> None:
+    assert JOBS.version == 1 + len(JOBS.migrations)

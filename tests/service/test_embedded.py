@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -19,6 +20,7 @@ import psutil
 import pytest
 
 from pai_sdk.errors import ServiceStartError
+from pai_sdk.service import listening
 from pai_sdk.service.embedded import ensure_running
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
@@ -106,7 +108,10 @@ def test_what_keeps_it_from_starting_is_told(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "service.db").write_text("no database, but long enough to be looked at by those who want one")
-    with pytest.raises(ServiceStartError, match=r"(?s)exit code 1.*file is not a database"):
+    with pytest.raises(
+        ServiceStartError,
+        match=r"exit code 1.*\n.*\n.* the database .* cannot be used: file is not a database$",
+    ):
         ensure_running(broken)
 
 
@@ -130,7 +135,10 @@ def test_two_services_on_one_folder_are_refused(start: Callable[..., Any], tmp_p
         Service(ServiceSettings(data_dir=tmp_path / "data")).run()
 
 
-def test_keys_and_port_stay_unless_told_otherwise(start: Callable[..., Any]) -> None:
+def test_keys_and_port_stay_unless_told_otherwise(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "_LAST_PORT_WAIT_S", 0.2)
     executor = ScriptedExecutor()
     with start(executor) as client:
         first = client.info
@@ -142,6 +150,31 @@ def test_keys_and_port_stay_unless_told_otherwise(start: Callable[..., Any]) -> 
     with start(executor, access_key_id="mine", access_key_secret="my-own-secret") as client:
         assert client.info.access_key_id == "mine"
         assert client.get("/workspaces")["TotalCount"] == 1
+
+
+def test_the_last_port_is_waited_for(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor()) as client:
+        first = client.info
+    holder = socket.create_server(("127.0.0.1", int(first.endpoint.rpartition(":")[2])))
+    threading.Timer(0.3, holder.close).start()
+    with start(ScriptedExecutor()) as client:
+        assert client.info.endpoint == first.endpoint
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved"])
+def test_it_ends_when_its_folder_is_taken_away(data_dir: Path, how: str) -> None:
+    command = [sys.executable, "-m", "pai_sdk.service", "--data", str(data_dir)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        assert any(" serving http://" in line for line in iter(process.stderr.readline, ""))
+        if how == "deleted":
+            shutil.rmtree(data_dir)
+        else:
+            data_dir.rename(data_dir.with_name("elsewhere"))
+        _, errors = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1] == f"the service on {data_dir} ends: its data folder was deleted or moved"
+    assert "Traceback" not in errors
 
 
 def test_a_port_that_was_asked_for_and_is_taken_is_an_error(start: Callable[..., Any], tmp_path: Path) -> None:

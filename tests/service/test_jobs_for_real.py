@@ -41,7 +41,7 @@ def test_code_input_parameters_and_output(service: Client) -> None:
     [
         ("echo oh; exit 3", "Failed", "NonZeroExit", 3),
         ("no-such-program", "Failed", "CommandNotFound", 127),
-        ("kill -9 $$", "Failed", "OutOfMemory", 137),
+        ("kill -9 $$", "Failed", "KilledBySignal", 137),
     ],
 )
 def test_failures_keep_their_reason(

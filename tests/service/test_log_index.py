@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.service import log_index
-from pai_sdk.service.log_index import LogIndex
+from pai_sdk.execution import log_index
+from pai_sdk.execution.log_index import LogIndex
 from pai_sdk.service.merged_log import MergedLog
 
 PIECES = st.lists(
@@ -21,7 +21,7 @@ PIECES = st.lists(
 
 def lines_of(content: bytes, *, is_open: bool) -> list[str]:
     """What the index must say, written the plain way."""
-    lines = content.decode("utf-8", errors="replace").split("\n")
+    lines = content.replace(b"\r\n", b"\n").decode("utf-8", errors="replace").split("\n")
     return lines[:-1] if is_open or lines[-1] == "" else lines
 
 
@@ -111,3 +111,123 @@ def test_the_order_outlives_a_write_that_was_cut_off(tmp_path: Path, left: bytes
         file.write(b"3\n")
     for _ in range(2):
         assert MergedLog(order, [LogIndex(log)]).lines(0, 9, is_open=True) == ["1", "2", "3"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@given(st.lists(st.tuples(PIECES, st.sampled_from([0.0, 0.3, 1.0, 5.0]), st.booleans()), max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_lines_once_told_never_change_and_hold_every_byte(steps: list[tuple[list[bytes], float, bool]]) -> None:
+    block_bytes, log_index._BLOCK_BYTES = log_index._BLOCK_BYTES, 16
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path, clock, content = Path(folder) / "a.log", Clock(), b""
+            index, told = LogIndex(path, clock=clock), list[str]()
+            for pieces, pause_s, is_restarted in steps:
+                with path.open("ab") as file:
+                    for piece in (b"\r%d" % len(content), *pieces):
+                        ascii_piece = (
+                            piece.replace(b"\xff", b"\r").decode("ascii", "replace").replace("\ufffd", "x")
+                        )
+                        file.write(ascii_piece.encode())
+                        content += ascii_piece.encode()
+                if is_restarted:
+                    index = LogIndex(path, clock=clock)
+                for _ in range(2):
+                    count = index.count(is_open=True)
+                    now = index.lines(0, count, is_open=True)
+                    assert now[: len(told)] == told
+                    assert [index.lines(n, n + 1, is_open=True) for n in range(count)] == [[line] for line in now]
+                    assert index.line_at(len(content)) == count
+                    told = now
+                    clock.now += pause_s
+            whole = index.lines(0, 10**9, is_open=False)
+            assert whole[: len(told)] == told
+            for mark in (b"\n", b"\r"):  # what is left out, or put at the end of what was cut
+                content = content.replace(mark, b"")
+            assert "".join(whole).replace("\r", "") == content.decode("utf-8", errors="replace")
+    finally:
+        log_index._BLOCK_BYTES = block_bytes
+
+
+def test_a_progress_bar_becomes_a_line_a_second(tmp_path: Path) -> None:
+    path, clock = tmp_path / "a.log", Clock()
+    index, told = LogIndex(path, clock=clock), list[int]()
+    index.count(is_open=True)
+    for percent in range(100):  # ten updates a second
+        clock.now += 0.1
+        with path.open("ab") as file:
+            file.write(b"\r%3d%%" % percent)
+        told.append(index.count(is_open=True))
+    assert told[9] == 0
+    assert 7 <= told[-1] <= 10
+    lines = index.lines(0, 100, is_open=True)
+    assert all(line.startswith("\r") for line in lines)
+    clock.now += 1.1
+    assert index.count(is_open=True) == told[-1] + 1, "one that stands still is told, too"
+    assert index.lines(told[-1], told[-1] + 1, is_open=True)[0].endswith(" 99%\r")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (b"no line end", []),
+        (b"windows\r", ["windows\r"]),
+        (b"windows\r\n", ["windows"]),
+        (b"10%\r20%\r", ["10%\r20%\r"]),
+        (b"\r", []),
+        (b"\r50%", ["\r50%\r"]),
+        (b"done\n\r50%", ["done", "\r50%\r"]),
+    ],
+)
+def test_what_stands_still_is_told_if_it_is_drawn_over(tmp_path: Path, text: bytes, lines: list[str]) -> None:
+    path, clock = tmp_path / "a.log", Clock()
+    path.write_bytes(text)
+    index = LogIndex(path, clock=clock)
+    index.count(is_open=True)
+    clock.now += 2
+    count = index.count(is_open=True)
+    assert index.lines(0, count, is_open=True) == lines
+
+
+@pytest.mark.parametrize("left", [b"5", b"x\n", b"2\n", b"\0\0"])
+def test_cuts_outlive_a_write_that_was_cut_off(tmp_path: Path, left: bytes) -> None:
+    path, clock = tmp_path / "a.log", Clock()
+    path.write_bytes(b"\r10%")
+    index = LogIndex(path, clock=clock)
+    index.count(is_open=True)
+    clock.now += 2
+    assert index.count(is_open=True) == 1
+    with (tmp_path / "a.cuts").open("ab") as file:
+        file.write(left)
+    with path.open("ab") as file:
+        file.write(b"\r20%")
+    for _ in range(2):
+        index = LogIndex(path, clock=clock)
+        index.count(is_open=True)
+        clock.now += 2
+        assert index.count(is_open=True) == 2
+        assert index.lines(0, 9, is_open=True) == ["\r10%\r", "\r20%\r"]
+
+
+def test_two_readers_of_a_log_agree_where_a_progress_bar_is_cut(tmp_path: Path) -> None:
+    path, clock = tmp_path / "a.log", Clock()
+    path.touch()
+    here, there = LogIndex(path, clock=clock), LogIndex(path, clock=clock)
+    for step in range(60):
+        with path.open("ab") as file:
+            file.write(b"\r%d%%" % step if step % 7 else b"\r%d%%\n" % step)
+        clock.now += 0.4
+        readers = (here, there) if step % 3 else (there, here)
+        for reader in readers[: 1 + step % 2]:
+            reader.count(is_open=True)
+    count = here.count(is_open=True)
+    assert count > 12
+    assert here.lines(0, count, is_open=True) == there.lines(0, count, is_open=True)
+    assert LogIndex(path).lines(0, count, is_open=True) == here.lines(0, count, is_open=True)

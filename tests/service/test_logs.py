@@ -201,3 +201,34 @@ def test_events_tell_the_story_and_total_count_is_text(client: Client, executor:
         f"Instance {job_id}-master-0 is Running.",
         f"Instance {job_id}-master-0 is Succeed (exit code 0).",
     ]
+
+
+def test_a_page_begins_with_the_line_that_is_preferred(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    master = f"{job_id}-master-0"
+    executor.print(root, master, "".join(f"{number}\n" for number in range(10)))
+    path = f"/trainingjobs/{job_id}/logs"
+    query = {"InstanceId": master, "PageSize": 2, "PageNumber": 2}
+    answer = client.call("GET", path, headers={"Prefer": "wait=1, first-line=7"}, **query)
+    assert answer.json()["Logs"] == ["7", "8"]
+    assert answer.headers["Preference-Applied"] == "wait=1, first-line=7"
+    assert answer.headers["x-pai-log-instance"] == master
+
+
+def test_a_progress_bar_is_seen_before_its_first_line_end(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client, 2)
+    master = f"{job_id}-master-0"
+    executor.print(root, master, "\r10%\r20%")
+    begun = time.monotonic()
+    assert page(client, job_id, wait_s=20, InstanceId=master).json()["Logs"] == ["\r10%\r20%\r"]
+    assert time.monotonic() - begun < 3
+    executor.print(root, master, "\r30%\n")
+    assert client.log(job_id) == ["\r10%\r20%\r", "\r30%"], "all instances' log cuts at the same places"
+
+
+def test_long_lines_and_bytes_that_are_no_text(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    log = Path(root, "logs", f"{job_id}-master-0.log")
+    log.write_bytes(b"x" * 3_000_000 + b"\n\xff\xfe\n\x00\x1b[31m\n")
+    long, odd, control = client.log(job_id)
+    assert (len(long), odd, control) == (3_000_000, "��", "\x00\x1b[31m")

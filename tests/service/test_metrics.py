@@ -92,3 +92,16 @@ def test_a_restart_neither_loses_nor_repeats_a_value(start: Callable[..., Any]) 
         executor.succeed(root)
         client.until(job_id)
         assert [value for _, value in values(client, job_id)] == [1.0, 2.0, 3.0]
+
+
+def test_values_in_a_progress_bar_come_before_its_line_end(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client, DEFINITIONS)
+    executor.print(root, f"{job_id}-master-0", "\r10% loss=0.5\r20% loss=0.25\r30% lo")
+    deadline = time.monotonic() + 5
+    while len(values(client, job_id)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    executor.print(root, f"{job_id}-master-0", "ss=0.125\n")
+    executor.succeed(root)
+    client.until(job_id)
+    assert values(client, job_id) == [("loss", 0.5), ("loss", 0.25), ("loss", 0.125)]

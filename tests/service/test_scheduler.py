@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.service import server
+from pai_sdk.service import http_server, server
 from pai_sdk.service.settings import ServiceSettings
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
@@ -77,6 +77,60 @@ def test_jobs_begin_in_their_order_and_never_more_than_fit(client: Client, execu
         executor.succeed(root(client, job_id))
     client.until(ids[2])
     assert executor.begun == ids
+
+
+def test_a_higher_priority_begins_first_and_the_others_keep_their_order(
+    client: Client, executor: ScriptedExecutor
+) -> None:
+    two = {"EcsSpec": "x", "EcsCount": 2}
+    running = client.create(job_body(ComputeResource=two))
+    client.until(running, "Running")
+    low, first, second, high = (
+        client.create(job_body(ComputeResource=two, **fields))
+        for fields in ({"Priority": -1}, {}, {}, {"Priority": 5})
+    )
+    for job_id in (running, high, first, second, low):
+        client.until(job_id, "Running")
+        executor.succeed(root(client, job_id))
+    client.until(low)
+    assert executor.begun == [running, high, first, second, low]
+
+
+def test_a_job_that_waits_tells_for_what(client: Client, executor: ScriptedExecutor) -> None:
+    first, second, third = (
+        client.create(job_body(ComputeResource={"EcsSpec": "x", "EcsCount": 2})) for _ in "123"
+    )
+    client.until(first, "Running")
+    until(lambda: len(events(client, second)) == 2)
+    assert events(client, second)[1] == "The job is the next to begin; it waits for 2 instances (0 of 2 are free)."
+    assert events(client, third) == ["The job was created and waits in the queue, behind 1 other."]
+    for job_id in (third, second):
+        client.call("PUT", f"/trainingjobs/{job_id}/stop")
+    executor.succeed(root(client, first))
+
+
+def events(client: Client, job_id: str) -> list[str]:
+    return [line.partition(" ")[2] for line in client.get(f"/trainingjobs/{job_id}/events")["Events"]]
+
+
+def test_cpus_and_memory_are_shared_out_too(start: Callable[..., Any]) -> None:
+    executor = ScriptedExecutor()
+
+    def job(cpu: str, memory: str) -> dict[str, Any]:
+        return job_body(ComputeResource={"InstanceCount": 1, "InstanceSpec": {"CPU": cpu, "Memory": memory}})
+
+    with start(executor, cpus=4.0, memory_gib=8.0) as client:
+        ids = [client.create(job(*asked)) for asked in (("3", "1"), ("1", "7GiB"), ("1", "1"))]
+        client.until(ids[1], "Running")
+        assert client.get(f"/trainingjobs/{ids[2]}")["Status"] == "Submitted"
+        executor.succeed(root(client, ids[0]))
+        client.until(ids[2], "Running")
+        for wrong in (("5", "1"), ("1", "9"), ("many", "1"), ("nan", "1")):
+            answer = client.call("POST", "/trainingjobs", body=job(*wrong))
+            assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidParameter"), wrong
+        for job_id in ids[1:]:
+            executor.succeed(root(client, job_id))
+            client.until(job_id)
 
 
 def test_a_failure_tells_where_and_why(client: Client, executor: ScriptedExecutor) -> None:
@@ -161,7 +215,7 @@ def test_who_waits_for_a_job_is_told_that_it_was_deleted(client: Client, executo
 
 
 def test_an_idle_service_ends_but_never_with_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_LOOK_S", 0.05)
+    monkeypatch.setattr(http_server, "_LOOK_S", 0.05)
     executor = ScriptedExecutor()
     service = server.Service(ServiceSettings(data_dir=tmp_path / "data", idle_timeout_s=0.3), executor)
     found: list[Any] = []

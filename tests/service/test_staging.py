@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from pai_sdk.errors import StorageError
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.service import publishing
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.publishing import Publisher, PublishingCancelled
 from pai_sdk.service.staging import StagingCancelled, StagingFailed, stage
+from pai_sdk.storage.walk import FolderListing, list_folder
 from tests.service.services import job_body
 
 
@@ -183,6 +190,59 @@ def test_what_cannot_be_saved_is_named_and_the_rest_is_saved(
     assert "secret" in problems
     assert "pipe" in problems
     assert set(keys(store)) == {"out/model/good.pt"}
+
+
+@pytest.mark.parametrize("planted", ["link", "folder link", "pipe"])
+def test_what_is_swapped_while_it_is_published_is_not_read(
+    store: ObjectStore, sandbox: Sandbox, tmp_path: Path, planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "w.bin").write_text("not yours")
+    wanted = request(OutputChannels=[{"Name": "model", "OutputUri": "oss://data/out/"}])
+    sandbox.create(wanted)
+    folder = sandbox.output_dir("model") / "deep"
+    folder.mkdir()
+    (folder / "w.bin").write_text("mine")
+
+    def list_then_swap(root: Path) -> FolderListing:
+        listing = list_folder(root)
+        (folder / "w.bin").unlink()
+        if planted == "link":
+            (folder / "w.bin").symlink_to(tmp_path / "secret" / "w.bin")
+        elif planted == "pipe":
+            os.mkfifo(folder / "w.bin")
+        else:
+            folder.rmdir()
+            folder.symlink_to(tmp_path / "secret")
+        return listing
+
+    monkeypatch.setattr(publishing, "list_folder", list_then_swap)
+    problems = Publisher(store, sandbox, wanted).publish(live_only=False)
+    assert "no file of this folder any more" in problems
+    assert keys(store) == {}
+
+
+_PART = st.sampled_from(["..", ".", "", "a", "b c", "/", "\\", "etc", "link", "é", "-x", "\n", "a" * 300])
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(_PART, min_size=1, max_size=5), channel=st.text(max_size=8))
+def test_no_name_writes_outside_of_the_job(store: ObjectStore, parts: list[str], channel: str) -> None:
+    key = "fuzz/" + "/".join(parts)
+    with tempfile.TemporaryDirectory() as folder:
+        outside = Path(folder)
+        (outside / "other").write_text("untouched")
+        sandbox = Sandbox(outside / "jobs" / "train1")
+        with suppress(StorageError):
+            store.put_bytes("data", key, b"x")
+        with suppress(StagingFailed):
+            body = request(InputChannels=[{"Name": channel, "InputUri": "oss://data/fuzz/"}])
+            put_in_place(store, sandbox, body)
+        with suppress(StorageError):
+            store.delete("data", key)
+        found = {path for path in outside.rglob("*") if not path.is_relative_to(sandbox.root)}
+        assert found <= {outside / "other", outside / "jobs"}
+        assert (outside / "other").read_text() == "untouched"
 
 
 def test_executable_files_stay_executable(store: ObjectStore, sandbox: Sandbox) -> None:

@@ -1,0 +1,96 @@
+"""Engines for the service's databases: SQLite in a file, PostgreSQL by URL. No password is ever shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from pai_sdk.errors import ServiceStartError
+
+__all__ = ["postgres_engine", "postgres_url", "shown_url", "told_in_one_sentence"]
+
+_EXAMPLE = "postgresql+psycopg://user@host/name"
+_DRIVER = "postgresql+psycopg"
+# A server that is gone is noticed in seconds, and no statement of ours takes a minute.
+_TIMEOUTS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+_STATEMENT_TIMEOUT_S = 60
+_CONNECTIONS_KEPT, _CONNECTIONS_MORE = 10, 20  # far below the 100 that a server allows by default
+
+
+def postgres_url(text: str) -> URL:
+    """The URL of a PostgreSQL database, for the driver we use.
+
+    Raises:
+        ServiceStartError: it is none; the message does not repeat it, since it may hold a password.
+
+    Example:
+        >>> postgres_url("postgresql://me:secret@db/pai")
+        postgresql+psycopg://me:***@db/pai
+    """
+    try:
+        url = make_url(text.strip())
+    except (ArgumentError, ValueError) as error:
+        raise ServiceStartError(f"the database is not a URL such as {_EXAMPLE}") from error
+    if url.drivername not in ("postgresql", "postgres", _DRIVER):
+        raise ServiceStartError(f"the database {url.drivername!r} is not served; give a URL such as {_EXAMPLE}")
+    return url.set(drivername=_DRIVER)
+
+
+def shown_url(url: URL) -> str:
+    """The URL without password and parameters: those may hold one, too."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def postgres_engine(url: URL) -> Engine:
+    """An engine with a bounded number of connections; nothing is connected yet.
+
+    Raises:
+        ServiceStartError: the driver is not installed.
+    """
+    timeouts = {name: value for name, value in _TIMEOUTS.items() if name not in url.query}
+    try:
+        engine = create_engine(
+            url,
+            pool_size=_CONNECTIONS_KEPT,
+            max_overflow=_CONNECTIONS_MORE,
+            pool_pre_ping=True,
+            connect_args=timeouts,
+            hide_parameters=True,  # of statements, in errors: requests are among them, and in these, secrets
+        )
+    except ImportError as error:
+        raise ServiceStartError(
+            "PostgreSQL needs the driver psycopg; install it: pip install 'pai-sdk[postgres]'"
+        ) from error
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, record: Any) -> None:  # both are untyped in SQLAlchemy
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT_S}s'")
+        connection.commit()
+
+    return engine
+
+
+@contextmanager
+def told_in_one_sentence(what: str) -> Iterator[None]:
+    """Turns what a database refuses at the start into an error that people can read.
+
+    Args:
+        what: the database, as it may be shown.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        reason = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
+        raise ServiceStartError(f"the database {what} cannot be used: {reason[0]}") from error

@@ -1,0 +1,73 @@
+"""One service for one database: a lock that a server gives back when its holder is gone."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+
+from pai_sdk.errors import ServiceStartError
+
+__all__ = ["DatabaseLock"]
+
+# Locks belong to a database; services in schemas of their own do not meet. The first number is any.
+_TAKE = text("SELECT pg_try_advisory_lock(1885432180, hashtext(current_schema()))")
+_ASK = text("SELECT 1")
+
+
+class DatabaseLock:
+    """Holds a PostgreSQL database for this service, with a connection of its own.
+
+    Raises:
+        ServiceStartError: another service has it.
+    """
+
+    def __init__(self, engine: Engine, *, shown_as: str) -> None:
+        self._engine = engine
+        self._connection: Connection | None = self._take()
+        if self._connection is None:
+            raise ServiceStartError(
+                f"another service already runs on the database {shown_as}; stop it, or give each a database"
+            )
+
+    def __enter__(self) -> DatabaseLock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the next service have the database."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()  # closed, not given back to the pool: the lock ends with it
+            connection.close()
+
+    def is_lost(self) -> bool:
+        """Whether another service took the database while the server could not be reached; asks the server."""
+        try:
+            if self._connection is not None:
+                self._connection.execute(_ASK)
+                return False
+        except DBAPIError:
+            self.close()
+        try:
+            self._connection = self._take()
+        except DBAPIError:
+            return False  # it still cannot be reached, by nobody
+        return self._connection is None
+
+    def _take(self) -> Connection | None:
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            is_ours = bool(connection.scalar(_TAKE))
+        except BaseException:
+            connection.close()
+            raise
+        if is_ours:
+            return connection
+        connection.close()
+        return None

@@ -1,0 +1,38 @@
+"""How often an access key may ask: a bucket of tokens that fills at a steady rate."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["RateLimit"]
+
+
+class RateLimit:
+    """So many requests a second, and a few seconds' worth of them at once.
+
+    Example:
+        >>> limit = RateLimit(2.0, burst_s=1.0, clock=lambda: 0.0)
+        >>> [limit.take() for _ in range(3)]
+        [0.0, 0.0, 0.5]
+    """
+
+    def __init__(self, per_s: float, *, burst_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_s = per_s
+        self._most = max(1.0, per_s * burst_s)
+        self._clock = clock
+        self._tokens = self._most
+        self._filled_at = clock()
+        self._lock = threading.Lock()
+
+    def take(self) -> float:
+        """Count one request: 0 when it may pass, else the seconds until one may; then it was not counted."""
+        now = self._clock()
+        with self._lock:
+            self._tokens = min(self._most, self._tokens + (now - self._filled_at) * self._per_s)
+            self._filled_at = now
+            if self._tokens >= 1:
+                self._tokens -= 1
+                return 0.0
+            return (1 - self._tokens) / self._per_s

@@ -1,0 +1,300 @@
+"""What strangers and the careless cannot use up, and what nobody reads without a key."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+import oss2
+import pytest
+import requests
+
+from pai_sdk.service import http_server
+from pai_sdk.service.settings import ConnectionLimits
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import Client, job_body
+
+HEAD_BYTES = 16_000
+STRICT = ConnectionLimits(most=12, head_bytes=HEAD_BYTES, head_s=0.4, stall_s=0.4, least_bytes=1000)
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A service with little patience."""
+    from tests.service.services import running_service
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http_server, "_LOOK_S", 0.05)
+        folder = tmp_path_factory.mktemp("strict") / "data"
+        with running_service(folder, ScriptedExecutor(), connections=STRICT) as client:
+            yield client
+
+
+def connect(client: Client) -> socket.socket:
+    address = urlsplit(client.info.endpoint)
+    return socket.create_connection((address.hostname, address.port), timeout=5)
+
+
+def answer_of(connection: socket.socket) -> bytes:
+    """All that comes until the connection is ended."""
+    received = b""
+    try:
+        while chunk := connection.recv(65_536):
+            received += chunk
+    except ConnectionError:
+        pass
+    return received
+
+
+def signed_head(client: Client, length: int) -> bytes:
+    """A request that is let in, up to its body."""
+    sent: list[requests.PreparedRequest] = []
+    session = requests.Session()
+    session.send = lambda request, **_: sent.append(request)  # type: ignore[method-assign, assignment]
+    Client(client.info, session).call("POST", "/trainingjobs", body=job_body())
+    headers = {**sent[0].headers, "Content-Length": str(length)}
+    lines = [f"POST {sent[0].path_url} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+# ---- who is slow ------------------------------------------------------------------------------------------
+
+
+def test_a_head_that_trickles_is_cut(strict: Client) -> None:
+    with closing(connect(strict)) as connection:
+        begun = time.monotonic()
+        connection.sendall(b"GET /api/v1/workspaces HTTP/1.1\r\n")
+        connection.settimeout(0.05)
+        for number in itertools.count():
+            assert time.monotonic() - begun < 3
+            try:
+                connection.sendall(f"X-{number}: 1\r\n".encode())
+                if connection.recv(100).startswith(b"HTTP/1.1 408 "):
+                    break
+            except TimeoutError:
+                continue
+
+
+@pytest.mark.parametrize("opening", [b"", b"\r\n", b"GET"])
+def test_a_connection_on_which_nothing_comes_is_cut(strict: Client, opening: bytes) -> None:
+    with closing(connect(strict)) as connection:
+        connection.sendall(opening)
+        assert b" 408 " in answer_of(connection)
+
+
+@pytest.mark.parametrize("part", [b"", b"{"])
+def test_a_body_that_stops_is_cut(strict: Client, part: bytes) -> None:
+    with closing(connect(strict)) as connection:
+        connection.sendall(signed_head(strict, 1000) + part)
+        assert b" 408 " in answer_of(connection)
+
+
+def test_an_upload_that_stops_is_cut_and_leaves_nothing(strict: Client) -> None:
+    url = urlsplit(strict.bucket().sign_url("PUT", "stopped", 60))
+    with closing(connect(strict)) as connection:
+        head = f"PUT {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Length: 1000000\r\n\r\n"
+        connection.sendall(head.encode() + b"x" * 5000)
+        assert b" 408 " in answer_of(connection)
+    assert not strict.bucket().object_exists("stopped")
+
+
+def test_who_does_not_read_the_answer_is_cut(strict: Client) -> None:
+    strict.bucket().put_object("large", bytes(8 << 20))
+    url = urlsplit(strict.bucket().sign_url("GET", "large", 60))
+    with closing(connect(strict)) as connection:
+        connection.sendall(f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n".encode())
+        time.sleep(1.5)  # it is the passing of time that is tested
+        assert len(answer_of(connection)) < 8 << 20
+
+
+def test_who_is_slow_but_steady_is_not(strict: Client) -> None:
+    url = urlsplit(strict.bucket().sign_url("PUT", "steady", 60))
+    with closing(connect(strict)) as connection:
+        head = f"PUT {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Length: 20000\r\n\r\n"
+        connection.sendall(head.encode())
+        for _ in range(20):
+            connection.sendall(b"x" * 1000)
+            time.sleep(0.06)
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_waiting_for_news_is_not_being_slow(strict: Client) -> None:
+    job_id = strict.create(job_body())
+    strict.until(job_id, "Running")
+    etag = strict.call("GET", f"/trainingjobs/{job_id}").headers["ETag"]
+    headers = {"If-None-Match": etag, "Prefer": "wait=1"}
+    assert strict.call("GET", f"/trainingjobs/{job_id}", headers=headers).status_code == 304
+
+
+# ---- what is large ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /" + b"a" * 2 * HEAD_BYTES,
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 2 * HEAD_BYTES,
+        b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * HEAD_BYTES,
+        b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * HEAD_BYTES + b"\r\n",
+    ],
+)
+def test_a_head_that_is_too_large_is_refused(strict: Client, head: bytes) -> None:
+    with closing(connect(strict)) as connection:
+        try:
+            connection.sendall(head)
+        except ConnectionError:
+            return
+        assert answer_of(connection)[:13] in (b"HTTP/1.1 431 ", b"")
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_comes(strict: Client) -> None:
+    with closing(connect(strict)) as connection:
+        connection.sendall(signed_head(strict, 2 << 20))
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+# ---- how many ---------------------------------------------------------------------------------------------
+
+
+def test_idle_connections_of_strangers_shut_nobody_out(strict: Client) -> None:
+    strangers = [connect(strict) for _ in range(3 * STRICT.most)]
+    try:
+        fresh = Client(strict.info)
+        assert fresh.get("/workspaces")["TotalCount"] == 1
+        fresh.session.close()
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+def test_when_all_connections_are_in_use_one_more_is_told_to_come_again(strict: Client) -> None:
+    job_id = strict.create(job_body())
+    strict.until(job_id, "Running")
+    etag = strict.call("GET", f"/trainingjobs/{job_id}").headers["ETag"]
+    strict.session.close()
+
+    def wait(_: int) -> int:
+        client = Client(strict.info)
+        headers = {"If-None-Match": etag, "Prefer": "wait=2"}
+        status = client.call("GET", f"/trainingjobs/{job_id}", headers=headers).status_code
+        client.session.close()
+        return status
+
+    with ThreadPoolExecutor(STRICT.most) as pool:
+        waiting = [pool.submit(wait, number) for number in range(STRICT.most)]
+        time.sleep(0.7)
+        with closing(connect(strict)) as connection:
+            assert answer_of(connection).startswith(b"HTTP/1.1 503 ")
+        assert {future.result() for future in waiting} == {304}
+
+
+def test_a_key_that_asks_too_often_is_told_when_to_come_again(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor(), requests_per_s=2.0) as client:
+        answers = [client.call("GET", "/workspaces") for _ in range(12)]
+        refused = [answer for answer in answers if answer.status_code != 200]
+        assert refused
+        for answer in refused:
+            assert (answer.status_code, answer.json()["Code"]) == (429, "Throttling.User")
+            assert 1 <= int(answer.headers["Retry-After"]) <= 2
+        with pytest.raises(oss2.exceptions.ServerError, match="QpsLimitExceeded") as caught:
+            client.bucket().put_object("k", b"")
+        assert caught.value.status == 503
+        for _ in range(50):  # those without the key are not counted
+            assert requests.get(f"{client.info.endpoint}/api/v1/workspaces", timeout=5).status_code == 401
+
+
+def test_what_is_served_by_default_never_throttles(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor()) as client:
+        bucket = client.bucket()
+        with ThreadPoolExecutor(8) as pool:
+            assert {
+                answer.status for answer in pool.map(lambda n: bucket.put_object(f"k{n}", b"x"), range(300))
+            } == {200}
+
+
+# ---- without a key ----------------------------------------------------------------------------------------
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"]
+API = [
+    "/api",
+    "/api/",
+    "/api/v1/trainingjobs",
+    "/api/v1/nothing",
+    "/api/docs",
+    "/api/openapi.json",
+    "/api/v1/a?b=1&b=2",
+]
+API += ["/api/v1/trainingjobs/%00", "/api/%2e%2e/docs", "/api//v1", "/api/v1/" + "x" * 5000]
+STORE = [
+    "/",
+    "/docs",
+    "/openapi.json",
+    "/redoc",
+    "/pai-local",
+    "/pai-local/",
+    "/pai-local/a%2Fb",
+    "/%ff",
+    "//",
+    "/..",
+    "/api2",
+]
+STORE += [
+    "/pai-local?uploads",
+    "/metrics",
+    "/pai-local/k?x-oss-process=a&b=%ff",
+    "/UPPER/../x",
+    "/service.json",
+    "/a?b=1&b=2",
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_a_key_there_is_a_refusal_in_the_right_form_everywhere(service: Client, method: str) -> None:
+    address = urlsplit(service.info.endpoint)
+    for path in API + STORE:
+        with closing(connect(service)) as connection:
+            head = f"{method} {path} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n"
+            connection.sendall(head.encode())
+            head_lines, _, body = answer_of(connection).partition(b"\r\n\r\n")
+        status = int(head_lines.split()[1])
+        assert status in (401, 403), (path, head_lines)
+        if method == "HEAD":
+            assert body == b""
+        elif path in API:
+            assert (status, set(requests.models.complexjson.loads(body))) == (
+                401,
+                {"RequestId", "Code", "Message", "HostId"},
+            )
+        else:
+            error = ElementTree.fromstring(body)
+            assert (error.tag, error.findtext("Code")) == ("Error", "AccessDenied")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://elsewhere/api/v1/workspaces HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"NONSENSE\r\n\r\n",
+        b"POST /api HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /api HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_of_ours_gets_nothing(strict: Client, request_: bytes) -> None:
+    with closing(connect(strict)) as connection:
+        connection.sendall(request_)
+        answer = connection.recv(65_536)
+    assert answer == b"" or int(answer.split()[1]) in (400, 401, 403, 408)
+    assert strict.get("/workspaces")["TotalCount"] == 1

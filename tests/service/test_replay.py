@@ -1,0 +1,112 @@
+"""No request is accepted twice: within a process, across a restart, and when there are too many to remember."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from pai_sdk.service.nonces import NonceMemory
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import Client
+
+LIFE_S = 900.0
+
+
+@contextmanager
+def remembering(path: Path, most: int = 100) -> Iterator[Callable[..., bool]]:
+    memory = NonceMemory(lifetime_s=LIFE_S, path=path, most=most)
+    try:
+        yield lambda nonce, dated, now=None: memory.accept(nonce, dated=dated, now=dated if now is None else now)
+    finally:
+        memory.close()
+
+
+def recorded(client: Client) -> list[requests.PreparedRequest]:
+    """Requests as a listener on the way sees them."""
+    sent: list[requests.PreparedRequest] = []
+    for method, path in (("GET", "/workspaces"), ("DELETE", "/trainingjobs/trainnone")):
+        sent.append(client.call(method, path).request)
+    return sent
+
+
+def test_what_was_sent_before_a_restart_is_refused_after_it(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor()) as client:
+        sent = recorded(client)
+    with start(ScriptedExecutor()) as client, requests.Session() as listener:
+        for request in sent:
+            answer = listener.send(request, timeout=10)
+            assert (answer.status_code, answer.json()["Code"]) == (403, "SignatureNonceUsed")
+        assert client.get("/workspaces")["TotalCount"] == 1
+
+
+def test_a_nonce_counts_once_as_long_as_its_date_would_be_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "nonces"
+    with remembering(path) as accept:
+        assert accept("a", 6000.0)
+        assert not accept("a", 6000.0, 6000.0 + LIFE_S)
+    with remembering(path) as accept:
+        assert not accept("a", 6000.0, 6001.0)
+        assert accept("b", 6000.0, 6001.0)
+    with remembering(path) as accept:
+        assert not accept("b", 6000.0, 6002.0)
+
+
+def test_what_can_no_longer_be_accepted_is_forgotten_and_the_file_stays_small(tmp_path: Path) -> None:
+    path = tmp_path / "nonces"
+    with remembering(path, most=5000) as accept:
+        for number in range(20_000):
+            assert accept(str(number), number * 1.0)
+    assert path.stat().st_size < 200_000
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_over_the_limit_the_earliest_are_refused_and_not_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "nonces"
+    with remembering(path, most=3) as accept:
+        assert all(accept(nonce, dated) for nonce, dated in (("a", 600.0), ("b", 660.0), ("c", 720.0)))
+        assert accept("d", 780.0)  # one too many: all of the first minute go
+        assert not accept("a", 600.0, 780.0)
+        assert not accept("never seen", 659.0, 780.0)
+        assert accept("e", 720.0, 780.0)
+    with remembering(path, most=3) as accept:
+        assert not accept("a", 600.0, 780.0)
+
+
+def test_a_record_that_was_cut_off_spoils_none_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "nonces"
+    with remembering(path) as accept:
+        assert accept("a", 6000.0)
+    with path.open("ab") as file:
+        file.write(b"half")
+    with remembering(path) as accept:
+        assert not accept("a", 6000.0)
+        assert accept("b", 6000.0)
+    with remembering(path) as accept:
+        assert not accept("b", 6000.0)
+
+
+def test_a_full_disk_costs_no_request_and_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "nonces"
+    memory = NonceMemory(lifetime_s=LIFE_S, path=path)
+
+    class Full:
+        def write(self, record: bytes) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self) -> None: ...
+
+    memory._close()
+    monkeypatch.setattr(memory, "_file", Full())
+    assert memory.accept("a", dated=6000.0, now=6000.0)
+    assert not memory.accept("a", dated=6000.0, now=6001.0)
+    assert memory.accept("b", dated=6000.0, now=6060.0)  # there is room again
+    memory.close()
+    with remembering(path) as accept:
+        assert not accept("a", 6000.0, 6061.0)
+        assert not accept("b", 6000.0, 6061.0)

@@ -1,0 +1,100 @@
+"""`pai-sdk serve`: its options become settings, and what is wrong with them is told before anything begins."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pai_sdk.cli.app import app
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.service import server
+from pai_sdk.service.settings import ServiceSettings
+
+URL = "postgresql+psycopg://me:hunter2@db/pai"
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[ServiceSettings]:
+    found: list[ServiceSettings] = []
+    monkeypatch.setattr(server, "serve", lambda settings, **_: found.append(settings))
+    return found
+
+
+def serve(*options: str) -> str:
+    done = CliRunner().invoke(app, ["serve", *options])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def test_options_become_settings(served: list[ServiceSettings], tmp_path: Path) -> None:
+    serve(
+        "--data",
+        str(tmp_path),
+        "--slots",
+        "2",
+        "--cpus",
+        "1.5",
+        "--memory",
+        "4",
+        "--rate",
+        "9",
+        "--connections",
+        "50",
+    )
+    (settings,) = served
+    assert (settings.slots, settings.cpus, settings.memory_gib, settings.requests_per_s) == (2, 1.5, 4.0, 9.0)
+    assert settings.connections.most == 50
+    assert settings.database_url is None
+
+
+def test_the_database_comes_from_an_option_a_file_or_the_environment(
+    served: list[ServiceSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "url").write_text(f"{URL}\n")
+    serve("--database", URL)
+    serve("--database-file", str(tmp_path / "url"))
+    monkeypatch.setenv("PAI_SERVICE_DATABASE", URL)
+    serve()
+    assert "PAI_SERVICE_DATABASE" not in os.environ  # jobs are started with what is there
+    assert [settings.database_url for settings in served] == [URL] * 3
+    assert "hunter2" not in repr(served)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--slots", "0"],
+        ["--cpus", "0"],
+        ["--memory", "-1"],
+        ["--rate", "0"],
+        ["--connections", "1"],
+        ["--port", "70000"],
+        ["--database", URL, "--database-file", "x"],
+    ],
+)
+def test_what_cannot_be_is_refused(served: list[ServiceSettings], options: list[str]) -> None:
+    assert "Invalid value" in serve(*options)
+    assert not served
+
+
+def test_a_file_that_cannot_be_read_is_named(served: list[ServiceSettings], tmp_path: Path) -> None:
+    with pytest.raises(ServiceStartError, match="nowhere cannot be read"):
+        serve("--database-file", str(tmp_path / "nowhere"))
+
+
+def test_help_names_every_option() -> None:
+    shown = serve("--help")
+    for option in (
+        "--database",
+        "--slots",
+        "--cpus",
+        "--memory",
+        "--rate",
+        "--connections",
+        "PAI_SERVICE_DATABASE",
+    ):
+        assert option in shown
