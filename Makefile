@@ -13,16 +13,22 @@ PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
 EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test e2e check format docs bench matrix clean
+.PHONY: help demo demo-docker test test-docker e2e check format docs bench matrix clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.demo ## train a real model: Processor and Estimator against the embedded service
 	@$(BIN)/python demo/run.py
 
+demo-docker: $(VENV)/.dev ## the same demo in Docker, on an engine of its own (as root on Debian)
+	@$(BIN)/python -m tests.docker.demo
+
 test: $(VENV)/.dev ## the fast tests, and every example of the documentation
 	@$(BIN)/python -m pytest -q -n 4 $(FAST)
+
+test-docker: $(VENV)/.dev ## local jobs on a Docker engine of the tests' own (as root on Debian)
+	@$(BIN)/python -m pytest -q tests/docker
 
 e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks
 	@$(BIN)/python -m pytest -q tests/e2e

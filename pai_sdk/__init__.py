@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pai_sdk.algorithm_estimator import AlgorithmEstimator
     from pai_sdk.estimator import Estimator
+    from pai_sdk.execution.docker.options import LocalOptions
     from pai_sdk.job.status import JobStatus
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.processor import Processor
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlgorithmEstimator",
     "Estimator",
     "JobStatus",
+    "LocalOptions",
     "Processor",
     "Session",
     "TrainingJob",
@@ -32,8 +36,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AlgorithmEstimator": "pai_sdk.algorithm_estimator",
     "Estimator": "pai_sdk.estimator",
     "JobStatus": "pai_sdk.job.status",
+    "LocalOptions": "pai_sdk.execution.docker.options",
     "Processor": "pai_sdk.processor",
     "Session": "pai_sdk.session",
     "TrainingJob": "pai_sdk.job.training_job",

@@ -164,8 +164,9 @@ def load_settings(
                 continue
             values[name] = CHECKS[name](value, f"{name} ({source.places[name]})")
             places[name] = source.places[name]
-    if "network" not in values and any(environ.get(name) for name in _IN_PAI):
-        # Inside PAI the internal hosts are always in reach, and cost nothing.
+    around = next((environ[name] for name in _REGION_IN_PAI if environ.get(name)), region)
+    if "network" not in values and _is_in_pai(environ) and around == region:
+        # Inside PAI the internal hosts of its region are always in reach, and cost nothing.
         values["network"], places["network"] = "VPC", "running inside PAI"
     for name in passed_over.keys() - values.keys():
         _log.info("%s: %s", name, passed_over[name])
@@ -194,32 +195,45 @@ def _from_arguments(overrides: Mapping[str, str | None]) -> _Source:
     unknown = sorted(set(overrides) - set(_NAMES))
     if unknown:
         raise SettingsError(f"unknown setting: {', '.join(unknown)}; there are {', '.join(_NAMES)}")
-    values = {name: _text(overrides[name]) for name in _NAMES if _text(overrides.get(name))}
-    return _Source(values, dict.fromkeys(values, "argument"))
+    return _source({name: overrides.get(name) for name in _NAMES}, "argument")
 
 
 def _from_environment(environ: Mapping[str, str]) -> _Source:
-    inside = any(environ.get(name) for name in _IN_PAI)
     values: dict[str, str] = {}
     places: dict[str, str] = {}
     for name in _NAMES:
-        variables = _VARIABLES[name] + (_REGION_IN_PAI if inside and name == "region_id" else ())
-        found = next((v for v in variables if _text(environ.get(v))), None)
+        variables = _VARIABLES[name] + (_REGION_IN_PAI if name == "region_id" and _is_in_pai(environ) else ())
+        found = next((v for v in variables if environ.get(v, "").strip()), None)
         if found:
-            values[name], places[name] = _text(environ[found]), f"environment variable {found}"
+            values[name], places[name] = environ[found].strip(), f"environment variable {found}"
     return _Source(values, places)
+
+
+def _is_in_pai(environ: Mapping[str, str]) -> bool:
+    return any(environ.get(name) for name in _IN_PAI)
 
 
 def _from_file(environ: Mapping[str, str], given: str | Path | None) -> _Source:
     path = config_path_of(environ, given)
     content = read_config(path, must_exist=given is not None)
+    if given is None and environ.get("PAI_CONFIG_PATH") and not path.exists():
+        _log.warning("PAI_CONFIG_PATH names %s, which is not there", path)
     unknown = sorted(set(content) - set(_NAMES))
     if unknown:
         _log.warning("%s: unknown settings are ignored: %s", path, ", ".join(unknown))
-    values = {name: _text(content[name]) for name in _NAMES if _text(content.get(name))}
-    return _Source(values, dict.fromkeys(values, str(path)))
+    return _source({name: content.get(name) for name in _NAMES}, str(path))
 
 
-def _text(value: Any) -> str:
-    # People write a workspace's number as a number.
-    return "" if value is None else str(value).strip()
+def _source(given: Mapping[str, Any], place: str) -> _Source:
+    texts = {name: _text(value, f"{name} ({place})") for name, value in given.items()}
+    values = {name: text for name, text in texts.items() if text}
+    return _Source(values, dict.fromkeys(values, place))
+
+
+def _text(value: Any, where: str) -> str:
+    # People write a workspace's number as a number; True and [7] would become texts that nobody meant.
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise SettingsError(f"{where}: is of type {type(value).__name__}; write a text")
+    return str(value).strip()

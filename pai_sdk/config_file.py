@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,18 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
         if must_exist:
             raise SettingsError(f"there is no config file {path}") from error
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not a text in UTF-8; write it again, as JSON") from error
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         raise SettingsError(
             f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}); correct it"
         ) from error
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all measure
+        raise SettingsError(f"{path} cannot be read as JSON: {error}; correct it") from error
     if not isinstance(content, dict):
         raise SettingsError(f'{path}, line 1: a JSON object is expected, such as {{"region_id": "cn-hangzhou"}}')
     return content
@@ -61,20 +66,38 @@ def write_config(path: Path, values: Mapping[str, str]) -> None:
     Raises:
         SettingsError: the file that is there is not a JSON object, or it cannot be written.
     """
-    content = {**read_config(path), **values}
     # A link is kept, and the file it leads to replaced.
     target = path.resolve()
-    temporary: str | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
+        with _locked(target.parent):
+            content = {**read_config(path), **values}
+            _replace(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Between reading and writing, no other thread or process writes here: what it saved would be lost."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system has locks; the file is whole without, too
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _replace(target: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
+    try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+            stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).replace(target)
-    except OSError as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
-        raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise

@@ -6,21 +6,26 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pai_sdk.backend.base import Backend, Plan
+from pai_sdk.backend.base import Backend, Plan, already_submitted
 from pai_sdk.config import Settings, load_settings
 from pai_sdk.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.names import LOCAL_TYPES, is_local_id
+from pai_sdk.job.request import SUBMISSION_LABEL
 from pai_sdk.job.status import KNOWN_STATUSES
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.retry import RetryPolicy
 
+if TYPE_CHECKING:
+    from pai_sdk.api.algorithms import Algorithms
+    from pai_sdk.backend.local import LocalBackend
+    from pai_sdk.backend.service import ServiceBackend
+
 __all__ = ["Session", "get_default_session", "setup_default_session"]
 
 logger = logging.getLogger(__name__)
-
-_LOCAL_TYPES = ("local", "local_gpu")
 
 
 class Session:
@@ -95,7 +100,8 @@ class Session:
             raise InvalidInputError([Problem("retry", f"is of type {type(retry).__name__}", "give a RetryPolicy")])
         self._retry = retry or RetryPolicy()
         self._lock = threading.Lock()
-        self._service: Backend | None = None
+        self._service: ServiceBackend | None = None
+        self._local: LocalBackend | None = None
         self._embedded_in: Path | None = None
 
     @classmethod
@@ -131,50 +137,80 @@ class Session:
             InvalidInputError: nothing here runs that type.
             SettingsError: a setting that the backend needs is missing; all missing ones are named.
         """
-        if instance_type in _LOCAL_TYPES:
-            hint = "Session.embedded() runs jobs on this machine"
-            raise InvalidInputError(
-                [Problem("instance_type", f"{instance_type!r} is not there in this version", hint)]
-            )
+        return self.local if instance_type in LOCAL_TYPES else self._service_backend()
+
+    @property
+    def local(self) -> LocalBackend:
+        """What runs jobs with `instance_type="local"`: Docker on this machine, no account needed."""
+        with self._lock:
+            if self._local is None:
+                from pai_sdk.backend.local import LocalBackend
+
+                self._local = LocalBackend(files=lambda: self._service_backend().files())
+            return self._local
+
+    @property
+    def algorithms(self) -> Algorithms:
+        """The registered algorithms of the workspace: to be created, listed, found, changed, deleted.
+
+        Example:
+            >>> algorithm_id = session.algorithms.create("digits")  # doctest: +SKIP
+            >>> session.algorithms.create_version(algorithm_id, "v1", spec)  # doctest: +SKIP
+        """
+        return self._service_backend().algorithms
+
+    def _service_backend(self) -> ServiceBackend:
         with self._lock:
             if self._service is None:
-                self._service = self._service_backend()
+                self._service = self._new_service_backend()
             return self._service
 
-    def _service_backend(self) -> Backend:
+    def _new_service_backend(self) -> ServiceBackend:
         from pai_sdk.backend.service import ServiceBackend
 
         return ServiceBackend(
             self.settings, self._credentials, retry=self._retry, on_unreachable=self._restart_embedded
         )
 
-    def _restart_embedded(self) -> None:
-        """The embedded service ends when idle, and may be killed: whoever needs it next starts it again."""
-        if self._embedded_in is not None:
-            from pai_sdk.service.embedded import ensure_running
+    def _restart_embedded(self) -> str | None:
+        """The embedded service ends when idle, and may be killed: whoever needs it next starts it again.
 
-            ensure_running(self._embedded_in)
+        Returns:
+            Where it is now; that is another port when somebody else has taken the last one.
+        """
+        if self._embedded_in is None:
+            return None
+        from pai_sdk.service.embedded import ensure_running
+
+        return ensure_running(self._embedded_in).endpoint
 
     def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
         """Submit what was planned, as it was planned.
 
-        Submitting a plan again makes a second job of the same name, which writes to the same outputs; plan again
-        to keep them apart.
+        Exactly `plan.request` is sent. A plan becomes one job: to run the same thing again, plan again, so that
+        names and output folders are kept apart.
 
         Args:
-            plan: from `Processor.plan()` or `Estimator.plan()`.
+            plan: from `Processor.plan()`, `Estimator.plan()` or `Plan.load()`.
             instance_type: where it was planned for, when not a service.
 
         Returns:
             The job, just created.
+
+        Raises:
+            InvalidInputError: the plan was submitted already, or was loaded from a file and what it counts on is
+                not in OSS.
         """
         if not isinstance(plan, Plan):
             what = f"is of type {type(plan).__name__}"
             raise InvalidInputError(
                 [Problem("plan", what, "give what Processor.plan() or Estimator.plan() returned")]
             )
-        backend = self.backend_for(instance_type)
-        return TrainingJob(backend.submit(plan), backend)
+        compute = plan.request.compute_resource
+        backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None))
+        if plan.loaded_from is not None:
+            _refuse_if_submitted(plan, backend)
+        return TrainingJob(plan.submit_once(backend.submit), backend)
 
     def get_job(self, job_id: str) -> TrainingJob:
         """Attach to a job.
@@ -186,13 +222,24 @@ class Session:
         if not isinstance(job_id, str) or not job_id.strip():
             what = "is empty" if isinstance(job_id, str) else f"is of type {type(job_id).__name__}"
             raise InvalidInputError([Problem("job_id", what, "give a job's id; `pai-sdk ps` shows them")])
-        backend = self.backend_for(None)
+        backend = self.local if is_local_id(job_id) else self.backend_for(None)
         return TrainingJob(job_id, backend, record=backend.get(job_id))
 
     def list_jobs(
-        self, *, status: str | None = None, name: str | None = None, labels: Mapping[str, str] | None = None
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        local: bool = False,
     ) -> Iterator[TrainingJob]:
         """All jobs that fit, the newest first.
+
+        Args:
+            status: only jobs in this status.
+            name: only jobs with this text in their name.
+            labels: only jobs that bear all of these labels.
+            local: those in Docker on this machine instead of those of the service.
 
         Raises:
             InvalidInputError: there is no such status.
@@ -205,15 +252,90 @@ class Session:
         if labels is not None and not isinstance(labels, Mapping):
             what = f"is of type {type(labels).__name__}"
             raise InvalidInputError([Problem("labels", what, "give a dict: {'team': 'vision'}")])
-        backend = self.backend_for(None)
+        backend = self.local if local else self.backend_for(None)
         records = backend.list(status=status, name=name, labels=labels)
         return (TrainingJob(record.training_job_id, backend, record=record) for record in records)
+
+    def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
+        """Put a file or a folder into OSS, by hand; local files that a job needs, `run()` and `fit()` put there.
+
+        Args:
+            path: a file, or a folder, of which all files are taken.
+            uri: `oss://bucket/key`: for a folder, the one its files go into; for a file, its object, or a folder
+                (a `/` at its end) to put it in.
+            progress: show a bar.
+
+        Returns:
+            The URI of the object or folder, as an input of a job takes it.
+
+        Raises:
+            InvalidInputError: the URI is none of OSS, or there is nothing to upload.
+            TransferError: some files could not be put there; the others are.
+
+        Example:
+            >>> session.upload("data", "oss://models/datasets/points/")  # doctest: +SKIP
+            'oss://models/datasets/points/'
+        """
+        from pai_sdk.storage.transfer import upload
+        from pai_sdk.storage.uri import OssUri
+
+        where = OssUri.parse(uri)  # a wrong one is told before anything is started
+        return str(upload(self._service_backend().files(), path, where, progress=progress))
+
+    def download(self, uri: str, path: str | Path, *, progress: bool = True) -> Path:
+        """Fetch a file or a folder from OSS, by hand: what a job has left, `job.download()` fetches.
+
+        Args:
+            uri: `oss://bucket/key`, a file or a folder.
+            path: for a folder, the local folder its content goes into; for a file, the local file, or an existing
+                folder to put it in.
+            progress: show a bar.
+
+        Returns:
+            The local file or folder.
+
+        Raises:
+            InvalidInputError: the URI is none of OSS.
+            StorageError: nothing is there.
+            TransferError: some files could not be fetched; the others are in place, whole.
+        """
+        from pai_sdk.storage.transfer import download
+        from pai_sdk.storage.uri import OssUri
+
+        where = OssUri.parse(uri)
+        return download(self._service_backend().files(), where, path, progress=progress)
+
+    def close(self) -> None:
+        """Close all connections. Jobs go on, and a session that is used again connects again."""
+        with self._lock:
+            backends, self._service, self._local = (self._service, self._local), None, None
+        for backend in backends:
+            if backend is not None:
+                backend.close()
+
+    def __enter__(self) -> Session:
+        """The session itself; it is closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         s = self.settings
         return (
             f"<Session {s.region_id or '?'} workspace={s.workspace_id or '?'} bucket={s.oss_bucket_name or '?'}>"
         )
+
+
+def _refuse_if_submitted(plan: Plan, backend: Backend) -> None:
+    """A plan from a file may have become a job in another process; its label of submission tells.
+
+    Raises:
+        InvalidInputError: it has.
+    """
+    label = {each.key: each.value for each in plan.request.labels if each.key == SUBMISSION_LABEL}
+    if label and (job := next(iter(backend.list(labels=label)), None)) is not None:
+        raise already_submitted(job.training_job_id)
 
 
 def _provider(
@@ -262,16 +384,21 @@ def setup_default_session(
     return session
 
 
-def get_default_session() -> Session:
+def get_default_session(*, local: bool = False) -> Session:
     """The default session; made of environment and config file when first asked for.
 
     Where nothing at all is configured, it is the embedded service: that needs no account.
+
+    Args:
+        local: for jobs in Docker on this machine: no service is started for them.
     """
     global _default
     with _default_lock:
         if _default is None:
             session = Session()
             if session.settings.region_id is None and session.settings.endpoint is None:
+                if local:
+                    return session
                 logger.info("no region and no endpoint is set: jobs go to the embedded service")
                 session = Session.embedded()
             _default = session

@@ -175,7 +175,7 @@ def test_the_instance_that_fails_first_is_the_one_reported(session: Session, tmp
         ("exit 7", "exit code 7"),
         ("no-such-program", "not found"),
         ("kill -SEGV $$", "SEGV|139|[Ss]egmentation"),
-        ("kill -9 $$", "out of memory"),
+        ("kill -9 $$", "SIGKILL"),
     ],
 )
 def test_every_way_to_fail_is_named(session: Session, command: str, words: str) -> None:

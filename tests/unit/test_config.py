@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pai_sdk import Session
 from pai_sdk.config import Settings, load_settings, save_config
 from pai_sdk.errors import SettingsError
 
@@ -171,6 +172,16 @@ class TestUrls:
                 "http://host.example:2",
                 "https://oss.example",
             ),
+            (  # what begins with letters of "http://" keeps them, and a port stays
+                {
+                    "endpoint": "http://pt.th.example:80",
+                    "aiworkspace_endpoint": "https://thttp.example",
+                    "oss_endpoint": "https://storage.example.com:8443",
+                },
+                "http://pt.th.example:80",
+                "https://thttp.example",
+                "https://storage.example.com:8443",
+            ),
         ],
     )
     def test_of_every_service(self, given: dict[str, str], pai: str, aiworkspace: str, oss: str) -> None:
@@ -258,19 +269,51 @@ class TestFile:
             (b'{\n "region_id" "x"}', r"line 2, column 14: not JSON"),
             (b"", r"line 1, column 1: not JSON"),
             (b"[1]", r"a JSON object is expected"),
-            (b"\xff\xfe", r"cannot be read"),
+            (b"\xff\xfe", r"is not a text in UTF-8"),
+            (b"[" * 100_000, r"cannot be read as JSON: maximum recursion depth"),
+            (b'{"a": 1' + b"0" * 5000 + b"}", r"cannot be read as JSON: Exceeds the limit"),
         ],
     )
     def test_a_broken_file_is_told_with_its_line(self, config_file: Path, content: bytes, told: str) -> None:
         config_file.write_bytes(content)
         with pytest.raises(SettingsError, match=told) as caught:
             load_settings({})
-        assert str(config_file) in str(caught.value)
+        assert str(caught.value).count(str(config_file)) == 1
+        assert "\n" not in str(caught.value)
 
     def test_a_folder_in_its_place(self, config_file: Path) -> None:
         config_file.mkdir()
-        with pytest.raises(SettingsError, match="cannot be read"):
+        with pytest.raises(SettingsError) as caught:
             load_settings({})
+        assert str(caught.value) == f"{config_file} cannot be read: Is a directory"
+        with pytest.raises(SettingsError, match=r"config\.json cannot be read: Is a directory$"):
+            save_config(Settings(region_id="cn-hangzhou"))
+
+    def test_one_that_may_not_be_read(self, config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def forbidden(*_: object, **__: object) -> None:
+            raise PermissionError(13, "Permission denied", str(config_file))
+
+        monkeypatch.setattr(Path, "read_text", forbidden)
+        with pytest.raises(SettingsError) as caught:
+            load_settings({})
+        assert str(caught.value) == f"{config_file} cannot be read: Permission denied"
+
+    @pytest.mark.parametrize("value", [True, 1.5, [7], {"id": "7"}])
+    def test_what_is_no_text_is_not_made_one(self, config_file: Path, value: Any) -> None:
+        config_file.write_text(json.dumps({"workspace_id": value}))
+        kind = type(value).__name__
+        with pytest.raises(SettingsError) as caught:
+            load_settings({})
+        assert str(caught.value) == f"workspace_id ({config_file}): is of type {kind}; write a text"
+        with pytest.raises(SettingsError, match=rf"workspace_id \(argument\): is of type {kind}"):
+            load_settings({"workspace_id": value})
+
+    def test_a_variable_that_names_no_file_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setenv("PAI_CONFIG_PATH", str(tmp_path / "tpyo.json"))
+        load_settings({})
+        assert caplog.messages == [f"PAI_CONFIG_PATH names {tmp_path / 'tpyo.json'}, which is not there"]
 
 
 class TestSave:
@@ -316,16 +359,32 @@ class TestSave:
         assert config_file.is_symlink()
         assert json.loads(real.read_text()) == {"region_id": "cn-hangzhou"}
 
-    def test_many_at_once(self, config_file: Path) -> None:
-        threads = [
-            threading.Thread(target=save_config, args=(Settings(workspace_id=str(n)),)) for n in range(1, 9)
-        ]
+    def test_what_several_save_at_once_is_all_there(self, config_file: Path) -> None:
+        start = threading.Barrier(len(EVERY))
+
+        def save(name: str) -> None:
+            start.wait(10)
+            save_config(Settings(**{name: EVERY[name]}))
+
+        threads = [threading.Thread(target=save, args=(name,)) for name in EVERY]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert json.loads(config_file.read_text())["workspace_id"] in {str(n) for n in range(1, 9)}
+        assert json.loads(config_file.read_text()) == EVERY
         assert [*config_file.parent.iterdir()] == [config_file]
+
+    def test_keys_are_never_written_and_files_with_keys_never_touched(self, clean_home: Path) -> None:
+        others = [clean_home / ".alibabacloud" / "credentials.ini", clean_home / ".aliyun" / "config.json"]
+        for file in others:
+            file.parent.mkdir()
+            file.write_text("[default]\n[work]\n")
+            file.chmod(0o640)
+        session = Session(**EVERY, access_key_id="LTAI-id", access_key_secret="hush", security_token="token-hush")
+        written = save_config(session.settings).read_text()
+        assert not [secret for secret in ("LTAI-id", "hush", "token") if secret in written]
+        for file in others:
+            assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("[default]\n[work]\n", 0o640)
 
 
 def test_no_network_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:

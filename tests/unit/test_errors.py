@@ -8,6 +8,7 @@ import re
 import pytest
 
 from pai_sdk import errors
+from pai_sdk.api.refusals import api_error
 from pai_sdk.errors import (
     ApiError,
     AuthenticationError,
@@ -25,7 +26,6 @@ from pai_sdk.errors import (
     ThrottledError,
     TransferError,
     WaitTimeoutError,
-    api_error,
 )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,9 @@ import pytest
 
 from pai_sdk import Processor, Session, TrainingJob, get_default_session, session, setup_default_session
 from pai_sdk.credentials import Credentials
-from pai_sdk.errors import InvalidInputError, SettingsError
+from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError
+from pai_sdk.job.request import SUBMISSION_LABEL
+from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 
 KEY = {"access_key_id": "LTAI-an-id", "access_key_secret": "very-secret"}
 
@@ -71,11 +76,17 @@ def test_a_half_or_doubled_key_is_refused(arguments: dict[str, Any], words: str)
         Session("cn-hangzhou", "123", **arguments)
 
 
-def test_docker_is_not_there_yet_and_says_so() -> None:
-    cloud = Session("cn-hangzhou", "123", oss_bucket_name="models", **KEY)
-    for kind in ("local", "local_gpu"):
-        with pytest.raises(InvalidInputError, match=r"Session\.embedded\(\)"):
-            Processor("img", "true", instance_type=kind, session=cloud).plan()
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("kind", ["local", "local_gpu"])
+def test_docker_needs_no_account_and_is_looked_for_only_at_the_submission(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
+    nothing_set = Session()
+    plan = Processor("img", "true", instance_type=kind, session=nothing_set).plan()
+    assert nothing_set.backend_for(kind) is nothing_set.local
+    with pytest.raises(EngineNotFoundError, match=r"no-engine\.sock \(DOCKER_HOST\)"):
+        nothing_set.submit(plan)
 
 
 def test_one_backend_however_many_threads_ask() -> None:
@@ -119,3 +130,122 @@ def test_with_nothing_configured_the_default_is_the_embedded_service(monkeypatch
     monkeypatch.setattr(Session, "embedded", classmethod(lambda cls: embedded))
     assert get_default_session() is embedded
     assert TrainingJob("train1", embedded.backend_for(None)).id == "train1"
+
+
+@pytest.fixture
+def service() -> Iterator[ScriptedServer]:
+    """A service that takes every job; the id it gives is the job's name."""
+    server = ScriptedServer()
+
+    def answer(asked: Asked) -> Reply:
+        if asked.method == "POST":
+            return Reply({"TrainingJobId": asked.json["TrainingJobName"]})
+        return Reply({"TrainingJobs": [], "TotalCount": 0})
+
+    server.answer = answer
+    yield server
+    server.close()
+
+
+def on(server: ScriptedServer, workspace_id: str | None = "1") -> dict[str, Any]:
+    return {
+        "region_id": "local",
+        "workspace_id": workspace_id,
+        "oss_bucket_name": "models",
+        "endpoint": server.endpoint,
+        **KEY,
+    }
+
+
+def created(server: ScriptedServer) -> list[Any]:
+    return [asked.json for asked in server.asked if asked.method == "POST"]
+
+
+class TestManyThreads:
+    def test_submit_through_one_session(self, service: ScriptedServer) -> None:
+        with Session(**on(service)) as shared, ThreadPoolExecutor(16) as pool:
+
+            def submit(number: int) -> TrainingJob:
+                processor = Processor("img", f"echo {number}", instance_type="x", session=shared)
+                return shared.submit(processor.plan())
+
+            jobs = [*pool.map(submit, range(160))]
+        bodies = created(service)
+        assert sorted(job.id for job in jobs) == sorted(body["TrainingJobName"] for body in bodies)
+        assert len({job.id for job in jobs}) == 160
+        assert (
+            len({label["Value"] for b in bodies for label in b["Labels"] if label["Key"] == SUBMISSION_LABEL})
+            == 160
+        )
+        assert len({id(job._backend) for job in jobs}) == 1
+
+    def test_submit_through_the_default_session_while_it_is_changed(self, service: ScriptedServer) -> None:
+        setup_default_session(**on(service, "1"))
+        over = threading.Event()
+
+        def change() -> None:
+            number = 0
+            while not over.is_set():
+                number += 1
+                setup_default_session(**on(service, str(number % 5)))
+
+        changer = threading.Thread(target=change)
+        changer.start()
+        try:
+            with ThreadPoolExecutor(16) as pool:
+                jobs = [
+                    *pool.map(
+                        lambda _: Processor("img", "true", instance_type="x").run(wait=False, show_logs=False),
+                        range(160),
+                    )
+                ]
+        finally:
+            over.set()
+            changer.join()
+        # Each went whole into one of the workspaces, and once.
+        bodies = created(service)
+        assert Counter(job.id for job in jobs) == Counter(body["TrainingJobName"] for body in bodies)
+        assert {body["WorkspaceId"] for body in bodies} <= set("01234")
+
+    def test_make_one_default_session(self, service: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PAI_ENDPOINT", service.endpoint)
+        with ThreadPoolExecutor(16) as pool:
+            assert len({id(each) for each in pool.map(lambda _: get_default_session(), range(32))}) == 1
+
+
+def test_a_workspace_that_is_not_set_is_not_sent(service: ScriptedServer) -> None:
+    with Session(**on(service, None)) as anywhere:
+        assert list(anywhere.list_jobs()) == []
+        with pytest.raises(SettingsError, match="workspace_id: Session"):
+            anywhere.submit(Processor("img", "true", instance_type="x", session=anywhere).plan())
+    (asked,) = service.asked
+    assert "WorkspaceId" not in asked.query
+    assert "None" not in asked.query.values()
+
+
+def test_what_was_made_once_is_used_again(service: ScriptedServer) -> None:
+    with Session(**on(service), oss_endpoint=service.endpoint) as shared:
+        backend = shared.backend_for("x")
+        assert shared.backend_for("y") is backend
+        assert backend.files() is backend.files()  # type: ignore[attr-defined]
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+def test_a_closed_session_can_be_used_again(service: ScriptedServer) -> None:
+    with Session(**on(service)) as shared:
+        assert shared.local is not None
+        first = shared.submit(Processor("img", "true", instance_type="x", session=shared).plan())
+    shared.close()  # twice does no harm
+    again = shared.submit(Processor("img", "true", instance_type="x", session=shared).plan())
+    assert len({first.id, again.id}) == 2
+    shared.close()
+
+
+@pytest.mark.usefixtures("no_network")
+def test_a_wrong_uri_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    cloud = Session("cn-hangzhou", "123", oss_bucket_name="models", **KEY)
+    for wrong in ("data/", "s3://models/data/", "oss://UPPER/data/"):
+        with pytest.raises(InvalidInputError):
+            cloud.upload(tmp_path, wrong)
+        with pytest.raises(InvalidInputError):
+            cloud.download(wrong, tmp_path)

@@ -1,0 +1,15 @@
+"""The short form of `python -m tests.trials create`: faults on the way never make two jobs of one submission."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.trials import create
+
+
+def test_one_job_for_each_submission_or_a_clear_error(tmp_path: Path) -> None:
+    report = create.run(tmp_path / "data", range(10))
+    assert report.problems == []
+    assert report.trials == 10
+    assert report.lost > 0  # else nothing was tried
+    assert report.jobs >= 7
