@@ -13,10 +13,10 @@ PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
 EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-docker test test-docker e2e check format docs bench matrix clean
+.PHONY: help demo demo-docker test test-docker test-postgres e2e trials check format docs bench matrix clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.demo ## train a real model: Processor and Estimator against the embedded service
 	@$(BIN)/python demo/run.py
@@ -30,8 +30,11 @@ test: $(VENV)/.dev ## the fast tests, and every example of the documentation
 test-docker: $(VENV)/.dev ## local jobs on a Docker engine of the tests' own (as root on Debian)
 	@$(BIN)/python -m pytest -q tests/docker
 
+test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL (Debian's, started by them)
+	@$(BIN)/python -m tests.service.postgres -q -n 4
+
 e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks
-	@$(BIN)/python -m pytest -q tests/e2e
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e
 
 check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/ruff check .
@@ -47,11 +50,17 @@ docs: $(VENV)/.dev ## the documentation, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
+trials: $(VENV)/.dev ## the long runs, by seeds: faults in logs, lost answers, killed services (an hour)
+	@$(BIN)/python -m tests.trials logs --seeds 200
+	@$(BIN)/python -m tests.trials create --trials 200
+	@$(BIN)/python -m tests.trials survival --kills 50 --seed 1
+
 bench: $(VENV)/.dev ## the benchmarks, beside alipai
 	@$(BIN)/python -m tests.benchmarks
 
-matrix: $(VENV)/.dev ## the unit tests on every Python from 3.10 to 3.13 that is here
-	@PATH="$$PATH:$(EVERY_PYTHON)" $(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
+matrix: $(VENV)/.dev ## the unit tests on every other Python from 3.10 to 3.13 that is here
+	@PATH="$$PATH:$(EVERY_PYTHON)" TOX_SKIP_ENV="$$($(BIN)/python -c 'import platform; print(platform.python_version().rpartition(".")[0])')" \
+		$(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from pai_sdk.errors import CredentialsError
+from pai_sdk.errors import CredentialsError, InvalidInputError, Problem
 
-__all__ = ["Credentials", "CredentialsProvider", "default_credentials", "static_credentials"]
+__all__ = ["Credentials", "CredentialsProvider", "default_credentials", "provider_of", "static_credentials"]
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +88,36 @@ def default_credentials() -> CredentialsProvider:
         Credentials('LTAI-example', ***)
     """
     return _Chain()
+
+
+def provider_of(
+    access_key_id: str | None,
+    access_key_secret: str | None,
+    security_token: str | None,
+    credentials: CredentialsProvider | Credentials | None,
+) -> CredentialsProvider:
+    """The key as a session's arguments give it, or else the one that Alibaba Cloud's tools would use here.
+
+    Raises:
+        InvalidInputError: half a key is given, or two.
+    """
+    if credentials is not None:
+        if access_key_id or access_key_secret or security_token:
+            raise InvalidInputError([Problem("credentials", "contradicts access_key_id", "give one of them")])
+        if isinstance(credentials, Credentials):
+            return lambda: credentials
+        if not callable(credentials):
+            what = f"is of type {type(credentials).__name__}"
+            raise InvalidInputError(
+                [Problem("credentials", what, "give Credentials, or a function that gives them")]
+            )
+        return credentials
+    if access_key_id or access_key_secret:
+        if not (access_key_id and access_key_secret):
+            missing = "access_key_secret" if access_key_id else "access_key_id"
+            raise InvalidInputError([Problem(missing, "is missing", "a key is an id and its secret")])
+        return static_credentials(access_key_id, access_key_secret, security_token)
+    return default_credentials()
 
 
 class _Chain:

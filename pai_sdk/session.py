@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk.backend.base import Backend, Plan, already_submitted
 from pai_sdk.config import Settings, load_settings
-from pai_sdk.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
+from pai_sdk.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.names import LOCAL_TYPES, is_local_id
 from pai_sdk.job.request import SUBMISSION_LABEL
@@ -95,7 +95,7 @@ class Session:
             },
             config_path=config_path,
         )
-        self._credentials = _provider(access_key_id, access_key_secret, security_token, credentials)
+        self._credentials = provider_of(access_key_id, access_key_secret, security_token, credentials)
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise InvalidInputError([Problem("retry", f"is of type {type(retry).__name__}", "give a RetryPolicy")])
         self._retry = retry or RetryPolicy()
@@ -336,31 +336,6 @@ def _refuse_if_submitted(plan: Plan, backend: Backend) -> None:
     label = {each.key: each.value for each in plan.request.labels if each.key == SUBMISSION_LABEL}
     if label and (job := next(iter(backend.list(labels=label)), None)) is not None:
         raise already_submitted(job.training_job_id)
-
-
-def _provider(
-    access_key_id: str | None,
-    access_key_secret: str | None,
-    security_token: str | None,
-    credentials: CredentialsProvider | Credentials | None,
-) -> CredentialsProvider:
-    if credentials is not None:
-        if access_key_id or access_key_secret or security_token:
-            raise InvalidInputError([Problem("credentials", "contradicts access_key_id", "give one of them")])
-        if isinstance(credentials, Credentials):
-            return lambda: credentials
-        if not callable(credentials):
-            what = f"is of type {type(credentials).__name__}"
-            raise InvalidInputError(
-                [Problem("credentials", what, "give Credentials, or a function that gives them")]
-            )
-        return credentials
-    if access_key_id or access_key_secret:
-        if not (access_key_id and access_key_secret):
-            missing = "access_key_secret" if access_key_id else "access_key_id"
-            raise InvalidInputError([Problem(missing, "is missing", "a key is an id and its secret")])
-        return static_credentials(access_key_id, access_key_secret, security_token)
-    return default_credentials()
 
 
 _default: Session | None = None

@@ -217,6 +217,8 @@ class Scheduler:
         if active.work is None:
             active.work = self._copiers.submit(self._stage_and_start, active)
         if not active.work.done():
+            if active.stop_requested:  # the executor may be at it already, and wait for an image
+                self._pass_stop_on(active)
             return
         work, active.work = active.work, None
         try:
@@ -256,7 +258,7 @@ class Scheduler:
             active.step = "staging"
             return
         if active.stop_requested and not active.stop_passed_on:
-            self._executor.stop(active.sandbox.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
+            self._pass_stop_on(active)
             active.stop_passed_on = True
         if state.started_at is not None and active.status == JobStatus.INITIALIZING:
             self._jobs.move(active.id, JobStatus.RUNNING, text="The job runs.", instances=state.instances)
@@ -268,6 +270,9 @@ class Scheduler:
             active.step = "finishing"
         else:
             self._publish_now_and_then(active)
+
+    def _pass_stop_on(self, active: _ActiveJob) -> None:
+        self._executor.stop(active.sandbox.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
 
     def _publish_now_and_then(self, active: _ActiveJob) -> None:
         is_due = time.monotonic() >= active.publish_at and active.publisher.has_live_channels

@@ -12,11 +12,11 @@ from types import FrameType
 
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor
-from pai_sdk.execution.process import ProcessExecutor
 from pai_sdk.service.algorithms import Algorithms
 from pai_sdk.service.app import Dispatcher, create_api
 from pai_sdk.service.auth import LONGEST_SKEW_S, Authenticator
 from pai_sdk.service.changes import Changes
+from pai_sdk.service.executors import executor_of
 from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.gate import Gate
 from pai_sdk.service.http_server import Ground, HttpServer, IdleWatch
@@ -75,7 +75,7 @@ class Service:
 
     Args:
         settings: where and how.
-        executor: what runs the jobs; plain processes on this machine when not given.
+        executor: what runs the jobs; what the settings say when not given.
     """
 
     def __init__(self, settings: ServiceSettings, executor: Executor | None = None) -> None:
@@ -104,6 +104,7 @@ class Service:
         settings = self._settings
         with ExitStack() as stack:
             folder = stack.enter_context(DataFolder(settings.data_dir))
+            executor = self._executor or executor_of(settings, folder, is_closing=self._stopped.is_set)
             listener = stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
             info = info_of(settings, folder, keys, listener)
@@ -112,7 +113,6 @@ class Service:
             changes = Changes()
             jobs = Jobs(database, changes)
             collector = MetricsCollector(jobs)
-            executor = self._executor or ProcessExecutor(folder.root / "cache")
             scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=Capacity.of(settings))
             collector.start()
             stack.callback(collector.close)
@@ -144,6 +144,7 @@ class Service:
             self._server = HttpServer(dispatcher, changes, idle, ground, settings.connections, ready)
             if not self._stopped.is_set():
                 self._server.run(sockets=[listener])
+            self._stopped.set()  # whatever it was that ended it
             if self._server.loss is None:
                 logger.info("the service on %s has ended", folder.root)
         if self._server.loss is not None:

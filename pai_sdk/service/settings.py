@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 __all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ServiceInfo", "ServiceSettings"]
 
@@ -43,6 +44,7 @@ class ServiceSettings:
         bucket: the bucket that exists from the start.
         access_key_id, access_key_secret: the key that clients sign with.
         database_url: PostgreSQL for the jobs and the index of the objects; without it, SQLite in the data folder.
+        executor: what runs the jobs: plain processes, or containers of a Docker engine on this machine.
         idle_timeout_s: end by itself after so long without a request or a job; None for never.
         slots: how many instances may run at once.
         cpus: how many CPUs the instances that run may have asked for, all together; None: not counted.
@@ -67,6 +69,7 @@ class ServiceSettings:
     access_key_id: str | None = None
     access_key_secret: str | None = field(default=None, repr=False)
     database_url: str | None = field(default=None, repr=False)
+    executor: Literal["process", "docker"] = "process"
     idle_timeout_s: float | None = None
     slots: int = 16
     cpus: float | None = None

@@ -23,8 +23,8 @@ ONE = Row("submissions, one client", "/s", at_least=100)
 MANY = Row("submissions, 8 clients", "/s", at_least=100)
 REFUSALS = Row("unsigned requests refused, 8 clients", "/s")
 SIZES = (100, 1_000, 10_000)
-LISTS = {size: Row(f"list of 100 of {size:,} jobs, p99", "ms", at_most=100) for size in SIZES}
-BY_LABEL = Row(f"list by label among {SIZES[-1]:,} jobs, p99", "ms", at_most=100)
+LISTS = {size: Row(f"list of 100 of {size:,} jobs, p99", "ms") for size in SIZES}
+BY_LABEL = Row(f"list by label among {SIZES[-1]:,} jobs, p99", "ms")
 GROWTH = Row(f"growth of the list from {SIZES[0]:,} to {SIZES[-1]:,} jobs, medians", "x", at_most=3)
 IDLE = Row("CPU while nothing happens", "%", at_most=1)
 WITH_JOB = Row("CPU while one job runs", "%")

@@ -37,7 +37,8 @@ class ScriptedExecutor:
         return self._states.get(root, ExecutionState("absent"))
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
-        self._end(root, "Terminated", succeeded=False, reason_code=reason_code, reason_message=reason_message)
+        if root in self._states:
+            self._end(root, "Terminated", succeeded=False, reason_code=reason_code, reason_message=reason_message)
 
     @property
     def running(self) -> list[str]:

@@ -95,8 +95,12 @@ def job_body(command: str = "true", **fields: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def running_service(data_dir: Path, executor: Executor | None = None, **settings: Any) -> Iterator[Client]:
+def running_service(
+    data_dir: Path, executor: Executor | str | None = None, **settings: Any
+) -> Iterator[Client]:
     """A service in a thread of this process; on PostgreSQL, when the tests are to run on it."""
+    if isinstance(executor, str):
+        settings["executor"], executor = executor, None
     settings.setdefault("database_url", url_for(data_dir))
     service = Service(ServiceSettings(data_dir=data_dir, **settings), executor)
     ready, found, faults = threading.Event(), [], []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -71,7 +72,7 @@ class ScriptedServer:
             def _any(self) -> None:
                 outer._serve(self)
 
-            do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _any
+            do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_CONNECT = _any
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -91,6 +92,10 @@ class ScriptedServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(5)
+
+    def speak_tls(self, context: ssl.SSLContext) -> None:
+        """From now on, connections are secure."""
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def _serve(self, handler: BaseHTTPRequestHandler) -> None:
         url = urlsplit(handler.path)

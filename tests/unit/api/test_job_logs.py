@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pai_sdk.api.answers import Answer
 from pai_sdk.api.job_logs import JobLogs
+from pai_sdk.api.refusals import api_error
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import BadAnswerError, InvalidRequestError, api_error
+from pai_sdk.errors import BadAnswerError, InvalidRequestError
 from pai_sdk.job.record import LogPage
 from tests.unit.api.scripted_server import Reply, ScriptedServer
 

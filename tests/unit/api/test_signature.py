@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
+from base64 import b64encode
+from dataclasses import replace
+from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -16,7 +20,10 @@ from pai_sdk.api.auth import Acs3Auth
 from pai_sdk.api.encoding import path_of, query_of
 from pai_sdk.api.signature import acs3_signature, encode, payload_hash, roa_signature
 from pai_sdk.credentials import Credentials, static_credentials
-from tests.unit.api.scripted_server import ScriptedServer
+from pai_sdk.service.auth import Authenticator, SignedRequest
+from pai_sdk.service.faults import Fault
+from pai_sdk.service.folder import Keys
+from tests.unit.api.scripted_server import Asked, ScriptedServer
 
 _text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 _some_text = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
@@ -30,6 +37,7 @@ _headers = st.dictionaries(
     _header_value.map(str.strip),
 )
 _paths = st.lists(_some_text.map(encode), max_size=4).map(lambda parts: "/" + "/".join(parts))
+_QUERY = {"Labels": '{"team":"a b/ü~*"}', "Status": "Running"}
 _methods = st.sampled_from(["GET", "POST", "PUT", "DELETE"])
 _secrets = st.text("abcdefghijklmnopqrstuvwxyzABC0123456789+/", min_size=1, max_size=40)
 
@@ -99,21 +107,14 @@ def test_what_we_send_is_accepted_by_the_official_signer(
     assert scheme == "ACS3-HMAC-SHA256"
 
 
-@pytest.mark.parametrize("algorithm", ["ACS3-HMAC-SHA256", "v2"])
-def test_the_official_client_is_verified_by_our_functions(server: ScriptedServer, algorithm: str) -> None:
+def ask_officially(server: ScriptedServer, algorithm: str, **key: str) -> Asked:
+    """A request of the official client, as it came over the wire."""
     from alibabacloud_tea_openapi.client import Client
     from alibabacloud_tea_openapi.utils_models import Config, OpenApiRequest, Params
     from darabonba.runtime import RuntimeOptions
 
-    client = Client(
-        Config(
-            access_key_id="LTAI",
-            access_key_secret="secret",
-            endpoint=server.endpoint.removeprefix("http://"),
-            protocol="http",
-            signature_algorithm=algorithm,
-        )
-    )
+    endpoint = server.endpoint.removeprefix("http://")
+    client = Client(Config(endpoint=endpoint, protocol="http", signature_algorithm=algorithm, **key))
     params = Params(
         action="ListTrainingJobs",
         version="2022-01-12",
@@ -125,10 +126,20 @@ def test_the_official_client_is_verified_by_our_functions(server: ScriptedServer
         req_body_type="json",
         body_type="json",
     )
-    query = {"Labels": '{"team":"a b/ü~*"}', "Status": "Running"}
-    client.call_api(params, OpenApiRequest(query=query, body={"Name": "größe"}), RuntimeOptions())
+    client.call_api(params, OpenApiRequest(query=_QUERY, body={"Name": "größe"}), RuntimeOptions())
     (asked,) = server.asked
-    assert asked.query == query
+    assert asked.query == _QUERY
+    return asked
+
+
+@pytest.mark.parametrize("sts", [False, True])
+@pytest.mark.parametrize("algorithm", ["ACS3-HMAC-SHA256", "v2"])
+def test_the_official_client_is_verified_by_our_functions(
+    server: ScriptedServer, algorithm: str, sts: bool
+) -> None:
+    token = {"security_token": "a-token"} if sts else {}
+    asked = ask_officially(server, algorithm, access_key_id="LTAI", access_key_secret="secret", **token)
+    assert asked.headers.get("x-acs-security-token") == token.get("security_token")
     authorization = asked.headers["authorization"]
     if algorithm == "v2":
         ours = roa_signature("secret", method="POST", path=asked.path, query=asked.query, headers=asked.headers)
@@ -158,11 +169,97 @@ def test_date_and_nonce_are_new_each_time() -> None:
     assert first["Authorization"] != second["Authorization"]
 
 
-def test_a_bearer_token_stands_in_place_of_a_signature() -> None:
-    headers = _headers_of(Credentials("", "", bearer_token="bear"))
-    assert headers["x-acs-bearer-token"] == "bear"
-    assert headers["x-acs-signature-type"] == "BEARERTOKEN"
-    assert "Authorization" not in headers
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (
+            {"access_key_id": "LTAI", "access_key_secret": "secret", "security_token": "a-token"},
+            Credentials("LTAI", "secret", "a-token"),
+        ),
+        ({"bearer_token": "a-bearer"}, Credentials("", "", bearer_token="a-bearer")),
+    ],
+    ids=["STS", "bearer"],
+)
+def test_temporary_keys_are_sent_as_the_official_client_does(
+    server: ScriptedServer, theirs: dict[str, str], ours: Credentials
+) -> None:
+    official_headers = ask_officially(server, "ACS3-HMAC-SHA256", **theirs).headers
+    headers = {name.lower(): value for name, value in _headers_of(ours).items()}
+    mine = {name for name in headers if name.startswith("x-acs-") or name == "authorization"}
+    expected = {name for name in official_headers if name.startswith("x-acs-") or name == "authorization"}
+    # The one header that they have alone says which of their providers gave the key.
+    assert mine == expected - {"x-acs-credentials-provider"}
+    for name in mine & {
+        "x-acs-security-token",
+        "x-acs-accesskey-id",
+        "x-acs-bearer-token",
+        "x-acs-signature-type",
+    }:
+        assert headers[name] == official_headers[name]
+
+
+def _independent_roa(secret: str, method: str, path: str, query: dict[str, str], headers: dict[str, str]) -> str:
+    """The older scheme once more, written from its description and with nothing of ours."""
+    text = method + "\n"
+    for name in ("accept", "content-md5", "content-type", "date"):
+        text += headers.get(name, "") + "\n"
+    for name, value in sorted(headers.items()):
+        if name.startswith("x-acs-"):
+            text += f"{name}:{value}\n"
+    resource = path
+    for place, (name, value) in enumerate(sorted(query.items())):
+        resource += ("&" if place else "?") + name + (f"={value}" if value else "")
+    return b64encode(hmac.digest(secret.encode(), (text + resource).encode(), "sha1")).decode()
+
+
+@given(_methods, _paths, _queries, st.sampled_from(["path", "method", "query", "header", "secret", "key", "date"]))
+@settings(max_examples=150)
+def test_the_service_accepts_the_older_scheme_and_nothing_that_was_changed(
+    method: str, path: str, query: dict[str, str], changed: str
+) -> None:
+    headers = {
+        "accept": "application/json",
+        "date": formatdate(1_000_000, usegmt=True),
+        "x-acs-signature-nonce": "n-1",
+        "x-acs-signature-method": "HMAC-SHA1",
+        "x-acs-action": "Any",
+    }
+    signature = _independent_roa("secret", method, path, query, headers)
+    headers["authorization"] = f"acs LTAI:{signature}"
+    sent = SignedRequest(method, path, query, headers)
+    service = Authenticator(Keys("LTAI", "secret"), now=lambda: 1_000_001.0)
+    service.check(sent)
+    with pytest.raises(Fault, match="was used before"):
+        service.check(sent)
+    other = {
+        "path": replace(sent, path=path + "x"),
+        "method": replace(sent, method="HEAD"),
+        "query": replace(sent, query={**query, "Zz": "1"}),
+        "header": replace(sent, headers={**headers, "x-acs-action": "Other"}),
+        "secret": replace(sent, headers={**headers, "authorization": "acs LTAI:" + b64encode(b"x" * 20).decode()}),
+        "key": replace(sent, headers={**headers, "authorization": f"acs OTHER:{signature}"}),
+        "date": replace(sent, headers={**headers, "date": formatdate(1_000_100, usegmt=True)}),
+    }[changed]
+    with pytest.raises(Fault) as refused:
+        Authenticator(Keys("LTAI", "secret"), now=lambda: 1_000_001.0).check(other)
+    assert refused.value.status_code == 403
+
+
+@given(st.binary(max_size=80), st.binary(min_size=1, max_size=80))
+def test_the_body_is_signed(body: bytes, other: bytes) -> None:
+    if body == other:
+        return
+    key = static_credentials("LTAI", "secret")
+    sent = requests.Request("POST", "http://h/x", data=body, auth=Acs3Auth(key, "A", "1")).prepare()
+    request = SignedRequest("POST", "/x", {}, {name.lower(): value for name, value in sent.headers.items()})
+    service = Authenticator(Keys("LTAI", "secret"))
+    service.check(request)
+    service.check_body(request, body)
+    with pytest.raises(Fault, match="not the one that was signed"):
+        service.check_body(request, other)
+    told_otherwise = replace(request, headers={**request.headers, "x-acs-content-sha256": payload_hash(other)})
+    with pytest.raises(Fault, match="does not fit"):
+        Authenticator(Keys("LTAI", "secret")).check(told_otherwise)
 
 
 def test_netrc_does_not_replace_the_signature(clean_home: Any) -> None:

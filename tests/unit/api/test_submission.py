@@ -74,6 +74,7 @@ def _spoilt(fault: str) -> Step | None:
         "html": Reply(b"<html>bad gateway</html>", 502),
         "empty": Reply(b""),
         "429": Reply({"Code": "Throttling.User"}, 429),
+        "bare 429": Reply(b"", 429),
         "no id": Reply({"RequestId": "r"}),
     }.get(fault)
 
@@ -84,7 +85,8 @@ def jobs(transport: Transport) -> TrainingJobs:
 
 
 def test_200_creates_with_faults_make_one_job_each(server: ScriptedServer, jobs: TrainingJobs) -> None:
-    kinds = ["reset", "cut", "500", "html", "empty", "no id", "before:reset", "before:500", "before:429", "late:2"]
+    before = ["before:reset", "before:500", "before:429", "before:bare 429"]
+    kinds = ["reset", "cut", "500", "html", "empty", "no id", "late:2", *before]
     service = FakeService(server)
     lost = 0
     for seed in range(200):

@@ -251,9 +251,13 @@ class TestWhatMayNotBeSentTwice:
             post(transport, timeout_s=(1.0, 0.1))
         assert caught.value.maybe_arrived
 
-    def test_but_again_when_it_was_turned_away(self, server: ScriptedServer, transport: Transport) -> None:
-        server.script = [Reply({"Code": "Throttling.Api"}, 429), GOOD]
+    @pytest.mark.parametrize("body", [{"Code": "Throttling.Api"}, HTML, b"", [1]])
+    def test_but_again_when_it_was_turned_away(
+        self, server: ScriptedServer, transport: Transport, clock: FakeClock, body: Any
+    ) -> None:
+        server.script = [Reply(body, 429, {"Retry-After": "2"}), GOOD]
         assert post(transport).json["Answer"] == 42
+        assert clock.pauses == [2.0]
 
     def test_but_again_when_nothing_listened(self, retry: RetryPolicy) -> None:
         starts: list[ScriptedServer] = []
