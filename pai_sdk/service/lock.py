@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 
 from sqlalchemy import Connection, Engine, text
@@ -14,6 +15,7 @@ __all__ = ["DatabaseLock"]
 # Locks belong to a database; services in schemas of their own do not meet. The first number is any.
 _TAKE = text("SELECT pg_try_advisory_lock(1885432180, hashtext(current_schema()))")
 _ASK = text("SELECT 1")
+_PATIENCE_S = 3.0
 
 
 class DatabaseLock:
@@ -25,7 +27,12 @@ class DatabaseLock:
 
     def __init__(self, engine: Engine, *, shown_as: str) -> None:
         self._engine = engine
+        # The server notices a moment later that the connection of one that has just ended, or was killed, is gone.
+        deadline = time.monotonic() + _PATIENCE_S
         self._connection: Connection | None = self._take()
+        while self._connection is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+            self._connection = self._take()
         if self._connection is None:
             raise ServiceStartError(
                 f"another service already runs on the database {shown_as}; stop it, or give each a database"

@@ -97,11 +97,12 @@ def test_a_higher_priority_begins_first_and_the_others_keep_their_order(
 
 
 def test_a_job_that_waits_tells_for_what(client: Client, executor: ScriptedExecutor) -> None:
-    first, second, third = (
-        client.create(job_body(ComputeResource={"EcsSpec": "x", "EcsCount": 2})) for _ in "123"
-    )
+    body = job_body(ComputeResource={"EcsSpec": "x", "EcsCount": 2})
+    first = client.create(body)
     client.until(first, "Running")
+    second = client.create(body)
     until(lambda: len(events(client, second)) == 2)
+    third = client.create(body)
     assert events(client, second)[1] == "The job is the next to begin; it waits for 2 instances (0 of 2 are free)."
     assert events(client, third) == ["The job was created and waits in the queue, behind 1 other."]
     for job_id in (third, second):
