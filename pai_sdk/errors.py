@@ -20,6 +20,7 @@ attributes, so that a script can branch on them.
     │   ├── ThrottledError         429 and Throttling.*: too many requests, even after the retries
     │   └── ServiceFaultError      5xx, even after the retries
     ├── StorageError               an object or folder in OSS cannot be read or written
+    │   ├── UnreachableStorageError  nothing to try again: no such host, no TLS, a wrong certificate
     │   └── TransferError          some files of an upload or download failed; `failures` lists them
     ├── JobError                   about one job; `job_id`
     │   ├── JobFailed              it ended as Failed, CreateFailed or InitializeFailed
@@ -63,6 +64,7 @@ __all__ = [
     "StorageError",
     "ThrottledError",
     "TransferError",
+    "UnreachableStorageError",
     "WaitTimeoutError",
     "WrongCallError",
 ]
@@ -264,6 +266,10 @@ class StorageError(PaiError):
         self.status_code = status_code
         self.code = code
         self.request_id = request_id
+
+
+class UnreachableStorageError(StorageError):
+    """No answer, and none to be expected from this endpoint: no such host, no TLS there, a wrong certificate."""
 
 
 class TransferError(StorageError):

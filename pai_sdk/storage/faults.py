@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pai_sdk.errors import StorageError
+from pai_sdk.errors import StorageError, UnreachableStorageError
 
-__all__ = ["TransientStorageError", "UnreachableStorageError", "is_transient", "is_unanswered"]
+__all__ = ["TransientStorageError", "is_transient", "is_unanswered"]
 
 
 class TransientStorageError(StorageError):
@@ -19,10 +19,6 @@ class TransientStorageError(StorageError):
     retry_after_s: float | None = None
     refused = False
     strange = False
-
-
-class UnreachableStorageError(StorageError):
-    """No answer, and none to be expected from this endpoint: no such host, no TLS there, a wrong certificate."""
 
 
 def is_transient(error: BaseException) -> bool:

@@ -8,8 +8,8 @@ import oss2.exceptions
 import requests
 from urllib3.exceptions import HTTPError
 
-from pai_sdk.errors import StorageError
-from pai_sdk.storage.faults import TransientStorageError, UnreachableStorageError
+from pai_sdk.errors import StorageError, UnreachableStorageError
+from pai_sdk.storage.faults import TransientStorageError
 from pai_sdk.storage.uri import OssUri
 from pai_sdk.unanswered import explain
 

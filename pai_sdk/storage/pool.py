@@ -8,7 +8,8 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TypeVar
 
-from pai_sdk.storage.faults import UnreachableStorageError, is_unanswered
+from pai_sdk.errors import UnreachableStorageError
+from pai_sdk.storage.faults import is_unanswered
 
 __all__ = ["TransferPool"]
 
