@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,11 @@ __all__ = ["serve"]
 
 _DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
 _WHERE, _HOW_MUCH = "Where it runs", "How much it takes"
+
+
+class _Executor(str, Enum):
+    process = "process"
+    docker = "docker"
 
 
 def serve(
@@ -46,6 +52,13 @@ def serve(
     database_file: Annotated[
         Path | None, typer.Option(help="A file that holds this URL.", rich_help_panel=_WHERE)
     ] = None,
+    executor: Annotated[
+        _Executor,
+        typer.Option(
+            help="What runs the jobs: processes here, or containers of Docker, from each job's image.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = _Executor.process,
     slots: Annotated[int, typer.Option(min=1, help="Instances that run at once.", rich_help_panel=_HOW_MUCH)] = 16,
     cpus: Annotated[
         float | None,
@@ -87,6 +100,7 @@ def serve(
         host=host,
         port=port,
         database_url=_database_url(database, database_file),
+        executor=executor.value,
         slots=slots,
         cpus=cpus,
         memory_gib=memory,

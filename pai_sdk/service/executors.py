@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from pai_sdk.execution.base import ExecutionState, Executor
@@ -12,11 +13,10 @@ from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.instance_logs import InstanceLogs
 from pai_sdk.execution.process import ProcessExecutor
 from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.settings import ServiceSettings
 
-__all__ = ["ContainerExecutor", "executor_of"]
+__all__ = ["ContainerExecutor", "open_executor"]
 
 
 class ContainerExecutor(DockerExecutor):
@@ -32,7 +32,7 @@ class ContainerExecutor(DockerExecutor):
         self._logs: dict[Path, InstanceLogs] = {}
 
     def state(self, root: Path) -> ExecutionState:
-        """What is known now; on the way it is noted how long the logs are, which no process in a container does."""
+        """What is known now; on the way it is noted how long the logs are, which no container does."""
         state = super().state(root)
         if state.phase != "absent":
             logs = self._logs.setdefault(root, _logs_of(root, state))
@@ -42,12 +42,15 @@ class ContainerExecutor(DockerExecutor):
         return state
 
 
-def executor_of(settings: ServiceSettings, folder: DataFolder, *, is_closing: Callable[[], bool]) -> Executor:
+def open_executor(
+    settings: ServiceSettings, folder: DataFolder, stack: ExitStack, *, is_closing: Callable[[], bool]
+) -> Executor:
     """The executor that a service was set up with.
 
     Args:
         settings: of the service.
         folder: of the service.
+        stack: closes it.
         is_closing: whether the service ends.
 
     Raises:
@@ -57,6 +60,7 @@ def executor_of(settings: ServiceSettings, folder: DataFolder, *, is_closing: Ca
     if settings.executor == "process":
         return ProcessExecutor(cache)
     executor = ContainerExecutor(pip_cache=cache / "pip", is_closing=is_closing)
+    stack.callback(executor.close)
     executor.connect()
     return executor
 

@@ -130,6 +130,11 @@ class Scheduler:
         self._trash.put(self._folder.job_dir(job_id))
 
     @property
+    def is_closing(self) -> bool:
+        """Whether nothing is begun any more."""
+        return self._closing.is_set()
+
+    @property
     def is_idle(self) -> bool:
         """Whether no job runs or waits."""
         return self._queue_is_empty and not self._active

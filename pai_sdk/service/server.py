@@ -16,7 +16,7 @@ from pai_sdk.service.algorithms import Algorithms
 from pai_sdk.service.app import Dispatcher, create_api
 from pai_sdk.service.auth import LONGEST_SKEW_S, Authenticator
 from pai_sdk.service.changes import Changes
-from pai_sdk.service.executors import executor_of
+from pai_sdk.service.executors import open_executor
 from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.gate import Gate
 from pai_sdk.service.http_server import Ground, HttpServer, IdleWatch
@@ -104,7 +104,9 @@ class Service:
         settings = self._settings
         with ExitStack() as stack:
             folder = stack.enter_context(DataFolder(settings.data_dir))
-            executor = self._executor or executor_of(settings, folder, is_closing=self._stopped.is_set)
+            executor = self._executor or open_executor(
+                settings, folder, stack, is_closing=lambda: scheduler.is_closing
+            )
             listener = stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
             info = info_of(settings, folder, keys, listener)
@@ -144,7 +146,6 @@ class Service:
             self._server = HttpServer(dispatcher, changes, idle, ground, settings.connections, ready)
             if not self._stopped.is_set():
                 self._server.run(sockets=[listener])
-            self._stopped.set()  # whatever it was that ended it
             if self._server.loss is None:
                 logger.info("the service on %s has ended", folder.root)
         if self._server.loss is not None:

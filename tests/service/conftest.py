@@ -23,7 +23,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 def start(tmp_path: Path) -> Callable[..., Any]:
     """Starts a service of the test's own."""
 
-    def begin(executor: Executor | None = None, data_dir: Path | None = None, **settings: Any) -> Any:
+    def begin(executor: Executor | str | None = None, data_dir: Path | None = None, **settings: Any) -> Any:
         return running_service(data_dir or tmp_path / "data", executor, **settings)
 
     return begin

@@ -95,9 +95,7 @@ def job_body(command: str = "true", **fields: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def running_service(
-    data_dir: Path, executor: Executor | str | None = None, **settings: Any
-) -> Iterator[Client]:
+def running_service(data_dir: Path, executor: Executor | str | None = None, **settings: Any) -> Iterator[Client]:
     """A service in a thread of this process; on PostgreSQL, when the tests are to run on it."""
     if isinstance(executor, str):
         settings["executor"], executor = executor, None

@@ -44,8 +44,11 @@ def test_options_become_settings(served: list[ServiceSettings], tmp_path: Path) 
         "9",
         "--connections",
         "50",
+        "--executor",
+        "docker",
     )
     (settings,) = served
+    assert settings.executor == "docker"
     assert (settings.slots, settings.cpus, settings.memory_gib, settings.requests_per_s) == (2, 1.5, 4.0, 9.0)
     assert settings.connections.most == 50
     assert settings.database_url is None
@@ -73,6 +76,7 @@ def test_the_database_comes_from_an_option_a_file_or_the_environment(
         ["--rate", "0"],
         ["--connections", "1"],
         ["--port", "70000"],
+        ["--executor", "podman"],
         ["--database", URL, "--database-file", "x"],
     ],
 )
@@ -95,6 +99,7 @@ def test_help_names_every_option() -> None:
         "--memory",
         "--rate",
         "--connections",
+        "--executor",
         "PAI_SERVICE_DATABASE",
     ):
         assert option in shown

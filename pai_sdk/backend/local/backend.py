@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.backend.base import Plan, Purpose, Upload
 from pai_sdk.backend.local.files import InputCache, copy_tree, save_output
-from pai_sdk.backend.local.jobs import LocalJobs
+from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
 from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields
 from pai_sdk.backend.local.watching import LocalLogs, metric_values
 from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
@@ -64,7 +64,7 @@ class LocalBackend:
         self._files = files
         self._executor = executor or DockerExecutor(pip_cache=self.data_dir / "cache" / "pip")
         self._jobs = LocalJobs(self.data_dir / "jobs")
-        self._cache = InputCache(self.data_dir / "cache" / "objects")
+        self._cache = InputCache(self.data_dir / "cache" / "oss")
         self._logs = LocalLogs()
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ class LocalBackend:
         self, request: TrainingJobRequest, uploads: Sequence[Upload], usercode: Path, *, progress: bool
     ) -> None:
         """Put the code into the sandbox: a copy, so that neither the job nor its author disturbs the other."""
-        code = request.algorithm_spec.code_dir if request.algorithm_spec else None
+        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
         if code is None:
             return
         if code.location_type != _CODE:
@@ -184,12 +184,9 @@ class LocalBackend:
         """Save what goes to OSS, once. What cannot be saved stays in the job's folder, and the next look tries."""
         if self._jobs.facts(job_id).get("synced"):
             return
-        sandbox = self._jobs.sandbox(job_id)
-        remote = {
-            channel.name: channel.output_uri or ""
-            for channel in self._jobs.request(job_id).output_channels
-            if (channel.output_uri or "").startswith("oss://")
-        }
+        sandbox, remote = self._jobs.sandbox(job_id), oss_outputs(self._jobs.request(job_id))
+        if not remote:  # nothing to write down either, which a full disk would not let us
+            return
         with (sandbox.state_dir / "sync.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self._jobs.facts(job_id).get("synced"):
@@ -198,15 +195,11 @@ class LocalBackend:
             for channel, uri in remote.items():
                 try:
                     save_output(self._oss, sandbox.output_dir(channel), uri, progress=True)
-                except PaiError as error:
+                except (PaiError, OSError) as error:
                     unsaved.append(f"{channel}: {error}")
             with self._jobs.changing(job_id) as facts:
                 facts["synced"] = not unsaved
-                facts["unsaved"] = (
-                    f"the outputs are in {sandbox.ml / 'output'}, but could not be saved: {'; '.join(unsaved)}"
-                    if unsaved
-                    else ""
-                )
+                facts["unsaved"] = "; ".join(unsaved)
 
     def list(
         self,
@@ -240,9 +233,16 @@ class LocalBackend:
         """Forget a job that has ended. Its outputs stay where they are.
 
         Raises:
-            ConflictError: it has not ended.
+            ConflictError: it has not ended, or its folder has outputs that could not be saved.
         """
         record = self._look(job_id)
+        facts = self._jobs.facts(job_id)
+        if facts.get("unsaved") and not facts.get("synced"):
+            raise ConflictError(
+                f"job {job_id}: {record.reason_message}; it is not deleted, since they would be lost",
+                code="OutputsNotSaved",
+                status_code=409,
+            )
         if not record.status.is_terminal:
             raise ConflictError(
                 f"job {job_id} is {record.status}; stop it first", code="TrainingJobNotEnded", status_code=409

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import CodeError, LocalRunError, Problem, StorageError, TransferError
+from pai_sdk.storage.objects import make_folder, must_be_no_folder
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar
 from pai_sdk.storage.tree import FileTree
@@ -48,13 +51,21 @@ def copy_tree(tree: FileTree, target: Path) -> None:
 class InputCache:
     """Objects of OSS on this machine, named by their content: what did not change is not fetched again.
 
+    Several processes may fill jobs from it at once; each object is fetched by one of them.
+
+        objects/<etag>-<size>    the objects
+        objects/.<name>.part     one that is being fetched
+        locks/<etag>-<size>      locked (flock) by whoever fetches that object
+        locks/.filling           locked by all who fill a job; shared, so that nothing goes away meanwhile
+
     Args:
         folder: where they are kept.
         limit_bytes: what is over it goes, the longest unused first.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int = _DEFAULT_LIMIT_BYTES) -> None:
-        self._folder = folder
+        self._objects = folder / "objects"
+        self._locks = folder / "locks"
         self._limit_bytes = limit_bytes
 
     def fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
@@ -64,7 +75,13 @@ class InputCache:
             StorageError: nothing is there.
             TransferError: some objects could not be fetched; they are named.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self._objects, self._locks):
+            folder.mkdir(parents=True, exist_ok=True)
+        with _locked(self._locks / ".filling", fcntl.LOCK_SH):
+            self._fill(client, uri, target, progress=progress)
+        self.shrink()
+
+    def _fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
         single = None if uri.is_dir else client.head(uri)
         found: Iterable[ObjectInfo] = [single] if single else client.list(uri.as_dir())
         count = 0
@@ -80,33 +97,70 @@ class InputCache:
             raise StorageError(f"{uri}: there is no such file or folder", uri=str(uri), code="NoSuchKey")
         if pool.failures:
             raise TransferError(f"{len(pool.failures)} files were not fetched from {uri}", failures=pool.failures)
-        self.shrink()
 
     def _place(self, client: OssClient, info: ObjectInfo, target: Path, name: str, bar: ByteBar) -> None:
         parts = name.split("/")
-        if any(part in ("", ".", "..") for part in parts):
+        if "\0" in name or any(part in ("", ".", "..") for part in parts):
             raise StorageError("its key has parts that cannot be file names here, so it was not written")
-        cached = self._folder / f"{info.etag.lower()}-{info.size_bytes}"
-        if not cached.exists():
-            client.get_file(info.uri, cached)
-        os.utime(cached)
+        cached = self._fetched(client, info)
         place = target.joinpath(*parts)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(place.parent)
+        must_be_no_folder(place)
         try:
             os.link(cached, place)
         except OSError:  # another file system, or one without links
-            shutil.copyfile(cached, place)
+            shutil.copy(cached, place)
         bar.advance(info.size_bytes)
 
+    def _fetched(self, client: OssClient, info: ObjectInfo) -> Path:
+        """The cached object; fetched, if nobody has done that yet."""
+        name = _name_of(info)
+        with _locked(self._locks / name, fcntl.LOCK_EX):
+            cached = self._objects / name
+            if not cached.exists():
+                part = self._objects / f".{name}.part"
+                # The object may have changed since it was listed; then that is what the job gets.
+                cached = self._objects / _name_of(client.get_file(info.uri, part))
+                part.replace(cached)
+            os.utime(cached)
+        return cached
+
     def shrink(self) -> None:
-        """Remove the longest unused until the limit is kept; jobs that use them keep their links."""
-        kept = [(entry.stat().st_mtime, entry.stat().st_size, entry) for entry in self._folder.iterdir()]
-        total = sum(size for _, size, _ in kept)
-        for _, size, entry in sorted(kept, key=lambda one: one[0]):
-            if total <= self._limit_bytes:
+        """Remove the longest unused until the limit is kept; jobs that use them keep their links.
+
+        While somebody fills a job, nothing is removed; who is the last to fill one does it.
+        """
+        with _locked(self._locks / ".filling", fcntl.LOCK_EX | fcntl.LOCK_NB) as is_alone:
+            if not is_alone:
                 return
-            entry.unlink(missing_ok=True)
-            total -= size
+            for leftover in (*self._objects.glob(".*.part"), *self._locks.glob("[!.]*")):
+                leftover.unlink()
+            kept = [(entry.stat().st_mtime, entry.stat().st_size, entry) for entry in self._objects.iterdir()]
+            total = sum(size for _, size, _ in kept)
+            for _, size, entry in sorted(kept, key=lambda one: one[0]):
+                if total <= self._limit_bytes:
+                    return
+                entry.unlink()
+                total -= size
+
+
+def _name_of(info: ObjectInfo) -> str:
+    return f"{info.etag.lower()}-{info.size_bytes}"
+
+
+@contextmanager
+def _locked(path: Path, how: int) -> Iterator[bool]:
+    """Hold a lock; gives False where it is not to be waited for, and somebody else has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, how)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
 
 
 def save_output(files: Callable[[], OssClient], folder: Path, uri: str, *, progress: bool) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,7 +22,7 @@ from pai_sdk.job.record import JobRecord
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.status import JobStatus
 
-__all__ = ["LocalJobs"]
+__all__ = ["LocalJobs", "oss_outputs"]
 
 _REQUEST = "request.json"
 _FACTS = "facts.json"
@@ -124,9 +124,13 @@ class LocalJobs:
     def record(self, job_id: str, state: ExecutionState) -> JobRecord:
         """A job as TrainingJob knows it."""
         request, facts = self.request(job_id), self.facts(job_id)
-        status, code, message = _outcome(state, facts)
-        created, ended = facts.get("created_at"), state.ended_at if state.phase == "ended" else None
-        moments = [(JobStatus.INITIALIZING, created), (JobStatus.RUNNING, state.started_at), (status, ended)]
+        status, code, message = _outcome(state)
+        ended = state.ended_at if state.phase == "ended" else None
+        if ended is not None and not facts.get("synced") and oss_outputs(request):
+            outputs = self.sandbox(job_id).ml / "output"
+            status, code, message = _with_unsaved(status, code, message, str(facts.get("unsaved") or ""), outputs)
+        created, told_end = facts.get("created_at"), ended if status.is_terminal else None
+        moments = [(JobStatus.INITIALIZING, created), (JobStatus.RUNNING, state.started_at), (status, told_end)]
         passed = [(str(name), at) for name, at in moments if at is not None]
         return JobRecord.model_validate(
             {
@@ -159,7 +163,7 @@ def _wire_time(seconds: float | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _outcome(state: ExecutionState, facts: Mapping[str, Any]) -> tuple[JobStatus, str | None, str | None]:
+def _outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
     if state.phase in ("absent", "preparing"):
         return JobStatus.INITIALIZING, None, None
     if state.phase == "running":
@@ -168,9 +172,26 @@ def _outcome(state: ExecutionState, facts: Mapping[str, Any]) -> tuple[JobStatus
         return JobStatus.TERMINATED, state.reason_code, state.reason_message
     if not state.succeeded:
         return JobStatus.FAILED, state.reason_code or None, state.reason_message or None
-    if facts.get("unsaved"):
-        return JobStatus.FAILED, "OutputsNotSaved", str(facts["unsaved"])
     return JobStatus.SUCCEED, None, None
+
+
+def _with_unsaved(
+    status: JobStatus, code: str | None, message: str | None, unsaved: str, outputs: Path
+) -> tuple[JobStatus, str | None, str | None]:
+    """The outcome of a job whose containers have ended, but whose outputs are not where they are to be."""
+    if not unsaved:
+        text = f"The containers have ended; the outputs in {outputs} go to OSS when somebody next asks."
+        return JobStatus.RUNNING, "SavingOutputs", text
+    text = f"the outputs are in {outputs}, but could not be saved: {unsaved}; the next look at the job tries again"
+    if status.is_success:
+        return JobStatus.FAILED, "OutputsNotSaved", text
+    return status, code, f"{message} Besides, {text}"
+
+
+def oss_outputs(request: TrainingJobRequest) -> dict[str, str]:
+    """Output channel to its URI, of those that go to OSS."""
+    uris = {channel.name: channel.output_uri or "" for channel in request.output_channels}
+    return {name: uri for name, uri in uris.items() if uri.startswith("oss://")}
 
 
 def _labels_of(request: TrainingJobRequest) -> dict[str, str]:

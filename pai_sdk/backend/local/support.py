@@ -9,18 +9,23 @@ from urllib.parse import unquote, urlsplit
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.docker.container import ContainerLimits
 from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.job.names import LOCAL_TYPES
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.storage.uri import uri_scheme
 
 __all__ = ["check_supported", "file_path", "file_uri", "unused_fields"]
 
-_SCHEMES = ("file", "oss")
+_SCHEMES = _CODE_TYPES = ("file", "oss")
 _UNUSED = {
     "experiment_config": "ExperimentConfig",
     "user_vpc": "UserVpc",
     "role_arn": "RoleArn",
     "priority": "Priority",
-    "resource_type": "ResourceType",
+    "algorithm_name": "AlgorithmName",
+    "algorithm_version": "AlgorithmVersion",
+    "algorithm_provider": "AlgorithmProvider",
+    "assign_node_spec": "AssignNodeSpec",
+    "credential_config": "CredentialConfig",
 }
 """Fields of a request that belong to the service's account, network and queues: a run here is the same without."""
 
@@ -68,6 +73,10 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
         yield Problem("algorithm", "a registered algorithm is known to its service only", hint)
     elif not spec.image:
         yield Problem("image_uri", "is missing", "a local run needs an image that this machine has or can pull")
+    code = request.code_dir or (spec.code_dir if spec else None)
+    if code and code.location_type not in _CODE_TYPES:
+        hint = "give a local folder or an oss:// URI"
+        yield Problem("source_dir", f"code in {code.location_type!r} cannot be read from this machine", hint)
     if compute and compute.resource_id:
         yield Problem("resource_id", "is a quota of the service", "leave it out for a local run")
     for channel in request.input_channels:
@@ -90,13 +99,18 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
 def unused_fields(request: TrainingJobRequest) -> list[str]:
     """The fields that are set and mean nothing here, as the wire names them; for one notice."""
     unused = [wire for name, wire in _UNUSED.items() if getattr(request, name, None) is not None]
-    compute = request.compute_resource
+    compute, spec = request.compute_resource, request.algorithm_spec
+    if spec is not None and spec.progress_definitions:
+        unused.append("AlgorithmSpec.ProgressDefinitions")
+    if compute and compute.ecs_spec and compute.ecs_spec not in LOCAL_TYPES:
+        unused.append("EcsSpec")
     if compute and (compute.spot_spec or compute.use_spot_instance):
         unused.append("SpotSpec")
     if compute and compute.instance_spec and compute.instance_spec.gpu_type:
         unused.append("InstanceSpec.GPUType")
     for channels in (request.input_channels, request.output_channels):
         unused += [f"{channel.name}.RoleArn" for channel in channels if channel.role_arn]
+        unused += [f"{channel.name}.VersionName" for channel in channels if channel.version_name]
     unused += [f"{channel.name}.Options" for channel in request.input_channels if channel.options]
     if request.settings:
         unused += [f"Settings.{name}" for name in request.settings.to_wire() if name != "Tags"]

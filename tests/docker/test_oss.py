@@ -1,0 +1,198 @@
+"""Local jobs with OSS: inputs through the cache, code, and outputs saved by whoever looks next."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import oss2
+import pytest
+
+from pai_sdk import Processor, Session
+from pai_sdk.backend.local import LocalBackend
+from pai_sdk.errors import ConflictError, InvalidInputError, JobFailed
+from pai_sdk.storage.oss import OssClient
+from tests.docker.conftest import lines_of, remove_all
+from tests.docker.engine import BASE_IMAGE, Engine
+from tests.docker.test_service import session_on
+from tests.service.services import Client, running_service
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    """A service whose object store is used; jobs run elsewhere."""
+    with running_service(tmp_path / "service") as client:
+        yield client
+
+
+@pytest.fixture
+def bucket(client: Client) -> oss2.Bucket:
+    return client.bucket()
+
+
+@pytest.fixture
+def session(
+    docker_host: Engine, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Session]:
+    monkeypatch.setenv("PAI_LOCAL_DIR", str(tmp_path / "local"))
+    with session_on(client.info) as session:
+        yield session
+        for job in session.list_jobs(local=True):
+            remove_all(docker_host, job.id)
+
+
+def processor(session: Session, command: str, **more: object) -> Processor:
+    return Processor(BASE_IMAGE, command, instance_type="local", session=session, **more)
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys of the objects whose content was fetched."""
+    keys: list[str] = []
+    fetch = OssClient.get_file
+
+    def get_file(self: OssClient, uri: object, path: Path) -> object:
+        keys.append(uri.key)
+        return fetch(self, uri, path)
+
+    monkeypatch.setattr(OssClient, "get_file", get_file)
+    return keys
+
+
+def test_inputs_are_fetched_once_and_again_when_they_change(
+    session: Session, client: Client, bucket: oss2.Bucket, fetched: list[str]
+) -> None:
+    for key in ("data/a.txt", "data/deep/b.txt"):
+        bucket.put_object(key, f"content of {key}")
+    see = processor(session, "cd /ml/input/data/train && find . -type f | sort | xargs cat; ls -l | wc -l")
+    uri = f"oss://{client.info.bucket}/data/"
+    first = lines_of(see.run({"train": uri}, show_logs=False))
+    assert "content of data/a.txtcontent of data/deep/b.txt" in first[0]
+    assert sorted(fetched) == ["data/a.txt", "data/deep/b.txt"]
+    assert lines_of(see.run({"train": uri}, show_logs=False)) == first
+    assert len(fetched) == 2
+    bucket.put_object("data/a.txt", "changed")
+    assert "changedcontent of data/deep/b.txt" in lines_of(see.run({"train": uri}, show_logs=False))[0]
+    assert fetched[2:] == ["data/a.txt"]
+
+
+def test_a_job_cannot_harm_the_cache_and_one_object_is_one_file(
+    session: Session, client: Client, bucket: oss2.Bucket
+) -> None:
+    bucket.put_object("data/a.txt", "pure")
+    uri = f"oss://{client.info.bucket}/data/a.txt"
+    spoil = processor(session, 'echo spoilt >"$PAI_INPUT_TRAIN"; cat "$PAI_INPUT_TRAIN"')
+    job = spoil.run({"train": uri}, show_logs=False)
+    assert "Read-only file system" in lines_of(job)[0]
+    assert lines_of(job)[1] == "pure"
+
+
+def test_code_in_oss(session: Session, client: Client, bucket: oss2.Bucket) -> None:
+    bucket.put_object("code/main.py", "print('from oss')")
+    job = processor(session, "python main.py", source_dir=f"oss://{client.info.bucket}/code/").run(show_logs=False)
+    assert lines_of(job) == ["from oss"]
+
+
+def test_what_is_not_there_is_named_and_leaves_nothing(session: Session, client: Client, tmp_path: Path) -> None:
+    uri = f"oss://{client.info.bucket}/nothing/"
+    with pytest.raises(Exception, match="nothing/: there is no such file or folder"):
+        processor(session, "true").run({"train": uri}, show_logs=False)
+    assert list((tmp_path / "local" / "jobs").iterdir()) == []
+
+
+def test_outputs_go_to_oss(session: Session, client: Client, bucket: oss2.Bucket, tmp_path: Path) -> None:
+    run = processor(session, "mkdir /ml/output/model/deep; echo good >/ml/output/model/deep/m.txt")
+    job = run.run(outputs={"model": f"oss://{client.info.bucket}/out/"}, show_logs=False)
+    assert bucket.get_object("out/deep/m.txt").read() == b"good\n"
+    assert run.get_outputs_data() == {"model": f"oss://{client.info.bucket}/out/"}
+    assert job.download("model", tmp_path / "model", progress=False).joinpath("deep/m.txt").read_text() == "good\n"
+    job.delete()
+    assert bucket.object_exists("out/deep/m.txt")
+
+
+@pytest.mark.parametrize("end", ["exit 0", "exit 3"])
+def test_until_they_are_saved_the_job_says_so(
+    session: Session, client: Client, bucket: oss2.Bucket, tmp_path: Path, end: str
+) -> None:
+    """The bucket does not exist, then it does."""
+    run = processor(session, f"echo kept >/ml/output/model/m.txt; {end}")
+    job = run.run(outputs={"model": "oss://later/out/"}, wait=False, show_logs=False)
+    list(job.logs(follow=True))
+    with pytest.raises(JobFailed, match="could not be saved") as failed:
+        job.wait(60, show_logs=False)
+    kept = tmp_path / "local" / "jobs" / job.id / "ml" / "output"
+    assert str(kept) in str(failed.value)
+    assert (kept / "model" / "m.txt").read_text() == "kept\n"
+    with pytest.raises(ConflictError, match="could not be saved"):
+        job.delete()
+    assert session.local.prune() == []
+
+    later = oss2.Bucket(bucket.auth, client.info.oss_endpoint, "later", region=client.info.region_id)
+    later.create_bucket()
+    assert job.refresh().status == ("Succeed" if end == "exit 0" else "Failed")
+    assert "could not be saved" not in (job.record.reason_message or "")
+    assert later.get_object("out/m.txt").read() == b"kept\n"
+    assert session.local.prune() == [job.id]
+
+
+def test_a_list_shows_a_job_as_running_until_its_outputs_are_saved(
+    session: Session, client: Client, tmp_path: Path
+) -> None:
+    run = processor(session, "echo good >/ml/output/model/m.txt")
+    job = run.run(outputs={"model": f"oss://{client.info.bucket}/out/"}, wait=False, show_logs=False)
+    other = LocalBackend(tmp_path / "local")
+    try:
+        deadline = time.monotonic() + 30
+        while (record := next(iter(other.list()))).reason_code is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert (record.status, record.reason_code) == ("Running", "SavingOutputs")
+        assert "when somebody next asks" in (record.reason_message or "")
+    finally:
+        other.close()
+    assert job.wait(30, show_logs=False).status == "Succeed"
+    assert next(iter(session.list_jobs(local=True))).status == "Succeed"
+
+
+_WAIT = """
+import os, sys
+from pathlib import Path
+from pai_sdk.backend.local import backend
+from pai_sdk.job.training_job import TrainingJob
+def stuck(*arguments, **named):
+    print("saving", flush=True)
+    import time; time.sleep(1000)
+backend.save_output = stuck
+there = backend.LocalBackend(Path(sys.argv[1]), files=lambda: None)
+TrainingJob(sys.argv[2], there).wait(show_logs=False)
+"""
+
+
+def test_a_waiter_killed_while_it_saves_is_no_loss(
+    session: Session, client: Client, bucket: oss2.Bucket, tmp_path: Path
+) -> None:
+    run = processor(session, "echo good >/ml/output/model/m.txt")
+    job = run.run(outputs={"model": f"oss://{client.info.bucket}/out/"}, wait=False, show_logs=False)
+    program = [sys.executable, "-c", _WAIT, str(tmp_path / "local"), job.id]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as waiter:
+        assert waiter.stdout.readline() == "saving\n"
+        waiter.send_signal(signal.SIGKILL)
+    assert job.wait(30, show_logs=False).status == "Succeed"
+    assert bucket.get_object("out/m.txt").read() == b"good\n"
+
+
+def test_what_only_a_service_can_read_is_refused(session: Session) -> None:
+    with pytest.raises(InvalidInputError, match="nas://"):
+        processor(session, "true").run({"train": "nas://0a1b2c.cn-hangzhou/data/"}, show_logs=False)
+
+
+def test_without_a_region_it_is_said_what_is_missing(
+    docker_host: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAI_LOCAL_DIR", str(tmp_path / "local"))
+    with Session() as session, pytest.raises(Exception, match=r"region|endpoint|bucket"):
+        processor(session, "true").run({"train": "oss://models/data/"}, show_logs=False)
+    assert not (Path.home() / ".pai" / "service").exists()

@@ -1,0 +1,279 @@
+"""A service whose jobs are containers: `pai-sdk serve --executor docker`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pai_sdk import Estimator, Processor, Session
+from pai_sdk.errors import EngineNotFoundError, JobFailed, JobStopped
+from pai_sdk.service.settings import ServiceInfo
+from tests.docker.conftest import lines_of
+from tests.docker.engine import BASE_IMAGE, Engine
+from tests.docker.test_instances import ALL_REDUCE
+from tests.service.services import Client, running_service
+
+TRAIN = """
+import json, os, time
+from pathlib import Path
+rows = Path(os.environ["PAI_INPUT_TRAIN"]).read_text().splitlines()
+lr = json.loads(Path("/ml/input/config/hyperparameters.json").read_text())["lr"]
+begun = time.monotonic()
+for epoch in range(3):
+    print(f"epoch={epoch} loss={1 / (epoch + 1):.2f}", flush=True)
+while time.monotonic() < begun + 2.5:
+    sum(range(10_000))
+checkpoints = Path(os.environ["PAI_OUTPUT_CHECKPOINTS"])
+(checkpoints / "last").symlink_to("/ml/output/checkpoints/3.txt")
+(checkpoints / "3.txt").write_text("third")
+Path(os.environ["PAI_OUTPUT_MODEL"], "model.txt").write_text(f"{len(rows)} rows, lr {lr}, uid {os.getuid()}")
+os.umask(0o077)
+Path("/ml/usercode/private").mkdir()
+"""
+
+
+@pytest.fixture
+def client(docker_host: Engine, tmp_path: Path) -> Iterator[Client]:
+    with running_service(tmp_path / "service", executor="docker") as client:
+        yield client
+
+
+@pytest.fixture
+def session(client: Client) -> Iterator[Session]:
+    with session_on(client.info) as session:
+        yield session
+
+
+def session_on(info: ServiceInfo) -> Session:
+    return Session(
+        info.region_id,
+        info.workspace_id,
+        oss_bucket_name=info.bucket,
+        oss_endpoint=info.oss_endpoint,
+        endpoint=info.endpoint,
+        aiworkspace_endpoint=info.endpoint,
+        access_key_id=info.access_key_id,
+        access_key_secret=info.access_key_secret,
+    )
+
+
+def processor(session: Session, command: str, *, image: str = BASE_IMAGE, **more: Any) -> Processor:
+    return Processor(image, command, instance_type="ecs.c6.large", session=session, **more)
+
+
+def test_a_training_from_its_data_to_its_model(session: Session, client: Client, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(TRAIN)
+    (tmp_path / "train.csv").write_text("1,2\n3,4\n")
+    estimator = Estimator(
+        BASE_IMAGE,
+        "python train.py",
+        source_dir=tmp_path / "src",
+        hyperparameters={"lr": 0.1},
+        metric_definitions=[{"Name": "loss", "Regex": r"loss=(\S+)"}],
+        instance_type="ecs.c6.large",
+        session=session,
+    )
+    begun_at = time.time()
+    job = estimator.fit({"train": tmp_path / "train.csv"}, show_logs=False)
+    assert job.download("model", tmp_path / "model").joinpath("model.txt").read_text() == (
+        f"2 rows, lr 0.1, uid {os.getuid()}"
+    )
+    assert job.download("checkpoints", tmp_path / "saved").joinpath("last").read_text() == "third"
+    assert [point.value for point in job.metrics("loss")] == [1.0, 0.5, 0.33]
+    assert lines_of(job) == ["epoch=0 loss=1.00", "epoch=1 loss=0.50", "epoch=2 loss=0.33"]
+
+    instance = f"{job.id}-master-0"
+    # The log's times are known, and so is what the container has used: it has counted for two seconds.
+    assert client.log(job.id, InstanceId=instance, StartTime=_wire_time(begun_at - 3600)) == lines_of(job)
+    assert client.log(job.id, InstanceId=instance, StartTime=_wire_time(begun_at + 3600)) == []
+    usage = client.get(f"/trainingjobs/{job.id}/instancemetrics", MetricType="CpuCoreUsage", InstanceId=instance)
+    assert any(point["Value"] > 0 for point in usage["InstanceMetrics"][0]["Metrics"])
+
+    job.delete()
+    _until(lambda: not list((tmp_path / "service" / "jobs").glob(f"*{job.id}*")))
+    _until(lambda: not list((tmp_path / "service" / "jobs").glob(".trash-*")))
+
+
+def test_three_instances_reduce_over_tcp(session: Session) -> None:
+    job = processor(session, 'python3 -c "$PROGRAM"', instance_count=3, environments={"PROGRAM": ALL_REDUCE}).run(
+        show_logs=False
+    )
+    assert [lines_of(job, rank) for rank in range(3)] == [[f"rank {rank} of 3: sum 111"] for rank in range(3)]
+
+
+def test_a_failure_tells_instance_code_and_last_lines(session: Session, client: Client) -> None:
+    with pytest.raises(JobFailed, match="exit code 3") as failed:
+        processor(session, "echo so far so good; [ $RANK = 1 ] && exit 3; sleep 60", instance_count=2).run(
+            show_logs=False
+        )
+    assert failed.value.instance == f"{failed.value.job_id}-worker-0"
+    assert "so far so good" in failed.value.log_tail
+
+
+def test_a_job_is_stopped_and_its_containers_are_gone(session: Session, engine: Engine) -> None:
+    job = processor(session, "echo up; sleep 100").run(wait=False, show_logs=False)
+    next(iter(job.logs(follow=True)))
+    job.stop()
+    with pytest.raises(JobStopped):
+        job.wait(30, show_logs=False)
+    with engine.client() as docker:
+        assert docker.containers.list(all=True) == []
+
+
+def test_the_memory_of_the_request_is_the_containers(client: Client) -> None:
+    body = {
+        "TrainingJobName": "limited",
+        "AlgorithmSpec": {
+            "Image": BASE_IMAGE,
+            "Command": [
+                "python3",
+                "-c",
+                "print('up', flush=True); x = bytearray(200 << 20); x[::4096] = x[::4096]",
+            ],
+        },
+        "ComputeResource": {
+            "ResourceId": "q",
+            "InstanceCount": 1,
+            "InstanceSpec": {"CPU": "1", "Memory": "64MiB"},
+        },
+    }
+    job = client.until(client.create(body))
+    assert (job["Status"], job["ReasonCode"]) == ("Failed", "OutOfMemory")
+
+
+def test_clients_do_not_choose_user_or_network(session: Session, tmp_path: Path) -> None:
+    tags = {"pai-sdk.local.user": "12345:12345", "pai-sdk.local.network": "host"}
+    job = processor(session, "id -u; ls /sys/class/net | wc -l", settings={"tags": tags}).run(show_logs=False)
+    # The service's own user; a loopback device and a network of the container's own.
+    assert lines_of(job) == [str(os.getuid()), "2"]
+
+
+def test_an_image_that_is_not_there_is_named(session: Session) -> None:
+    with pytest.raises(JobFailed, match="no-such-image"):
+        processor(session, "true", image="127.0.0.1:9/no-such-image:1").run(show_logs=False)
+
+
+def test_stopping_while_the_image_is_pulled(session: Session, client: Client) -> None:
+    with silent_registry() as (registry, was_asked):
+        job = processor(session, "true", image=f"{registry}/large:1").run(wait=False, show_logs=False)
+        assert was_asked.wait(30)
+        begun = time.monotonic()
+        assert client.get(f"/trainingjobs/{job.id}")["Status"] == "Initializing"
+        assert time.monotonic() - begun < 1
+        # Another job is not held up.
+        processor(session, "true").run(show_logs=False)
+        job.stop()
+        with pytest.raises(JobStopped):
+            job.wait(10, show_logs=False)
+
+
+def test_the_service_ends_while_an_image_is_pulled_and_the_next_one_begins_anew(
+    docker_host: Engine, tmp_path: Path
+) -> None:
+    data = tmp_path / "service"
+    with silent_registry() as (registry, was_asked):
+        with running_service(data, executor="docker") as client, session_on(client.info) as session:
+            job = processor(session, "true", image=f"{registry}/large:1").run(wait=False, show_logs=False)
+            assert was_asked.wait(30)
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 5
+        was_asked.clear()
+        with running_service(data, executor="docker") as client, session_on(client.info) as session:
+            assert was_asked.wait(30)
+            session.get_job(job.id).stop()
+            with pytest.raises(JobStopped):
+                session.get_job(job.id).wait(10, show_logs=False)
+
+
+def test_a_job_outlives_the_kill_of_its_service(docker_host: Engine, tmp_path: Path) -> None:
+    with serving(tmp_path / "service") as (process, info), session_on(info) as session:
+        job = processor(
+            session,
+            "for i in $(seq 1 40); do echo line $i; sleep 0.1; done; echo $RANK >/ml/output/out/rank-$RANK",
+            instance_count=2,
+        ).run(outputs={"out": f"oss://{info.bucket}/out/"}, wait=False, show_logs=False)
+        next(iter(job.logs(follow=True)))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with serving(tmp_path / "service") as (process, info), session_on(info) as session:
+        again = session.get_job(job.id).wait(60, show_logs=False)
+        assert [lines_of(again, rank) for rank in (0, 1)] == [[f"line {i}" for i in range(1, 41)]] * 2
+        saved = session.download(f"oss://{info.bucket}/out/", tmp_path / "out", progress=False)
+        assert sorted(path.name for path in saved.iterdir()) == ["rank-0", "rank-1"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_without_an_engine_it_refuses_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with (
+        pytest.raises(EngineNotFoundError, match=r"none\.sock"),
+        running_service(tmp_path / "service", executor="docker"),
+    ):
+        pass
+
+
+@contextmanager
+def serving(data: Path) -> Iterator[tuple[subprocess.Popen[str], ServiceInfo]]:
+    """`pai-sdk serve` in a process of its own."""
+    program = [str(Path(sys.executable).with_name("pai-sdk")), "serve", "--executor", "docker"]
+    options = ["--data", str(data), "--port", "0", "--json"]
+    process = subprocess.Popen([*program, *options], stdout=subprocess.PIPE, text=True)
+    try:
+        facts = json.loads(process.stdout.readline())
+        yield process, ServiceInfo(**facts, data_dir=data)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def silent_registry() -> Iterator[tuple[str, threading.Event]]:
+    """A registry that takes requests and does not answer; gives its address, and tells when it was asked."""
+    was_asked, is_over = threading.Event(), threading.Event()
+
+    class Silent(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            was_asked.set()
+            is_over.wait(60)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}", was_asked
+    finally:
+        is_over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _wire_time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

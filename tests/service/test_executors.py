@@ -1,0 +1,84 @@
+"""The choice of what runs the jobs, and starts that take long; no engine is needed here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pai_sdk.errors import EngineNotFoundError
+from pai_sdk.execution.base import ExecutionState, InstanceState
+from pai_sdk.execution.docker.executor import DockerExecutor
+from pai_sdk.execution.process import ProcessExecutor
+from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.service.executors import ContainerExecutor, open_executor
+from pai_sdk.service.folder import DataFolder
+from pai_sdk.service.settings import ServiceSettings
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import job_body
+
+
+def test_the_settings_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with DataFolder(tmp_path / "data") as folder, ExitStack() as stack:
+        plain = open_executor(ServiceSettings(folder.root), folder, stack, is_closing=lambda: False)
+        assert isinstance(plain, ProcessExecutor)
+        settings = ServiceSettings(folder.root, executor="docker")
+        with pytest.raises(EngineNotFoundError, match=r"none\.sock.*no such socket"):
+            open_executor(settings, folder, stack, is_closing=lambda: False)
+
+
+def test_a_service_without_its_engine_does_not_start(
+    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(EngineNotFoundError), start("docker"):
+        pass
+    with start():  # and what it has touched is free again
+        pass
+
+
+def test_the_sizes_of_a_log_are_noted_with_their_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = Sandbox(tmp_path)
+    sandbox.logs_dir.mkdir()
+    state = ExecutionState("running", instances=(InstanceState("job-master-0", "master"),))
+    monkeypatch.setattr(DockerExecutor, "state", lambda self, root: state)
+    executor = ContainerExecutor(pip_cache=tmp_path / "pip", is_closing=lambda: False)
+    for text in ("one\n", "", "two\n"):
+        with sandbox.log_file("job-master-0").open("a") as log:
+            log.write(text)
+        executor.state(tmp_path)
+    noted = [line.split()[1] for line in sandbox.times_file("job-master-0").read_text().splitlines()]
+    assert noted == ["4", "8"]
+
+
+class SlowToStart(ScriptedExecutor):
+    """Waits in `start`, as for an image, until it is told to stop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_starting, self.is_told = threading.Event(), threading.Event()
+
+    def start(self, root: Path, job_id: str, request: TrainingJobRequest) -> None:
+        self.is_starting.set()
+        assert self.is_told.wait(20)
+        super().start(root, job_id, request)
+        super().stop(root, reason_code="StoppedByUser", reason_message="The job was stopped by its user.")
+
+    def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
+        self.is_told.set()
+
+
+def test_a_start_that_takes_long_is_told_of_the_stop(start: Callable[..., Any]) -> None:
+    executor = SlowToStart()
+    with start(executor) as client:
+        job_id = client.create(job_body())
+        assert executor.is_starting.wait(20)
+        assert client.get(f"/trainingjobs/{job_id}")["Status"] == "Initializing"
+        assert client.call("PUT", f"/trainingjobs/{job_id}/stop").status_code == 200
+        assert client.until(job_id)["Status"] == "Terminated"
