@@ -1,8 +1,8 @@
 """The demo: prepare data with a Processor, train on it with an Estimator, take the model home.
 
 Both are real jobs: signed requests to the PAI API of the embedded service, code and data through its object store,
-processes with the real /ml. With `--instance-type local` the same jobs run in Docker on this machine, and on Alibaba
-Cloud with `Session()` and settings of yours.
+processes with the real /ml. With `--instance-type local` the same jobs run in Docker on this machine, and on
+Alibaba Cloud with `Session()` and settings of yours.
 """
 
 import argparse

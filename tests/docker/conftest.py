@@ -49,6 +49,15 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
             assert not left, f"left behind: {[one.name for one in left]}"
     finally:
         engine.down()
+    assert not (found := _left_on_this_machine(tmp_path_factory.getbasetemp())), f"left behind: {found}"
+
+
+def _left_on_this_machine(tests: Path) -> list[str]:
+    """Folders that these tests made beside pytest's own, and what is still mounted in either."""
+    folders = [str(path) for path in Path("/tmp").glob(f"pai-*-{os.getpid()}")]
+    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    ours = (str(tests), *(f"/tmp/pai-{kind}-{os.getpid()}" for kind in ("docker", "user", "podman")))
+    return folders + [point for point in points if point.startswith(ours)]
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,8 @@ def test_no_secret_is_in_what_the_engine_shows(submit, engine, backend):
     job.stop()
 
 
+_HOME = Path(f"/tmp/pai-user-{os.getpid()}")  # below pytest's own folder nobody else may look
+
 _AS_USER = """
 import sys
 from pathlib import Path
@@ -74,43 +78,57 @@ job = TrainingJob(backend.submit(Plan(request), progress=False), backend).wait(t
 """
 
 
-@pytest.mark.parametrize("user", [None, "root"])
-def test_files_belong_to_the_caller(engine, tmp_path, user):
-    """As a user who is not root: nothing is left that the user could not remove."""
-    home = Path(f"/tmp/pai-user-{os.getpid()}")
+@pytest.fixture
+def as_user(engine) -> Iterator[Callable[[str, str | None], subprocess.Popen[str]]]:
+    """Submits a command as a user who is not root, and waits; a home of that user is left to be looked at."""
+    home = _HOME
     home.mkdir()
     os.chown(home, 1234, 1234)
     socket = Path(engine.socket.removeprefix("unix://"))
     os.chown(socket, 0, 1234)
     socket.chmod(0o660)
     socket.parent.chmod(0o755)
-    request = {
-        "TrainingJobName": "test",
-        "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
-        "AlgorithmSpec": {
-            "Image": "pai-sdk-test:base",
-            "Command": [
-                "sh",
-                "-c",
-                "id -u; touch /ml/usercode/x; mkdir /ml/output/model/sub; echo $HOME; touch $HOME/h",
-            ],
-        },
-        "OutputChannels": [{"Name": "model", "OutputUri": f"file://{home}/out/"}],
-        "Settings": {"Tags": {"pai-sdk.local.user": user} if user else {}},
-    }
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "DOCKER_HOST": engine.socket}
-    program = [sys.executable, "-c", _AS_USER, str(home / "local"), json.dumps(request)]
-    try:
-        done = subprocess.run(
+
+    def as_user(command: str, user: str | None) -> subprocess.Popen[str]:
+        request = {
+            "TrainingJobName": "test",
+            "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
+            "AlgorithmSpec": {"Image": "pai-sdk-test:base", "Command": ["sh", "-c", command]},
+            "OutputChannels": [{"Name": "model", "OutputUri": f"file://{home}/out/"}],
+            "Settings": {"Tags": {"pai-sdk.local.user": user} if user else {}},
+        }
+        program = [sys.executable, "-c", _AS_USER, str(home / "local"), json.dumps(request)]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "DOCKER_HOST": engine.socket}
+        return subprocess.Popen(
             ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", *program],
             env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
-            timeout=90,
         )
-        assert done.returncode == 0, done.stderr
-        assert ("0" if user else "1234") in done.stdout.split()
-        owners = {path.stat().st_uid for path in home.rglob("*")}
-        assert owners == {1234}
-    finally:
-        subprocess.run(["rm", "-rf", str(home)], check=True)
+
+    yield as_user
+    subprocess.run(["rm", "-rf", str(home)], check=True)
+
+
+@pytest.mark.parametrize("user", [None, "root"])
+def test_files_belong_to_the_caller(as_user, user):
+    """Nothing is left that the user could not remove."""
+    command = "id -u; touch /ml/usercode/x; mkdir /ml/output/model/sub; touch $HOME/h"
+    with as_user(command, user) as process:
+        said, _ = process.communicate(timeout=90)
+    assert process.returncode == 0, said
+    assert ("0" if user else "1234") in said.split()
+    assert {path.stat().st_uid for path in _HOME.rglob("*")} == {1234}
+
+
+def test_they_do_so_even_when_the_container_of_root_is_killed(as_user, engine):
+    with as_user("mkdir /ml/output/model/sub; sleep 60", "root") as process, engine.client() as client:
+        deadline = time.monotonic() + 60
+        while not (_HOME / "out" / "sub").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for container in client.containers.list():
+            container.kill()
+        process.communicate(timeout=90)
+    assert process.returncode != 0
+    assert {path.stat().st_uid for path in _HOME.rglob("*")} == {1234}

@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.errors import ConflictError, JobFailed, NotFoundError
-from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB
+from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, owner
 from pai_sdk.job.training_job import TrainingJob
 from tests.docker.conftest import lines_of
 
@@ -94,7 +94,7 @@ def test_prune_takes_what_ended_and_what_lost_its_folder(submit, backend, engine
     runs = submit("echo up; sleep 100")
     next(iter(runs.logs(follow=True)))
     with engine.client() as client:
-        labels = {LABEL_JOB: "local-gone", LABEL_FOLDER: str(tmp_path / "gone")}
+        labels = {LABEL_JOB: "local-gone", LABEL_FOLDER: str(tmp_path / "gone"), LABEL_OWNER: owner()}
         client.containers.create("pai-sdk-test:base", ["sleep", "100"], labels=labels).start()
         assert sorted(backend.prune()) == sorted([ended.id, "local-gone"])
         assert [one.name for one in client.containers.list(all=True)] == [f"{runs.id}-master-0"]

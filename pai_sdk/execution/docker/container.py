@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +24,13 @@ __all__ = [
     "LABEL_FOLDER",
     "LABEL_INSTANCE",
     "LABEL_JOB",
+    "LABEL_OWNER",
     "ContainerLimits",
     "Mounts",
     "create_arguments",
     "environment_file",
+    "labels",
+    "owner",
 ]
 
 LABEL_JOB = "pai-sdk.job"
@@ -34,11 +38,17 @@ LABEL_JOB = "pai-sdk.job"
 
 LABEL_INSTANCE = "pai-sdk.instance"
 LABEL_FOLDER = "pai-sdk.folder"
+LABEL_OWNER = "pai-sdk.owner"
 
 RUN_DIR = "/run/pai-sdk"
 """Where the instances of a job find the folder they share."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_OWNED_BY_SHELLS = re.compile(
+    r"BASH.*|_|UID|EUID|PPID|GROUPS|SHELLOPTS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|EPOCH.*|FUNCNAME|DIRSTACK|PIPESTATUS"
+)
+"""Variables that are read-only in one shell or another, or have a meaning of their own."""
 
 
 @dataclass(frozen=True)
@@ -150,13 +160,17 @@ class Mounts:
         mounts = [
             _bind(sandbox.ml, "/ml"),
             _bind(sandbox.ml / "input", "/ml/input", read_only=True),
+            # Mounted one by one, since an image may declare any of them as a volume, which would hide ours.
+            _bind(sandbox.usercode, "/ml/usercode"),
+            _bind(sandbox.ml / "output", "/ml/output"),
             _bind(sandbox.root / "run", RUN_DIR),
             _bind(sandbox.logs_dir, f"{RUN_DIR}/logs"),
         ]
         for channel, path in self.inputs.items():
             target = f"/ml/input/data/{channel}" + (f"/{path.name}" if path.is_file() else "")
             mounts.append(_bind(path, target, read_only=True))
-        mounts += [_bind(path, f"/ml/output/{channel}") for channel, path in self.outputs.items()]
+        kept = {path.name: path for path in sorted((sandbox.ml / "output").glob("*")) if path.is_dir()}
+        mounts += [_bind(path, f"/ml/output/{channel}") for channel, path in {**kept, **self.outputs}.items()]
         if self.pip_cache:
             mounts.append(_bind(self.pip_cache, f"{RUN_DIR}/pip-cache"))
         return mounts
@@ -185,22 +199,18 @@ def create_arguments(
     arguments: dict[str, Any] = {
         "image": image,
         "name": instance.name,
-        "hostname": instance.name[:63],
+        "hostname": instance.name[-63:].lstrip("-"),  # the end of a name is what tells instances apart
         "entrypoint": ["/bin/sh", f"{RUN_DIR}/instance.sh", instance.name],
         "command": list(request.algorithm_spec.command if request.algorithm_spec else ()),
         "environment": {
             "PAI_SDK_RUN": RUN_DIR,
             "PAI_SDK_LOG": str(sandbox.log_file(instance.name)),
-            **_unexportable(request.environments or {}),
         },
-        "labels": {
-            LABEL_JOB: job_id,
-            LABEL_INSTANCE: instance.name,
-            LABEL_FOLDER: str(sandbox.root),
-        },
+        "labels": {**labels(job_id, sandbox), LABEL_INSTANCE: instance.name},
         "mounts": mounts.arguments(sandbox),
         "working_dir": "/",
         "user": user,
+        "stop_signal": "SIGTERM",
         "healthcheck": {"test": ["NONE"]},
         "log_config": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
     }
@@ -216,6 +226,16 @@ def create_arguments(
     if network:
         arguments["network"] = network
     return arguments
+
+
+def labels(job_id: str, sandbox: Sandbox) -> dict[str, str]:
+    """What all that a job has in the engine is found by."""
+    return {LABEL_JOB: job_id, LABEL_FOLDER: str(sandbox.root), LABEL_OWNER: owner()}
+
+
+def owner() -> str:
+    """Whose jobs these are: an engine may serve several users, and several containers with hosts of their own."""
+    return f"{os.getuid()}@{socket.gethostname()}"
 
 
 def _default_shared_memory(memory_bytes: int | None) -> int:
@@ -238,18 +258,20 @@ def _device_requests(limits: ContainerLimits, rank: int) -> list[dict[str, Any]]
 def environment_file(variables: Mapping[str, str]) -> str:
     r"""Shell text that sets these variables, whatever is in them. In a file of 0600, not in the engine's records.
 
+    Those that a shell cannot set are handed over by `env`, which is put before the command.
+
     Example:
-        >>> environment_file({"NOTE": "two words", "no.name": "left out"})
-        "export NOTE='two words'\n"
+        >>> environment_file({"NOTE": "two words", "a.name": "1"})
+        'export NOTE=\'two words\'\nset -- "$_env" a.name=1 "$@"\n'
     """
-    return "".join(
-        f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if _VARIABLE.fullmatch(name)
-    )
+    plain = {name: value for name, value in variables.items() if _is_plain(name)}
+    odd = [shlex.quote(f"{name}={value}") for name, value in variables.items() if not _is_plain(name)]
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in plain.items()]
+    return "".join(lines) + (f'set -- "$_env" {" ".join(odd)} "$@"\n' if odd else "")
 
 
-def _unexportable(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables that no shell can name go through the engine."""
-    return {name: value for name, value in variables.items() if not _VARIABLE.fullmatch(name)}
+def _is_plain(name: str) -> bool:
+    return bool(_VARIABLE.fullmatch(name)) and not _OWNED_BY_SHELLS.fullmatch(name)
 
 
 def gpu_share(limits: ContainerLimits, instances: Sequence[Instance]) -> int:

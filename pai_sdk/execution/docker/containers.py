@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB
+from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, RUN_DIR, owner
 from pai_sdk.execution.docker.ending import ContainerEnd
 from pai_sdk.execution.docker.engine import Engine
 
@@ -32,7 +32,12 @@ class JobContainers:
         """The containers of one job, in whatever state they are."""
         engine = self._engine()
         engine.must_answer()
-        return list(engine.client.containers.list(all=True, filters={"label": f"{LABEL_JOB}={job_id}"}))
+        # Between the list and the look at each of them another process may remove one.
+        return list(
+            engine.client.containers.list(
+                all=True, ignore_removed=True, filters={"label": f"{LABEL_JOB}={job_id}"}
+            )
+        )
 
     def remove(self, job_id: str) -> None:
         """Remove all that a job has in the engine; what runs is killed."""
@@ -43,8 +48,38 @@ class JobContainers:
             with _somebody_else_may_do_it():
                 network.remove()
 
+    def kill(self, job_id: str) -> None:
+        """Kill what a job has running, or paused."""
+        for container in self.of(job_id):
+            if container.status in ("running", "paused"):
+                logger.warning("%s did not end within its grace period and is killed", container.name)
+                with _somebody_else_may_do_it():
+                    container.kill()
+
+    def give_back(self, job_id: str, to: str) -> None:
+        """Give what root's containers wrote to its owner, with the help of one more; they cannot any more.
+
+        Args:
+            job_id: whose containers.
+            to: the owner, as `uid:gid`.
+        """
+        for container in self.of(job_id)[:1]:
+            script = f"chown -R {to} /ml/usercode /ml/output {RUN_DIR}"
+            self._engine().client.containers.run(
+                container.image.id,
+                ["-c", script],
+                entrypoint="/bin/sh",
+                user="0:0",
+                volumes_from=[container.id],
+                labels={LABEL_JOB: job_id},
+                remove=True,
+            )
+
     def remove_orphans(self, is_orphan: Callable[[Path], bool]) -> list[str]:
         """Remove containers and networks of jobs that nobody can find any more.
+
+        Those of other users, and of other machines or containers that share the engine, are left alone: their
+        folders cannot be seen from here.
 
         Args:
             is_orphan: asked for each job's folder.
@@ -52,8 +87,8 @@ class JobContainers:
         Returns:
             The jobs whose containers were removed.
         """
-        client, ours = self._engine().client, {"label": LABEL_JOB}
-        found = [one.labels for one in client.containers.list(all=True, filters=ours)]
+        client, ours = self._engine().client, {"label": [LABEL_JOB, f"{LABEL_OWNER}={owner()}"]}
+        found = [one.labels for one in client.containers.list(all=True, ignore_removed=True, filters=ours)]
         found += [one.attrs.get("Labels") or {} for one in client.networks.list(filters=ours)]
         jobs: set[str] = {
             labels[LABEL_JOB] for labels in found if is_orphan(Path(labels.get(LABEL_FOLDER, "/nowhere")))
@@ -63,8 +98,13 @@ class JobContainers:
         return sorted(jobs)
 
 
-def end_of(container: Any) -> ContainerEnd | None:
-    """How a container ended; None for one that has not."""
+def end_of(container: Any, *, with_words: bool = False) -> ContainerEnd | None:
+    """How a container ended; None for one that has not.
+
+    Args:
+        container: docker-py's.
+        with_words: also ask for what it said to the engine, which is nothing once it writes its log.
+    """
     state = container.attrs["State"]
     # A list of containers gives their state as one word; the details need a look at each.
     if isinstance(state, str):
@@ -72,7 +112,8 @@ def end_of(container: Any) -> ContainerEnd | None:
         state = container.attrs["State"]
     if state["Status"] in ("created", "running", "paused", "restarting"):
         return None
-    return ContainerEnd(int(state["ExitCode"]), bool(state["OOMKilled"]), str(state.get("Error") or ""))
+    words = container.logs(tail=3).decode(errors="replace").strip() if with_words else ""
+    return ContainerEnd(int(state["ExitCode"]), bool(state["OOMKilled"]), str(state.get("Error") or ""), words)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.distributed import Instance
 from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.reasons import (
+    REASON_KILLED_BY_SIGNAL,
     REASON_MAX_RUNNING_TIME,
     REASON_OUT_OF_MEMORY,
     REASON_REQUIREMENTS_FAILED,
@@ -21,9 +22,22 @@ from pai_sdk.execution.reasons import (
     requirements_message,
 )
 
-__all__ = ["ContainerEnd", "ending", "interrupted"]
+__all__ = ["ContainerEnd", "ending", "interrupted", "stopped_before_start"]
 
 _INTERRUPTED = "The process that submitted this job ended before all containers were started. Submit it again."
+
+_GONE = "The container of {name} is gone, and nobody saw how it ended; it was removed from outside."
+_SILENT = (
+    "Instance {name} gave no sign of life for 20 seconds, so the others were ended; its container was paused, or "
+    "the machine too busy."
+)
+_SAID = "The container of {name} ended before it could write its log. It said: {words}"
+_KILLED_CODES = (137, 255)  # 255: the engine or the machine started anew, and found it dead
+_KILLED = (
+    "The container of {name} was killed from outside (exit code {code}): by `docker kill` or `docker stop`, or "
+    "because the engine or the machine was restarted. Submit the job again; checkpoints it had written are still "
+    "there."
+)
 
 
 @dataclass(frozen=True)
@@ -34,11 +48,13 @@ class ContainerEnd:
         code: its exit code.
         out_of_memory: the kernel killed something in it for lack of memory.
         error: why it could not be started, if it could not.
+        words: what it said before it could write a log.
     """
 
     code: int
     out_of_memory: bool = False
     error: str = ""
+    words: str = ""
 
 
 def ending(
@@ -74,6 +90,19 @@ def interrupted() -> ExecutionState:
     )
 
 
+def stopped_before_start(run: RunFolder, instances: Sequence[Instance]) -> dict[str, Any]:
+    """The final state of a job that was stopped before it had containers."""
+    code, message = run.stop_wish or ("", "")
+    return {
+        "phase": "ended",
+        "ended_at": time.time(),
+        "succeeded": False,
+        "instances": [{"name": one.name, "role": one.role, "status": "Terminated"} for one in instances],
+        "reason_code": code or REASON_STOPPED_BY_USER,
+        "reason_message": message,
+    }
+
+
 def _reason(
     job: Mapping[str, Any],
     run: RunFolder,
@@ -104,33 +133,40 @@ def _reason(
         return None, code or REASON_STOPPED_BY_USER, message or "The job's container was told to end (SIGTERM)."
     if failure is None:
         failure = next(
-            ((i.name, end.code) for i in instances if run.exit_of(i.name) is None and (end := ends.get(i.name))),
+            (
+                (i.name, end.code)
+                for i in instances
+                if run.exit_of(i.name) is None and (end := ends.get(i.name)) and end.code and not run.why(i.name)
+            ),
             None,
         )
     if failure is None:
-        gone = [i.name for i in instances if run.exit_of(i.name) is None]
-        if not gone:
-            return None, "", ""
-        return (
-            gone[0],
-            REASON_SUPERVISOR_LOST,
-            (f"The container of {gone[0]} is gone, and nobody saw how it ended; it was removed from outside."),
-        )
+        gone = next((i.name for i in instances if run.exit_of(i.name) is None and not ends.get(i.name)), None)
+        return (gone, REASON_SUPERVISOR_LOST, _GONE.format(name=gone)) if gone else (None, "", "")
     name, exit_code = failure
-    return name, *_failure_reason(name, exit_code, ends.get(name), job["memory_bytes"])
+    return name, *_failure_reason(name, exit_code, run, ends.get(name), job["memory_bytes"])
 
 
 def _failure_reason(
-    name: str, exit_code: int, end: ContainerEnd | None, memory_bytes: int | None
+    name: str, exit_code: int, run: RunFolder, end: ContainerEnd | None, memory_bytes: int | None
 ) -> tuple[str, str]:
+    is_told = run.exit_of(name) is not None
+    if run.why(name) == "peer":
+        return REASON_SUPERVISOR_LOST, _SILENT.format(name=name)
+    if end is None and not is_told:
+        return REASON_SUPERVISOR_LOST, _GONE.format(name=name)
     if end is not None and end.error:
         return "ContainerNotStarted", f"The container of {name} could not be started: {end.error}"
+    if end is not None and end.words:
+        return "ContainerNotStarted", _SAID.format(name=name, words=end.words)
     if end is not None and end.out_of_memory and exit_code != 0:
         limit = f" of {memory_bytes / (1 << 30):g} GiB" if memory_bytes else ""
         return REASON_OUT_OF_MEMORY, (
             f"Instance {name} ran out of memory: it reached its limit{limit} and was killed (exit code "
             f"{exit_code}). Use a smaller batch, or raise instance_spec.memory."
         )
+    if exit_code in _KILLED_CODES and not is_told:
+        return REASON_KILLED_BY_SIGNAL, _KILLED.format(name=name, code=exit_code)
     return exit_reason(name, exit_code)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pai_sdk.errors import EngineNotFoundError
 
@@ -31,12 +31,29 @@ class Engine:
         client: the way to it; safe to use from several threads.
         is_rootless: root inside of a container is the user who runs the engine.
         is_podman: it is Podman, which speaks Docker's API.
+        has_selinux: containers may touch only what is labelled for them.
+        remaps_users: users of a container are others outside.
     """
 
     url: str
     client: docker.DockerClient
     is_rootless: bool = False
     is_podman: bool = False
+    has_selinux: bool = False
+    remaps_users: bool = False
+
+    @property
+    def file_access(self) -> dict[str, Any]:
+        """Arguments of docker-py's `containers.create` that let a container use the caller's files as the caller.
+
+        The files themselves stay as they are: labelling or giving them away would outlast the job.
+        """
+        arguments: dict[str, Any] = {}
+        if self.has_selinux:
+            arguments["security_opt"] = ["label=disable"]
+        if self.remaps_users:
+            arguments["userns_mode"] = "host"
+        return arguments
 
     def must_answer(self) -> None:
         """Look whether anybody is there, before docker-py does, which would leave a socket open in vain.
@@ -157,5 +174,13 @@ def _connected(candidate: _Candidate) -> tuple[Engine | None, str]:
         client = docker.DockerClient(base_url=candidate.url, timeout=_CALL_TIMEOUT_S)
     except (DockerException, RequestException, OSError) as error:
         return None, f"does not answer ({error})"
-    is_rootless = any("rootless" in option for option in facts.get("SecurityOptions") or ())
-    return Engine(candidate.url, client, is_rootless, "Podman Engine" in names), ""
+    security = {option.partition("name=")[2].partition(",")[0] for option in facts.get("SecurityOptions") or ()}
+    engine = Engine(
+        candidate.url,
+        client,
+        is_rootless="rootless" in security,
+        is_podman="Podman Engine" in names,
+        has_selinux="selinux" in security,
+        remaps_users="userns" in security,
+    )
+    return engine, ""

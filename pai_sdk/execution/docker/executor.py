@@ -21,8 +21,9 @@ from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_ma
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
 from pai_sdk.execution.docker.engine import Engine, find_engine
 from pai_sdk.execution.docker.launch import Launch
+from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
-from pai_sdk.execution.journal import Journal
+from pai_sdk.execution.journal import DISK_IS_FULL, Journal
 from pai_sdk.execution.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -45,15 +46,26 @@ class DockerExecutor(Executor):
     Args:
         engine: gives the engine when it is first needed.
         pip_cache: a folder for pip's downloads, kept from job to job.
+        is_closing: whether a pull under way is to be given up, because whoever started it ends.
+        options: of all jobs; without them, each job's are the tags of its request.
 
     Example:
         >>> DockerExecutor().state(Path("/srv/jobs/none")).phase
         'absent'
     """
 
-    def __init__(self, engine: Callable[[], Engine] = find_engine, *, pip_cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        engine: Callable[[], Engine] = find_engine,
+        *,
+        pip_cache: Path | None = None,
+        is_closing: Callable[[], bool] = lambda: False,
+        options: LocalOptions | None = None,
+    ) -> None:
         self._find = engine
         self._pip_cache = pip_cache
+        self._is_closing = is_closing
+        self._options = options
         self._engine: Engine | None = None
         self._containers = JobContainers(lambda: self.engine)
         self._asked: dict[Path, tuple[float, dict[str, ContainerEnd | None]]] = {}
@@ -68,6 +80,14 @@ class DockerExecutor(Executor):
         if self._engine is None:
             self._engine = self._find()
         return self._engine
+
+    def connect(self) -> None:
+        """Find the engine now.
+
+        Raises:
+            EngineNotFoundError: there is none.
+        """
+        _ = self.engine
 
     def close(self) -> None:
         """Close the connections to the engine; jobs go on."""
@@ -111,7 +131,8 @@ class DockerExecutor(Executor):
                 self._pip_cache.mkdir(parents=True, exist_ok=True)
             mounts = Mounts(inputs or {}, outputs or {}, self._pip_cache)
             try:
-                Launch(self.engine, sandbox, job_id, request, mounts).run(progress=progress)
+                launch = Launch(self.engine, sandbox, job_id, request, mounts, self._options)
+                launch.run(progress=progress, is_closing=self._is_closing)
             except BaseException:
                 if journal.read_job() is not None:
                     self._containers.remove(job_id)
@@ -152,8 +173,10 @@ class DockerExecutor(Executor):
             return self._finalize(sandbox, journal, job, run, instances)
         for name in silent:
             # It went without a word: killed from outside, or with its engine. The others are told by us.
-            if run.has_begun and _is_over(name, containers):
-                run.tell_failure(name, _code_of(containers.get(name)))
+            # Looked at again, since it may have written its end meanwhile: a success must not end the others.
+            code = _code_of(containers.get(name))
+            if run.has_begun and _is_over(name, containers) and code and run.exit_of(name) is None:
+                run.tell_failure(name, code)
         self._insist(job, run)
         if not run.has_begun and not _is_locked(sandbox):
             return self._finalize(sandbox, journal, job, run, instances)
@@ -169,10 +192,8 @@ class DockerExecutor(Executor):
         """Kill what did not end when it was asked to: a first process that hangs cannot do it itself."""
         asked_s = run.stop_asked_s_ago
         if asked_s is not None and asked_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
-            for container in self._containers.of(job["job_id"]):
-                if container.status == "running":
-                    logger.warning("%s did not end within its grace period and is killed", container.name)
-                    container.kill()
+            with engine_may_be_away():
+                self._containers.kill(job["job_id"])
 
     def _containers_of(self, sandbox: Sandbox, job: dict[str, Any]) -> dict[str, ContainerEnd | None] | None:
         """How the engine sees each container: None for one that runs. Asked now and then, not at each look.
@@ -204,12 +225,22 @@ class DockerExecutor(Executor):
             if final is not None and final.get("phase") == "ended":
                 return _as_state(final)
             if not is_ours:
-                return ExecutionState("running", started_at=run.begun_at)
+                return _going_on(run, instances)
             state = ending(job, run, instances, self._last_words(job, run))
-            _leftover(sandbox).touch()
-            journal.write_state(state)
+            try:
+                _leftover(sandbox).touch()
+                journal.write_state(state)
+            except OSError as error:
+                if error.errno not in DISK_IS_FULL:
+                    raise
+                # The containers stay, and with them what is known of the end, until there is room.
+                logger.warning("the end of job %s cannot be written down: %s", job["job_id"], error)
+                return _as_state(state)
             run.forget_secrets()
             self._asked.pop(sandbox.root, None)
+            if job.get("give_to") and any(run.exit_of(instance.name) is None for instance in instances):
+                with engine_may_be_away():  # one was killed before it could give its files back
+                    self._containers.give_back(job["job_id"], job["give_to"])
         self._tidy(sandbox, job)
         return _as_state(state)
 
@@ -218,10 +249,11 @@ class DockerExecutor(Executor):
         ends = {}
         with engine_may_be_away():
             for container in self._containers.of(job["job_id"]):
-                if run.exit_of(container.name) is not None and container.status == "running":
-                    container.wait(timeout=30)  # it has written how it ended, and is about to go
-                    container.reload()
-                ends[container.name] = end_of(container)
+                with engine_may_be_away():
+                    if run.exit_of(container.name) is not None and container.status == "running":
+                        container.wait(timeout=30)  # it has written how it ended, and is about to go
+                        container.reload()
+                    ends[container.name] = end_of(container, with_words=not run.has_log(container.name))
         return ends
 
     def _tidy(self, sandbox: Sandbox, job: dict[str, Any]) -> None:

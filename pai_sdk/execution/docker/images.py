@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import queue
+import threading
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.errors import ImageError
@@ -11,13 +13,21 @@ from pai_sdk.storage.progress import ByteBar
 if TYPE_CHECKING:
     from pai_sdk.execution.docker.engine import Engine
 
-__all__ = ["ensure_image"]
+__all__ = ["PullGivenUp", "ensure_image"]
+
+_LOOK_S = 0.1
 
 _LAYER_COMES = "Downloading"
 _LAYER_IS_THERE = ("Download complete", "Pull complete", "Already exists")
 
 
-def ensure_image(engine: Engine, image: str, *, progress: bool) -> str:
+class PullGivenUp(Exception):
+    """The image is not needed any more."""
+
+
+def ensure_image(
+    engine: Engine, image: str, *, progress: bool, is_given_up: Callable[[], bool] = lambda: False
+) -> str:
     """The id of an image, which is pulled first where it is not on this machine.
 
     Keys for private registries come from Docker's own configuration (`docker login`).
@@ -26,11 +36,14 @@ def ensure_image(engine: Engine, image: str, *, progress: bool) -> str:
         engine: where the image is needed.
         image: `name`, `name:tag` or `name@sha256:…`.
         progress: show a bar while it is pulled.
+        is_given_up: asked while it is pulled.
 
     Raises:
+        PullGivenUp: `is_given_up` said so.
         ImageError: no such image, no access to it, or no way to its registry.
     """
     from docker.errors import APIError, ImageNotFound
+    from requests.exceptions import RequestException
 
     try:
         return str(engine.client.images.get(image).id)
@@ -39,21 +52,60 @@ def ensure_image(engine: Engine, image: str, *, progress: bool) -> str:
     except APIError as error:  # not a name at all
         raise ImageError(_explained(image, str(error.explanation or error))) from error
     try:
-        _pull(engine, image, progress=progress)
+        _pull(engine, image, progress=progress, is_given_up=is_given_up)
         return str(engine.client.images.get(image).id)
     except APIError as error:
         raise ImageError(_explained(image, str(error.explanation or error))) from error
+    except RequestException as error:  # the engine says nothing any more
+        raise ImageError(_explained(image, str(error))) from error
 
 
-def _pull(engine: Engine, image: str, *, progress: bool) -> None:
+def _pull(engine: Engine, image: str, *, progress: bool, is_given_up: Callable[[], bool]) -> None:
     from docker.utils import parse_repository_tag
 
     repository, tag = parse_repository_tag(image)
     with ByteBar(f"pulling {image}", shown=progress) as bar:
         layers = _Layers(bar)
-        events = engine.client.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
-        for event in _checked(events, image):
+        for event in _checked(_report(engine, repository, tag or "latest", is_given_up), image):
             layers.take(event)
+
+
+def _report(
+    engine: Engine, repository: str, tag: str, is_given_up: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
+    """What the engine tells of a pull.
+
+    It is silent for as long as a registry does not answer, so another thread listens to it. That one ends with the
+    engine's next word, or when the client's timeout for silence is over.
+    """
+    told: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
+    nobody_listens = threading.Event()
+
+    def listen() -> None:
+        try:
+            for event in engine.client.api.pull(repository, tag=tag, stream=True, decode=True):
+                told.put(event)
+                if nobody_listens.is_set():
+                    return
+            told.put(None)
+        except Exception as error:
+            told.put(error)
+
+    threading.Thread(target=listen, name="pull", daemon=True).start()
+    try:
+        while not is_given_up():
+            try:
+                event = told.get(timeout=_LOOK_S)
+            except queue.Empty:
+                continue
+            if event is None:
+                return
+            if isinstance(event, Exception):
+                raise event
+            yield event
+        raise PullGivenUp
+    finally:
+        nobody_listens.set()
 
 
 def _checked(events: Iterator[dict[str, Any]], image: str) -> Iterator[dict[str, Any]]:

@@ -4,62 +4,76 @@
 # It needs no one outside: it keeps the log, ends the command at its time limit, tells the other instances of a
 # failure and is told of theirs, all through the folder PAI_SDK_RUN, which the instances of a job share.
 #
-#   go                 all instances stand; nothing is started before
-#   stop               the job is to be stopped
-#   failed             the instance that failed first, and its exit code
-#   <instance>.env     this instance's variables
-#   <instance>.why     why this instance was ended by us: stopped, timeout, peer, or preempted
-#   <instance>.beat    touched while this instance is alive
-#   <instance>.exit    exit code; its time is that of the end
+#   go                   all instances stand; nothing is started before
+#   stop                 the job is to be stopped
+#   failed               the instance that failed first, and its exit code
+#   <instance>.settings  what this script has to know
+#   <instance>.env       the variables of the command
+#   <instance>.why       why this instance was ended by us: stopped, timeout, peer, or preempted
+#   <instance>.beat      touched while this instance is alive
+#   <instance>.exit      exit code; its time is that of the end
 #
-# usage: sh instance.sh NAME COMMAND ARGUMENT...    POSIX shell; `sleep`, `date`, `mv` and `cat` besides.
+# usage: sh instance.sh NAME COMMAND ARGUMENT...    POSIX shell (dash, bash, busybox); `sleep` and `mv` besides.
+#
+# Its own variables begin with `_`: whatever others there are belong to the image and reach the command unchanged.
+# `true >file`, not `: >file`: where the disk fails, a special built-in would end this shell.
 
-name=$1
+_name=$1
 shift
-run=$PAI_SDK_RUN
-echo "the output of $name goes to $PAI_SDK_LOG on the host"
-exec </dev/null >>"$run/logs/$name.log" 2>&1
-. "$run/$name.env"
+_run=$PAI_SDK_RUN
+echo "the output of $_name goes to $PAI_SDK_LOG on the host"
+exec </dev/null >>"$_run/logs/$_name.log" 2>&1
+# shellcheck source=/dev/null
+. "$_run/$_name.settings"
 
 say() { echo "[pai-sdk] $*"; }
 
+now() { # Seconds that pass evenly whatever becomes of the clock; in $_now.
+    { read -r _up _rest </proc/uptime && _now=${_up%%.*}; } 2>/dev/null || _now=$(date +%s)
+}
+
+first() { # FILE TEXT: write it, unless it is there: the first one counts
+    (set -C && echo "$2" >"$1") 2>/dev/null
+}
+
 end() { # CODE: write down how it ended, then end
-    if [ "$1" -ne 0 ] && [ ! -e "$run/$name.why" ]; then
-        # Without clobbering: the first failure is the one that counts.
-        (set -C && echo "$name $1" >"$run/failed") 2>/dev/null
+    if [ "$1" -ne 0 ] && [ ! -e "$_run/$_name.why" ]; then
+        first "$_run/failed" "$_name $1"
     fi
-    echo "$1" >"$run/$name.exit.part"
+    # On a full disk there is no such file; then the engine still knows the code.
+    { echo "$1" >"$_run/$_name.exit.part" || rm -f "$_run/$_name.exit.part"; } 2>/dev/null
     if [ -n "$PAI_SDK_GIVE_TO" ]; then
-        chown -R "$PAI_SDK_GIVE_TO" /ml/usercode /ml/output "$run" 2>/dev/null
+        chown -hR "$PAI_SDK_GIVE_TO" /ml/usercode /ml/output "$_run" 2>/dev/null
     fi
-    mv "$run/$name.exit.part" "$run/$name.exit"
+    mv "$_run/$_name.exit.part" "$_run/$_name.exit" 2>/dev/null
     exit "$1"
 }
 
 signal_all() { # Everything in this container but its first process and whoever calls this.
-    kill -s "$1" -- -1 2>/dev/null
+    # Not `-s TERM -- -1`, as POSIX writes it: busybox does not understand that.
+    kill "-$1" -1 2>/dev/null
 }
 
 terminate() { # Ask, wait while anything is left and the grace period lasts, then insist.
+    now
+    _until=$((_now + PAI_SDK_GRACE_S))
     signal_all TERM
-    waited=0
-    while signal_all 0 && [ "$waited" -lt $((PAI_SDK_GRACE_S * 5)) ]; do
+    while signal_all 0 && now && [ "$_now" -lt "$_until" ]; do
         sleep 0.2 2>/dev/null || sleep 1
-        waited=$((waited + 1))
     done
     signal_all KILL
 }
 
 end_for() { # WHY: the first reason stays
-    (set -C && echo "$1" >"$run/$name.why") 2>/dev/null
+    first "$_run/$_name.why" "$1"
     terminate
 }
 
 others_are_lost() { # An instance that has given no sign of life since our last mark, and has not ended either.
-    for beat in "$run"/*.beat; do
-        other=${beat%.beat}
-        if [ "$run/$name.mark" -nt "$beat" ] && [ ! -e "$other.exit" ] && [ "$other" != "$run/$name" ]; then
-            lost=${other##*/}
+    for _beat in "$_run"/*.beat; do
+        _other=${_beat%.beat}
+        if [ "$_run/$_name.mark" -nt "$_beat" ] && [ ! -e "$_other.exit" ] && [ "$_other" != "$_run/$_name" ]; then
+            _lost=${_other##*/}
             return 0
         fi
     done
@@ -67,124 +81,154 @@ others_are_lost() { # An instance that has given no sign of life since our last 
 }
 
 watch() { # PREEMPT_AFTER: look after the command until it has ended
-    begun=$(date +%s)
-    looks=0
-    : >"$run/$name.mark"
+    now
+    _begun=$_now
+    _looks=0
+    true >"$_run/$_name.mark"
     while :; do
-        : >"$run/$name.beat"
-        now=$(date +%s)
-        if [ -e "$run/stop" ]; then
+        true >"$_run/$_name.beat"
+        now
+        if [ -e "$_run/stop" ]; then
             end_for stopped
             return
-        elif [ "$PAI_SDK_LIMIT_S" -gt 0 ] && [ $((now - PAI_SDK_BEGUN)) -ge "$PAI_SDK_LIMIT_S" ]; then
+        elif [ "$PAI_SDK_LIMIT_S" -gt 0 ] && [ $((_now - _job_begun)) -ge "$PAI_SDK_LIMIT_S" ]; then
             end_for timeout
             return
-        elif [ -e "$run/failed" ]; then
+        elif [ -e "$_run/failed" ]; then
             end_for peer
             return
-        elif [ "$1" -gt 0 ] && [ $((now - begun)) -ge "$1" ]; then
-            say "drill: $name is preempted now (SIGTERM, as when a spot instance is taken away)"
-            echo preempted >"$run/$name.preempted"
+        elif [ "$1" -gt 0 ] && [ $((_now - _begun)) -ge "$1" ]; then
+            say "drill: $_name is preempted now (SIGTERM, as when a spot instance is taken away)"
+            true >"$_run/$_name.preempted"
             terminate
             return
         fi
-        looks=$((looks + 1))
-        if [ $((looks % 40)) -eq 0 ]; then
+        _looks=$((_looks + 1))
+        if [ $((_looks % 40)) -eq 0 ]; then
             if others_are_lost; then
-                (set -C && echo "$lost 137" >"$run/failed") 2>/dev/null
+                first "$_run/failed" "$_lost 137"
             fi
-            : >"$run/$name.mark"
+            true >"$_run/$_name.mark"
         fi
         sleep 0.5 2>/dev/null || sleep 1
     done
 }
 
+use_requirements() { # What is installed for this job comes first.
+    [ -e "$_run/requirements.txt" ] || return 0
+    unset PYTHONNOUSERSITE
+    export PYTHONUSERBASE="$_run/python"
+    export PATH="$_run/python/bin:$_run/python/target/bin:$PATH"
+    export PYTHONPATH="$_run/python/target${PYTHONPATH:+:$PYTHONPATH}"
+}
+
+become_command() { # COMMAND ARGUMENT...
+    # May put `env NAME=VALUE` before the command: for names that no shell takes.
+    # shellcheck source=/dev/null
+    . "$_run/$_name.env"
+    use_requirements
+    cd "$PAI_WORKING_DIR" || exit 126
+    umask "$PAI_SDK_UMASK"
+    # What a shell starts in the background is deaf to SIGINT, with all that it starts itself; a job must not be.
+    # Bash is content with `trap`, other shells need the `env` of coreutils; busybox has no remedy.
+    trap - INT QUIT
+    # shellcheck disable=SC2086 # words
+    exec $_attentive "$@"
+}
+
 install_requirements() {
     if [ "$PAI_SDK_RANK" -ne 0 ]; then
-        while [ ! -e "$run/requirements.done" ]; do
-            [ -e "$run/failed" ] || [ -e "$run/stop" ] && return 1
+        while [ ! -e "$_run/requirements.done" ]; do
+            if [ -e "$_run/failed" ] || [ -e "$_run/stop" ]; then return 1; fi
             sleep 0.2 2>/dev/null || sleep 1
         done
         return 0
     fi
-    python=$(command -v python3 || command -v python) || {
+    # shellcheck source=/dev/null
+    . "$_run/$_name.env"
+    use_requirements
+    _python=$(command -v python3 || command -v python) || {
         say "the requirements cannot be installed: this image has no Python"
         return 1
     }
     cd "$PAI_WORKING_DIR" || return 1
-    "$python" -m pip --version >/dev/null 2>&1 || {
-        say "the requirements cannot be installed: the image's $python has no pip"
+    "$_python" -m pip --version >/dev/null 2>&1 || {
+        say "the requirements cannot be installed: the image's $_python has no pip"
         return 1
     }
     # Into a folder of the job's own: no root is needed, and the image stays as it is. Inside of a virtual
     # environment there is no user site, so there a plain folder has to do.
-    if "$python" -c 'import sys; sys.exit(sys.prefix != sys.base_prefix)'; then
-        where=--user
+    if "$_python" -c 'import sys; sys.exit(sys.prefix != sys.base_prefix)'; then
+        _where=--user
     else
-        where=--target=$PYTHONUSERBASE/target
+        _where=--target=$PYTHONUSERBASE/target
     fi
     export PIP_BREAK_SYSTEM_PACKAGES=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_INPUT=1
-    PIP_NO_WARN_SCRIPT_LOCATION=1 "$python" -m pip install -q "$where" -r "$run/requirements.txt" || return 1
-    : >"$run/requirements.done"
+    export PIP_NO_WARN_SCRIPT_LOCATION=1
+    "$_python" -m pip install -q "$_where" -r "$_run/requirements.txt" || return 1
+    true >"$_run/requirements.done"
 }
 
-follow() { # PID PREEMPT_AFTER: stay with a child until it has ended, and all it left behind; its exit code in $code
-    child=$1
+follow() { # PID PREEMPT_AFTER: stay with a child until it has ended, and all it left behind; its exit code in $_code
+    _child=$1
     watch "$2" &
-    watcher=$!
-    wait "$child" 2>/dev/null # the shell would tell of a signal, which the log says better
-    code=$?
+    _watcher=$!
+    wait "$_child" 2>/dev/null # the shell would tell of a signal, which the log says better
+    _code=$?
     # A trapped signal ends `wait` too; then the child is still there.
-    while kill -0 "$child" 2>/dev/null; do
-        wait "$child" 2>/dev/null
-        code=$?
+    while kill -0 "$_child" 2>/dev/null; do
+        wait "$_child" 2>/dev/null
+        _code=$?
     done
-    if [ -e "$run/$name.why" ] || [ -e "$run/$name.preempted" ]; then
-        wait "$watcher" 2>/dev/null # it gives what the child had started its time to end
-    else
-        signal_all KILL
-    fi
+    # Where the watcher ends the job, it gives what the child had started its time to end, too.
+    if [ ! -e "$_run/$_name.why" ] && [ ! -e "$_run/$_name.preempted" ]; then signal_all KILL; fi
+    wait "$_watcher" 2>/dev/null
 }
 
 # Told to end before the command has begun, or while it runs: the watcher does it.
-trap ': >"$run/stop"' TERM INT
+trap 'first "$_run/stop" ""' TERM INT
 
-: >"$run/$name.beat"
-waited=0
-while [ ! -e "$run/go" ]; do
-    if [ -e "$run/stop" ] || [ "$waited" -ge 600 ]; then
-        echo stopped >"$run/$name.why"
+_env=$(command -v env) || _env="env"
+_attentive=
+if "$_env" --default-signal=INT,QUIT true 2>/dev/null; then _attentive="$_env --default-signal=INT,QUIT"; fi
+
+true >"$_run/$_name.beat"
+now
+_patience_ends=$((_now + 600)) # the engine may be slow in making the others
+while [ ! -e "$_run/go" ]; do
+    now
+    if [ -e "$_run/stop" ] || [ "$_now" -ge "$_patience_ends" ]; then
+        first "$_run/$_name.why" stopped
         end 143
     fi
-    waited=$((waited + 1))
     sleep 0.1 2>/dev/null || sleep 1
 done
 
-if [ -e "$run/requirements.txt" ]; then
-    export PYTHONUSERBASE="$run/python"
-    export PATH="$run/python/bin:$run/python/target/bin:$PATH"
-    export PYTHONPATH="$run/python/target${PYTHONPATH:+:$PYTHONPATH}"
-    PAI_SDK_BEGUN=$(date +%s)
+now
+_job_begun=$_now
+if [ -e "$_run/requirements.txt" ]; then
     install_requirements &
     follow $! 0
-    if [ "$code" -ne 0 ]; then
-        if [ ! -e "$run/$name.why" ]; then
-            if [ "$PAI_SDK_RANK" -eq 0 ]; then : >"$run/requirements.failed"; else echo peer >"$run/$name.why"; fi
+    if [ "$_code" -ne 0 ]; then
+        if [ ! -e "$_run/$_name.why" ]; then
+            if [ "$PAI_SDK_RANK" -eq 0 ]; then
+                true >"$_run/requirements.failed"
+            else
+                first "$_run/$_name.why" peer
+            fi
         fi
-        end "$code"
+        end "$_code"
     fi
 fi
 
-cd "$PAI_WORKING_DIR" || end 126
-: >"$run/$name.started"
-PAI_SDK_BEGUN=${PAI_SDK_BEGUN:-$(date +%s)}
-preempt_after=$PAI_SDK_PREEMPT_AFTER_S
+true >"$_run/$_name.started"
+_preempt_after=$PAI_SDK_PREEMPT_AFTER_S
 while :; do
-    "$@" &
-    follow $! "$preempt_after"
-    [ -e "$run/$name.preempted" ] || break
-    rm -f "$run/$name.preempted"
-    preempt_after=0
-    say "drill: $name is started again; a job that resumes from its checkpoints goes on where it was"
+    become_command "$@" &
+    follow $! "$_preempt_after"
+    [ -e "$_run/$_name.preempted" ] || break
+    rm -f "$_run/$_name.preempted"
+    _preempt_after=0
+    say "drill: $_name is started again; a job that resumes from its checkpoints goes on where it was"
 done
-end "$code"
+end "$_code"

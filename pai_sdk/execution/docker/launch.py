@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.errors import ImageError, InvalidInputError, LocalRunError, PaiError, Problem
 from pai_sdk.execution import contract
-from pai_sdk.execution.distributed import Instance, Rendezvous
+from pai_sdk.execution.distributed import Instance, Rendezvous, free_ports
 from pai_sdk.execution.docker.container import (
-    LABEL_FOLDER,
-    LABEL_JOB,
     RUN_DIR,
     ContainerLimits,
     Mounts,
     create_arguments,
     environment_file,
     gpu_share,
+    labels,
 )
+from pai_sdk.execution.docker.ending import stopped_before_start
 from pai_sdk.execution.docker.engine import Engine
-from pai_sdk.execution.docker.images import ensure_image
+from pai_sdk.execution.docker.images import PullGivenUp, ensure_image
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.journal import Journal
@@ -43,6 +44,7 @@ class Launch:
         job_id: the job.
         request: its description.
         mounts: what they see of this machine besides.
+        options: where the request's tags do not count.
     """
 
     engine: Engine
@@ -50,23 +52,30 @@ class Launch:
     job_id: str
     request: TrainingJobRequest
     mounts: Mounts
+    options: LocalOptions | None = None
 
-    def run(self, *, progress: bool) -> None:
+    def run(self, *, progress: bool, is_closing: Callable[[], bool] = lambda: False) -> None:
         """Start all instances and let them go. When that fails, the caller removes what there is of them.
+
+        A job that is asked to stop while its image is pulled ends there.
 
         Args:
             progress: show a bar while the image is pulled.
+            is_closing: whether the pull is to be given up for another reason.
 
         Raises:
             InvalidInputError: the request cannot become containers.
             LocalRunError: the engine refused.
+            PullGivenUp: `is_closing` said so.
         """
         spec = self.request.algorithm_spec
         if spec is None or not spec.command:
             raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
         if not spec.image:
             raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
-        options = LocalOptions.of_tags(self.request.settings.tags if self.request.settings else None)
+        options = self.options or LocalOptions.of_tags(
+            self.request.settings.tags if self.request.settings else None
+        )
         limits = ContainerLimits.of(self.request, options)
         instances = contract.instances(self.job_id, self.request)
         run = RunFolder(self.sandbox.root / "run")
@@ -74,9 +83,24 @@ class Launch:
         self.mounts.prepare(self.sandbox)
         contract.write_config(self.sandbox, self.request)
         run.prepare(self._environments(instances, options, limits, give_to=give_to), self._requirements())
-        image = ensure_image(self.engine, spec.image, progress=progress)
+        if os.getuid() == 0 and user != "0:0":
+            self._give(user)
+        journal, job = Journal(self.sandbox.state_dir), self._job(instances, options, limits, give_to)
+
+        def is_given_up() -> bool:
+            return run.stop_wish is not None or is_closing()
+
+        try:
+            image = ensure_image(self.engine, spec.image, progress=progress, is_given_up=is_given_up)
+        except PullGivenUp:
+            if run.stop_wish is None:
+                raise
+            journal.write_job(job)
+            journal.write_state(stopped_before_start(run, instances))
+            run.forget_secrets()
+            return
         # From here on whoever finds the folder knows that there may be something in the engine.
-        Journal(self.sandbox.state_dir).write_job(self._job(instances, options, limits))
+        journal.write_job(job)
         try:
             network = self._network(options, count=len(instances))
             for instance in instances:
@@ -91,6 +115,7 @@ class Launch:
                     user=user,
                     network=network,
                 )
+                arguments |= self.engine.file_access
                 self.engine.client.containers.create(**arguments).start()
         except PaiError:
             raise
@@ -99,13 +124,14 @@ class Launch:
         run.go()
 
     def _job(
-        self, instances: Sequence[Instance], options: LocalOptions, limits: ContainerLimits
+        self, instances: Sequence[Instance], options: LocalOptions, limits: ContainerLimits, give_to: str
     ) -> dict[str, Any]:
         """What has to be known of the job later."""
         return {
             "job_id": self.job_id,
             "instances": [asdict(instance) for instance in instances],
             "grace_s": options.grace_s,
+            "give_to": give_to,
             "memory_bytes": limits.memory_bytes,
             "max_running_s": contract.max_running_seconds(self.request),
         }
@@ -117,24 +143,48 @@ class Launch:
             return "0:0", ""
         if options.user == "root":
             return "0:0", "" if os.getuid() == 0 else me
-        return options.user or me, ""
+        user = options.user or me
+        if os.getuid() and user.partition(":")[0] != str(os.getuid()):
+            what = f"only root may start containers as somebody else, and you are {os.getuid()}"
+            raise InvalidInputError([Problem("the local option user", what, "leave it out, or take 'root'")])
+        return user, ""
+
+    def _give(self, user: str) -> None:
+        """Give what a job writes to its user; what an output holds already stays as it is."""
+        uid, _, gid = user.partition(":")
+        places = [
+            self.sandbox.usercode,
+            self.sandbox.ml / "output",
+            self.sandbox.logs_dir,
+            self.sandbox.root / "run",
+        ]
+        places += [path for path in self.mounts.outputs.values() if not any(path.iterdir())]
+        for place in places:
+            for path in (place, *place.rglob("*")):
+                os.chown(path, int(uid), int(gid or 0), follow_symlinks=False)
 
     def _network(self, options: LocalOptions, *, count: int) -> str | None:
         """The network that the instances of a job share, by whose names they find each other."""
+        if count > 1 and options.network in ("bridge", "default", "none"):
+            what = f"instances do not find each other by name in {options.network!r}"
+            raise InvalidInputError([Problem("the local option network", what, "leave it out, or take 'host'")])
         if options.network or count == 1:
             return options.network
         name = f"pai-{self.job_id}"
-        labels = {LABEL_JOB: self.job_id, LABEL_FOLDER: str(self.sandbox.root)}
-        self.engine.client.networks.create(name, driver="bridge", labels=labels)
+        self.engine.client.networks.create(name, driver="bridge", labels=labels(self.job_id, self.sandbox))
         return name
 
     def _environments(
         self, instances: Sequence[Instance], options: LocalOptions, limits: ContainerLimits, *, give_to: str
     ) -> dict[str, str]:
-        """For each instance the text of its variables, and of what the script itself needs to know."""
+        """The files of each instance: its variables, and what the script itself needs to know."""
         meeting = None
         if len(instances) > 1:
-            meeting = Rendezvous.of_hosts([i.name for i in instances], nproc_per_node=gpu_share(limits, instances))
+            share = gpu_share(limits, instances)
+            if options.network == "host":
+                meeting = Rendezvous.on_loopback(free_ports(1 + len(instances)), nproc_per_node=share)
+            else:
+                meeting = Rendezvous.of_hosts([i.name for i in instances], nproc_per_node=share)
         files = contract.input_files(self.sandbox, self.request)
         texts = {}
         for instance in instances:
@@ -147,9 +197,10 @@ class Launch:
                 "PAI_SDK_GRACE_S": options.grace_s,
                 "PAI_SDK_PREEMPT_AFTER_S": options.preempt_after_s,
                 "PAI_SDK_GIVE_TO": give_to,
+                "PAI_SDK_UMASK": _umask(),
             }
-            settings = "".join(f"{name}={value}\n" for name, value in own.items())
-            texts[instance.name] = settings + environment_file({**self._comforts(), **variables})
+            texts[f"{instance.name}.settings"] = "".join(f"{name}={value}\n" for name, value in own.items())
+            texts[f"{instance.name}.env"] = environment_file({**self._comforts(), **variables})
         return texts
 
     def _comforts(self) -> dict[str, str]:
@@ -168,6 +219,15 @@ class Launch:
         return lines
 
 
+def _umask() -> str:
+    """The caller's umask, so that a job's files can be read by those who may read the caller's."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    except OSError:
+        return "022"
+    return next((line.split()[1] for line in status.splitlines() if line.startswith("Umask:")), "022")
+
+
 def _explained(error: Exception, image: str, mounts: Mounts) -> PaiError:
     """What the engine means by its refusal."""
     said = str(getattr(error, "explanation", None) or error).strip()
@@ -180,5 +240,10 @@ def _explained(error: Exception, image: str, mounts: Mounts) -> PaiError:
         return LocalRunError(
             f"the engine cannot give GPUs to containers ({said}); install the NVIDIA container toolkit, or take "
             "instance_type='local'"
+        )
+    if "address pool" in said:
+        return LocalRunError(
+            f"the engine has no addresses left for one more network ({said}); `pai-sdk prune` and `docker network "
+            "prune` remove those that nobody uses"
         )
     return LocalRunError(f"the Docker engine refused the job: {said}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -12,6 +13,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 __all__ = ["LocalOptions"]
 
 _PREFIX = "pai-sdk.local."
+_USER = re.compile(r"root|[0-9]+(:[0-9]+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +21,8 @@ class LocalOptions:
     """Options of jobs with `instance_type="local"`. Elsewhere they are labels without meaning.
 
     Attributes:
-        user: who the containers run as: `uid:gid`, `root` (files are given back to you at the end), or `image` for
-            the image's own user. You, by default.
+        user: who the containers run as: `uid:gid`, or `root` (files are given back to you at the end). You, by
+            default.
         shared_memory: the size of /dev/shm, such as `2GiB`; half of the memory otherwise.
         gpu_ids: these GPUs, divided among the instances.
         preempt_after_s: send SIGTERM to the command after so many seconds and start it again, once: the drill for
@@ -68,6 +70,8 @@ class LocalOptions:
                 near = get_close_matches(name, kinds, n=1)
                 hint = f"did you mean {_PREFIX}{near[0]}?" if near else f"there are {', '.join(sorted(kinds))}"
                 problems.append(Problem(where, "is no option of local runs", hint))
+            elif name == "user" and not _USER.fullmatch(text):
+                problems.append(Problem(where, f"{text!r} is no user", "write uid:gid, or root"))
             elif kinds[name] is int and not text.isdecimal():
                 problems.append(Problem(where, f"{text!r} is not a whole number of seconds"))
             elif kinds[name] is int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.resources
 import json
 import os
@@ -11,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pai_sdk.execution.journal import DISK_IS_FULL
 from pai_sdk.execution.pip_output import pip_problem
 
 __all__ = ["InstanceExit", "RunFolder"]
@@ -42,17 +44,20 @@ class RunFolder:
 
     # ---- what we write ----
 
-    def prepare(self, environments: Mapping[str, str], requirements: Iterable[str]) -> None:
-        """Write the script, each instance's variables (they may be secrets), and what pip is to install."""
+    def prepare(self, texts: Mapping[str, str], requirements: Iterable[str]) -> None:
+        """Write the script, the settings and variables (they may be secrets), and what pip is to install.
+
+        Args:
+            texts: the files of the instances, by name.
+            requirements: lines for pip.
+        """
         for folder in (self.path, self.path / "logs", self.path / "home", self.path / "pip-cache"):
             folder.mkdir(parents=True, exist_ok=True)
         script = importlib.resources.files("pai_sdk.execution.docker").joinpath("instance.sh").read_bytes()
         (self.path / "instance.sh").write_bytes(script)
-        for name, text in environments.items():
-            with os.fdopen(
-                os.open(self.path / f"{name}.env", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
-            ) as env:
-                env.write(text)
+        for name, text in texts.items():
+            with os.fdopen(os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(text)
         lines = [f"{line}\n" for line in requirements]
         if lines:
             (self.path / "requirements.txt").write_text("".join(lines), encoding="utf-8")
@@ -62,13 +67,17 @@ class RunFolder:
         (self.path / "go").write_text(f"{time.time():.3f}\n")
 
     def ask_to_stop(self, reason_code: str, reason_message: str) -> None:
-        """Have the instances end; the first reason stays."""
-        with suppress(FileExistsError), (self.path / "stop").open("x") as file:
-            json.dump({"reason_code": reason_code, "reason_message": reason_message}, file)
+        """Have the instances end; the first reason stays. On a full disk they end without one."""
+        try:
+            with (self.path / "stop").open("x") as file:
+                json.dump({"reason_code": reason_code, "reason_message": reason_message}, file)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, *DISK_IS_FULL):
+                raise
 
     def tell_failure(self, instance: str, exit_code: int) -> None:
         """Tell the others of an instance that could not tell itself; the first failure stays."""
-        with suppress(FileExistsError), (self.path / "failed").open("x") as file:
+        with suppress(OSError), (self.path / "failed").open("x") as file:
             file.write(f"{instance} {exit_code}\n")
 
     # ---- what we read ----
@@ -98,6 +107,10 @@ class RunFolder:
         except (OSError, ValueError):
             return None
 
+    def has_log(self, instance: str) -> bool:
+        """Whether an instance came as far as to open its log."""
+        return (self.path.parent / "logs" / f"{instance}.log").exists()
+
     def why(self, instance: str) -> str:
         """Why an instance was ended by us: `stopped`, `timeout`, `peer`; empty when it was not."""
         return self._text(f"{instance}.why")
@@ -109,7 +122,10 @@ class RunFolder:
         if not text:
             # The script writes an empty one when the container itself is told to end.
             return ("", "") if (self.path / "stop").exists() else None
-        wish = json.loads(text)
+        try:
+            wish = json.loads(text)
+        except ValueError:  # the disk was full, or it is being written now
+            return "", ""
         return wish["reason_code"], wish["reason_message"]
 
     @property

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution.amounts import bytes_of
 from pai_sdk.execution.contract import instances
+from pai_sdk.execution.distributed import Instance
 from pai_sdk.execution.docker.container import ContainerLimits, Mounts, create_arguments, environment_file
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.sandbox import Sandbox
@@ -114,6 +115,31 @@ def test_a_misspelt_option_is_refused_with_the_near_one():
         LocalOptions.of_tags({"pai-sdk.local.grace": "3"})
     with pytest.raises(InvalidInputError, match="'soon' is not a whole number"):
         LocalOptions.of_tags({"pai-sdk.local.preempt_after_s": "soon"})
+
+
+def test_a_user_that_is_none_is_refused():
+    with pytest.raises(InvalidInputError, match="'image' is no user"):
+        LocalOptions.of_tags({"pai-sdk.local.user": "image"})
+
+
+def test_host_names_of_long_instance_names_are_short_and_differ(tmp_path):
+    wanted = request(2)
+    names = [f"{'train-with-a-long-id' * 4}-worker-{rank}" for rank in range(2)]
+    hosts = {
+        create_arguments(
+            Sandbox(tmp_path),
+            "local-1",
+            wanted,
+            Instance(name, "worker", rank, rank),
+            image="img",
+            mounts=Mounts(),
+            limits=ContainerLimits(),
+            user=None,
+            network=None,
+        )["hostname"]
+        for rank, name in enumerate(names)
+    }
+    assert sorted(len(host) <= 63 for host in hosts) == [True, True]
 
 
 _TEXT = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=40)

@@ -57,3 +57,40 @@ def test_a_socket_with_nobody_behind_it(monkeypatch, tmp_path):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
     with pytest.raises(EngineNotFoundError, match="does not answer"):
         find_engine()
+
+
+class FakeClient:
+    """Answers as an engine with these security options."""
+
+    def __init__(self, *options: str) -> None:
+        self.options = list(options)
+
+    def info(self) -> dict[str, object]:
+        return {"SecurityOptions": self.options}
+
+    def version(self) -> dict[str, object]:
+        return {"Components": [{"Name": "Engine"}]}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "rootless", "access"),
+    [
+        (["name=seccomp,profile=default"], False, {}),
+        (["name=seccomp,profile=default", "name=rootless"], True, {}),
+        (["name=selinux"], False, {"security_opt": ["label=disable"]}),
+        (["name=userns"], False, {"userns_mode": "host"}),
+    ],
+)
+def test_what_an_engine_needs_to_let_containers_at_the_callers_files(
+    monkeypatch, tmp_path, options, rootless, access
+):
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{tmp_path}/s")
+        listening.listen()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
+        monkeypatch.setattr("docker.DockerClient", lambda **_: FakeClient(*options))
+        engine = find_engine()
+    assert (engine.is_rootless, engine.file_access) == (rootless, access)

@@ -1,0 +1,147 @@
+"""What hands may do to the containers of a job: stop, kill, pause and remove them, or take the engine away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+import docker
+import pytest
+
+from pai_sdk.errors import JobFailed, JobStopped
+from tests.docker.conftest import lines_of
+
+SAVES = "trap 'echo saved; exit 0' TERM; echo up $RANK; while :; do sleep 0.1; done"
+
+
+def up(job, count: int = 1) -> None:
+    """Wait for the first line of every instance."""
+    seen = set()
+    for line in job.logs(follow=True):
+        seen.add(line.instance)
+        if len(seen) == count:
+            return
+
+
+def test_docker_stop_of_one_container_stops_the_job(submit, engine):
+    job = submit(SAVES, count=2)
+    up(job, 2)
+    with engine.client() as client:
+        client.containers.get(f"{job.id}-worker-0").stop()
+    with pytest.raises(JobStopped):
+        job.wait(timeout=30, show_logs=False)
+    assert [lines_of(job, rank)[-1] for rank in range(2)] == ["saved", "saved"]
+    assert "told to end (SIGTERM)" in job.record.reason_message
+
+
+def test_docker_kill_is_named(submit, engine):
+    job = submit("echo up; sleep 100")
+    up(job)
+    with engine.client() as client:
+        client.containers.get(f"{job.id}-master-0").kill()
+    with pytest.raises(JobFailed, match=r"was killed from outside \(exit code 137\)") as failed:
+        job.wait(timeout=30, show_logs=False)
+    assert failed.value.reason_code == "KilledBySignal"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_container_that_is_removed_by_hand(submit, engine, count):
+    job = submit(SAVES, count=count)
+    up(job)
+    with engine.client() as client:
+        client.containers.get(f"{job.id}-master-0").remove(force=True)
+    with pytest.raises(JobFailed, match="it was removed from outside") as failed:
+        job.wait(timeout=30, show_logs=False)
+    assert failed.value.instance == f"{job.id}-master-0"
+
+
+def test_a_paused_job_goes_on_when_it_is_let(submit, engine):
+    job = submit("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done")
+    up(job)
+    with engine.client() as client:
+        container = client.containers.get(f"{job.id}-master-0")
+        container.pause()
+        assert job.status == "Running"
+        container.unpause()
+    job.wait(timeout=30, show_logs=False)
+    assert lines_of(job) == [str(number) for number in range(1, 9)]
+
+
+def test_a_paused_job_can_be_stopped(submit, engine):
+    job = submit("echo up; sleep 100", tags={"pai-sdk.local.grace_s": "0"})
+    up(job)
+    with engine.client() as client:
+        client.containers.get(f"{job.id}-master-0").pause()
+    job.stop()
+    with pytest.raises((JobStopped, JobFailed)):
+        job.wait(timeout=30, show_logs=False)
+
+
+def test_an_engine_that_takes_its_containers_along(submit, engine):
+    """Restarted, it finds them dead: the job has ended, and it is said why."""
+    job = submit("echo up; sleep 1000", count=2)
+    up(job, 2)
+    with engine.client() as client:
+        pids = [one.attrs["State"]["Pid"] for one in client.containers.list()]
+    engine.kill()
+    try:
+        for pid in pids:
+            os.kill(pid, 9)
+        assert job.status == "Running"  # as far as anybody can tell
+    finally:
+        engine.up()
+    with pytest.raises(JobFailed, match="killed from outside") as failed:
+        job.wait(timeout=60, show_logs=False)
+    assert failed.value.instance is not None
+
+
+def test_a_full_disk_below_the_job_hides_no_exit_code(tmp_path, docker_host):
+    from pai_sdk.backend.base import Plan
+    from pai_sdk.backend.local import LocalBackend
+    from pai_sdk.job.request import TrainingJobRequest
+    from pai_sdk.job.training_job import TrainingJob
+
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)], check=True)
+    backend = LocalBackend(small / "local")
+    try:
+        for code in (3, 0):
+            wire = {
+                "TrainingJobName": "full",
+                "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
+                "AlgorithmSpec": {
+                    "Image": "pai-sdk-test:base",
+                    "Command": ["sh", "-c", f"dd if=/dev/zero of=big bs=64k 2>/dev/null; exit {code}"],
+                },
+            }
+            job_id = backend.submit(Plan(TrainingJobRequest.model_validate(wire)), progress=False)
+            job = TrainingJob(job_id, backend)
+            until = time.monotonic() + 30
+            while not (record := backend.get(job_id)).status.is_terminal:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            assert str(record.status) == ("Succeed" if code == 0 else "Failed")
+            assert f"exit code {code}" in (record.reason_message or "exit code 0")
+            (backend.data_dir / "jobs" / job_id / "ml" / "usercode" / "big").unlink()
+            assert str(backend.get(job_id).status) == str(record.status)
+            job.delete()
+        with docker_host.client() as client:
+            assert client.containers.list(all=True) == []
+    finally:
+        backend.close()
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_prune_leaves_the_jobs_of_others_alone(submit, backend, engine):
+    with engine.client() as client:
+        labels = {"pai-sdk.job": "local-theirs", "pai-sdk.folder": "/gone", "pai-sdk.owner": "77@elsewhere"}
+        theirs = client.containers.create("pai-sdk-test:base", ["sleep", "100"], labels=labels)
+        try:
+            assert backend.prune() == []
+            theirs.reload()
+        finally:
+            theirs.remove(force=True)
+        with pytest.raises(docker.errors.NotFound):
+            theirs.reload()

@@ -1,0 +1,316 @@
+"""The first process of a container, without Docker: in a PID namespace, by every shell that an image may have."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pai_sdk.execution.docker.container import environment_file
+from pai_sdk.execution.docker.runfolder import RunFolder
+
+DEADLINE_S = 15.0
+Started = tuple["Containers", "subprocess.Popen[bytes]"]
+SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
+_OWN_PIDS = ["unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
+_OWN_PIDS += ["--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def _is_possible() -> bool:
+    try:
+        return subprocess.run([*_OWN_PIDS, "true"], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+pytestmark = pytest.mark.skipif(not _is_possible(), reason="needs a PID namespace (unshare of util-linux)")
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+@dataclass
+class Containers:
+    """Starts instances as a container would: the script is process 1 and sees only its own processes."""
+
+    folder: Path
+    shell: list[str]
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def run(self) -> RunFolder:
+        return RunFolder(self.folder)
+
+    def start(
+        self,
+        command: str | list[str],
+        name: str = "one",
+        *,
+        variables: dict[str, str] | None = None,
+        image_variables: dict[str, str] | None = None,
+        requirements: tuple[str, ...] = (),
+        go: bool = True,
+        **settings: object,
+    ) -> subprocess.Popen[bytes]:
+        own = {
+            "RANK": 0,
+            "LIMIT_S": 0,
+            "GRACE_S": 10,
+            "PREEMPT_AFTER_S": 0,
+            "GIVE_TO": "",
+            "UMASK": "022",
+        } | settings
+        theirs = {"PAI_WORKING_DIR": str(self.folder / "code"), **(variables or {})}
+        (self.folder / "code").mkdir(parents=True, exist_ok=True)
+        self.run.prepare(
+            {
+                f"{name}.settings": "".join(f"PAI_SDK_{key}={value}\n" for key, value in own.items()),
+                f"{name}.env": environment_file(theirs),
+            },
+            requirements,
+        )
+        if go:
+            self.run.go()
+        words = ["sh", "-c", command] if isinstance(command, str) else command
+        process = subprocess.Popen(
+            [*_OWN_PIDS, *self.shell, str(self.folder / "instance.sh"), name, *words],
+            env={
+                "PATH": os.environ["PATH"],
+                "PAI_SDK_RUN": str(self.folder),
+                "PAI_SDK_LOG": "the log",
+                **(image_variables or {}),
+            },
+            stdout=subprocess.DEVNULL,
+        )
+        self.processes.append(process)
+        return process
+
+    def log(self, name: str = "one") -> str:
+        path = self.folder / "logs" / f"{name}.log"
+        return path.read_text() if path.exists() else ""
+
+    def until_log(self, text: str, name: str = "one") -> None:
+        until(lambda: text in self.log(name), f"{text!r} does not come:\n{self.log(name)}")
+
+    def end_of(self, process: subprocess.Popen[bytes], name: str = "one") -> int:
+        """Its exit code, which the script must have written down too."""
+        code = process.wait(timeout=DEADLINE_S)
+        ended = self.run.exit_of(name)
+        assert ended is not None, self.log(name)
+        assert ended.code == code
+        return code
+
+    def lines(self, command: str | list[str], **settings: object) -> list[str]:
+        """What an instance says that ends well."""
+        assert self.end_of(self.start(command, **settings)) == 0, self.log()  # type: ignore[arg-type]
+        return self.log().splitlines()
+
+
+@pytest.fixture
+def everywhere(tmp_path: Path) -> Iterator[list[Containers]]:
+    """One for each shell there is; what takes its time is tried with all of them at once."""
+    there_are = [name for name, shell in SHELLS.items() if shutil.which(shell[0])]
+    found = [Containers(tmp_path / f"a run by {name}", SHELLS[name]) for name in there_are]
+    yield found
+    for process in (process for containers in found for process in containers.processes):
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(params=SHELLS)
+def containers(request: pytest.FixtureRequest, everywhere: list[Containers]) -> Containers:
+    """That of one shell."""
+    for containers in everywhere:
+        if containers.shell == SHELLS[request.param]:
+            return containers
+    pytest.skip(f"there is no {request.param} on this machine")
+
+
+def test_the_command_has_its_variables_its_folder_and_no_input(containers: Containers) -> None:
+    hostile = {"NOTE": "it's $HOME\n`x`", "PATH": f"/nowhere:{os.environ['PATH']}", "UMLAUT": "ü"}
+    lines = containers.lines('printf "%s|" "$NOTE" "$UMLAUT" "$PWD" "${PATH%%:*}"; cat; umask', variables=hostile)
+    assert "\n".join(lines) == f"it's $HOME\n`x`|ü|{containers.folder}/code|/nowhere|0022"
+
+
+def test_variables_named_as_those_of_the_script_disturb_neither(containers: Containers) -> None:
+    names = ("name", "run", "code", "looks", "begun", "child", "watcher", "waited", "beat", "other", "python")
+    theirs = {name: f"their {name}" for name in names}
+    command = "; ".join(f'echo "${name}"' for name in names)
+    assert containers.lines(command, variables=theirs) == list(theirs.values())
+
+
+def test_variables_of_the_image_reach_the_command_unchanged(containers: Containers) -> None:
+    theirs = {name: f"their {name}" for name in ("name", "run", "code", "now", "looks")}
+    command = "; ".join(f'echo "${name}"' for name in theirs)
+    assert containers.lines(command, image_variables=theirs) == list(theirs.values())
+
+
+def test_names_that_no_shell_takes_reach_the_command(containers: Containers) -> None:
+    odd = {"UID": "77", "PPID": "it's", "a.name": "two words", "BASHOPTS": "x", "OPTIND": "y"}
+    seen = containers.lines(["env"], variables=odd)
+    assert [f"{name}={value}" for name, value in odd.items() if f"{name}={value}" not in seen] == []
+
+
+def test_a_path_of_the_users_does_not_blind_the_script(containers: Containers) -> None:
+    # The command cannot be found, and that is said; it is not the script that fails.
+    assert containers.end_of(containers.start(["python3"], variables={"PATH": "/nowhere"})) == 127
+    assert len(containers.log().splitlines()) == 1
+
+
+def test_the_command_listens_to_ctrl_c(containers: Containers) -> None:
+    if containers.shell[0] == "busybox":
+        pytest.skip("busybox has no remedy")
+    program = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    assert containers.lines([sys.executable, "-c", program]) == ["True"]
+
+
+def test_exit_codes(containers: Containers) -> None:
+    for command, code in (("exit 3", 3), ("kill -SEGV $$", 139), ("no-such-program", 127)):
+        containers.folder.mkdir(exist_ok=True)
+        assert containers.end_of(containers.start(command)) == code
+        assert containers.run.first_failure == ("one", code)
+        shutil.rmtree(containers.folder)
+    assert containers.end_of(containers.start(["/no/such/program"])) == 127
+
+
+UP_AND_SAVES = "trap 'sleep 0.5; echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+
+
+def started(everywhere: list[Containers], command: str, **settings: object) -> list[Started]:
+    """Starts a command with every shell and waits until it says that it is up."""
+    processes = [containers.start(command, **settings) for containers in everywhere]  # type: ignore[arg-type]
+    for containers in everywhere:
+        containers.until_log("up")
+    return list(zip(everywhere, processes, strict=True))
+
+
+def test_a_stop_leaves_time_to_save(everywhere: list[Containers]) -> None:
+    all_started = started(everywhere, UP_AND_SAVES)
+    for containers in everywhere:
+        containers.run.ask_to_stop("StoppedByUser", "why")
+    for containers, process in all_started:
+        containers.end_of(process)
+        assert containers.log().splitlines()[-1] == "saved"
+        assert containers.run.why("one") == "stopped"
+        assert containers.run.stop_wish == ("StoppedByUser", "why")
+
+
+def test_what_the_command_started_gets_that_time_too(everywhere: list[Containers]) -> None:
+    all_started = started(everywhere, f"sh -c {shlex.quote(UP_AND_SAVES)}; echo never")
+    for containers in everywhere:
+        containers.run.ask_to_stop("", "")
+    for containers, process in all_started:
+        containers.end_of(process)
+        assert "saved" in containers.log()
+
+
+def test_what_does_not_listen_is_killed_after_the_grace_period(everywhere: list[Containers]) -> None:
+    all_started = started(everywhere, "trap '' TERM; echo up; while :; do sleep 0.1; done", GRACE_S=1)
+    for containers in everywhere:
+        containers.run.ask_to_stop("", "")
+    for containers, process in all_started:
+        assert containers.end_of(process) == 137
+
+
+def test_the_time_limit(everywhere: list[Containers]) -> None:
+    for containers, process in started(everywhere, f"{UP_AND_SAVES}", LIMIT_S=1):
+        assert containers.end_of(process) == 0
+        assert containers.run.why("one") == "timeout"
+        assert "saved" in containers.log()
+
+
+def test_the_clock_is_not_asked_for_the_time_limit(everywhere: list[Containers], tmp_path: Path) -> None:
+    """A clock that is set while the job runs ends no job: here every look at it is a year on."""
+    programs, looks = tmp_path / "programs", shlex.quote(str(tmp_path / "looks"))
+    programs.mkdir()
+    (programs / "date").write_text(f"#!/bin/sh\necho x >>{looks}\necho $(($(wc -l <{looks}) * 31536000))\n")
+    (programs / "date").chmod(0o755)
+    variables = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    for containers, process in started(everywhere, "echo up; sleep 1.2", image_variables=variables, LIMIT_S=60):
+        assert containers.end_of(process) == 0
+        assert containers.run.why("one") == ""
+
+
+def test_told_to_end_by_the_engine(everywhere: list[Containers]) -> None:
+    all_started = started(everywhere, UP_AND_SAVES)
+    for _, process in all_started:
+        tell_first_process(process)
+    for containers, process in all_started:
+        containers.end_of(process)
+        assert containers.run.stop_wish == ("", "")
+        assert "saved" in containers.log()
+
+
+def test_a_reason_that_was_given_stays_when_the_engine_is_told_too(everywhere: list[Containers]) -> None:
+    all_started = started(everywhere, UP_AND_SAVES)
+    for containers, process in all_started:
+        containers.run.ask_to_stop("StoppedByUser", "why")
+        tell_first_process(process)
+    for containers, process in all_started:
+        containers.end_of(process)
+        assert containers.run.stop_wish == ("StoppedByUser", "why")
+
+
+def tell_first_process(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM for the script, as `docker stop` sends it; it is the only child of `unshare`."""
+    [child] = psutil.Process(process.pid).children()
+    child.terminate()
+
+
+def test_the_first_failure_ends_the_others(everywhere: list[Containers]) -> None:
+    peers = [containers.start(UP_AND_SAVES, "two", RANK=1) for containers in everywhere]
+    for containers, peer in zip(everywhere, peers, strict=True):
+        containers.until_log("up", "two")
+        assert containers.end_of(containers.start("exit 4", "one"), "one") == 4
+        containers.end_of(peer, "two")
+        assert (containers.run.first_failure, containers.run.why("two")) == (("one", 4), "peer")
+
+
+def test_the_drill_preempts_once(everywhere: list[Containers]) -> None:
+    command = "echo up; [ -e saved ] && exit 0; trap 'touch saved; exit 1' TERM; while :; do sleep 0.1; done"
+    for containers, process in started(everywhere, command, PREEMPT_AFTER_S=1):
+        assert containers.end_of(process) == 0
+        told = [line for line in containers.log().splitlines() if "drill" in line]
+        assert ["is preempted now" in told[0], "is started again" in told[1], len(told)] == [True, True, 2]
+
+
+def test_what_is_left_behind_does_not_keep_the_instance(containers: Containers) -> None:
+    assert containers.lines("sleep 1000 & echo left") == ["left"]
+
+
+def test_requirements_that_cannot_be_installed_end_all(everywhere: list[Containers], tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "python3").write_text("#!/bin/sh\ncase $* in *install*) echo no network; exit 1;; esac\n")
+    (programs / "python3").chmod(0o755)
+    path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    needed = ("tinydb",)
+    for containers in everywhere:
+        second = containers.start("echo never", "two", RANK=1, requirements=needed, go=False)
+        first = containers.start("echo never", "one", requirements=needed, variables=path)
+        assert containers.end_of(first, "one") == 1
+        assert containers.end_of(second, "two") != 0
+        assert containers.run.requirements_failed
+        assert "no network" in containers.log("one")
+        assert "never" not in containers.log("one") + containers.log("two")
+
+
+def test_a_run_folder_that_takes_no_more_files_ends_the_job_in_time(everywhere: list[Containers]) -> None:
+    all_started = started(everywhere, "echo up; while :; do sleep 0.1; done", LIMIT_S=1, GRACE_S=1)
+    for containers in everywhere:
+        shutil.rmtree(containers.folder)
+    for _, process in all_started:
+        assert process.wait(timeout=DEADLINE_S) != 0
