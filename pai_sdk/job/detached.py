@@ -1,10 +1,10 @@
-"""What an interrupted wait raises: an interrupt that says where the job is, in a few words."""
+"""What an interrupted wait raises: an interrupt that says what became of the job, in a few words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["detached"]
+__all__ = ["detached", "stopped"]
 
 
 def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
@@ -15,8 +15,22 @@ def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
         'train1 goes on; come back with: pai-sdk logs -f train1'
     """
     shown = [f"Interrupted. {job_id} goes on; come back, or stop it, with", *(f"  {line}" for line in commands)]
+    return _interrupt(f"{job_id} goes on; come back with: {commands[0]}", shown)
+
+
+def stopped(job_id: str) -> KeyboardInterrupt:
+    """The same for a job that was stopped by it.
+
+    Example:
+        >>> str(stopped("local-08655612a521"))
+        'local-08655612a521 was stopped'
+    """
+    return _interrupt(f"{job_id} was stopped", [f"Interrupted. {job_id} was stopped."])
+
+
+def _interrupt(text: str, shown: Sequence[str]) -> KeyboardInterrupt:
     # Not a class of its own: only for KeyboardInterrupt itself does Python end with what shells know as Ctrl-C.
-    interrupt = KeyboardInterrupt(f"{job_id} goes on; come back with: {commands[0]}")
+    interrupt = KeyboardInterrupt(text)
     # What IPython shows in place of a traceback: where in our waiting it was cut off helps nobody.
     interrupt._render_traceback_ = lambda: ["\n".join(shown)]  # type: ignore[attr-defined]
     return interrupt

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.keywords import checks_keywords
-from pai_sdk.job.names import LOCAL_TYPES
+from pai_sdk.job.names import LOCAL_TYPES, is_local_id
 from pai_sdk.job.parameters import Description, JobParameters
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ class JobSubmitter(JobParameters):
         display = choose_display() if show_logs else Silent()
         display.submitted(job.record)
         if wait:
-            job.wait(show_logs=show_logs, display=display)
+            # What runs on this machine ends with the program that runs it in the foreground.
+            ends = is_local_id(job.id)
+            job.wait(show_logs=show_logs, display=display, on_interrupt="stop" if ends else "detach")
         return job
 
     def wait(self, timeout: float | None = None, *, show_logs: bool = True, all_jobs: bool = False) -> None:

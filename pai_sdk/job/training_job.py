@@ -6,14 +6,14 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import InvalidInputError, JobStopped, PaiError, Problem, WaitTimeoutError
-from pai_sdk.job.detached import detached
+from pai_sdk.job.detached import detached, stopped
 from pai_sdk.job.failure import job_failure
 from pai_sdk.job.follow import Follower
 from pai_sdk.job.logs import FollowPolicy, LogStream
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pai_sdk.session import Session
 
 __all__ = ["TrainingJob"]
+
+_STOPPED_WITHIN_S = 60.0
 
 
 class TrainingJob:
@@ -121,17 +123,19 @@ class TrainingJob:
         show_logs: bool = True,
         display: Display | None = None,
         policy: FollowPolicy | None = None,
+        on_interrupt: Literal["detach", "stop"] = "detach",
     ) -> TrainingJob:
         """Wait for the end, showing the log as it grows.
 
-        Ctrl-C stops the waiting, not the job. A log that cannot be read is told, and does not fail the wait. A
-        service that is out of reach is waited for, for as long as the policy's patience lasts.
+        Ctrl-C stops the waiting, and the job only with `on_interrupt`. A log that cannot be read is told, and does
+        not fail the wait. A service that is out of reach is waited for, as long as the policy's patience lasts.
 
         Args:
             timeout: the longest wait, in seconds; none by default.
             show_logs: read the log and show it; False shows at most the end.
             display: what shows it; by default a card in a notebook, lines elsewhere, nothing without logs.
             policy: how patiently to follow.
+            on_interrupt: what Ctrl-C means for the job: it goes on, or it is stopped and waited for.
 
         Returns:
             This job, so that `job.wait().download("model")` reads well.
@@ -140,7 +144,7 @@ class TrainingJob:
             JobFailed: the job ended without success; the error tells why.
             JobStopped: somebody stopped it.
             WaitTimeoutError: the timeout has passed; the job goes on.
-            KeyboardInterrupt: Ctrl-C; the job goes on, and the interrupt tells how to come back.
+            KeyboardInterrupt: Ctrl-C; the interrupt tells how to come back, or that the job was stopped.
         """
         shown = display or (choose_display() if show_logs else Silent())
         if timeout is not None and (not isinstance(timeout, int | float) or math.isnan(timeout)):
@@ -154,10 +158,8 @@ class TrainingJob:
                 self._follow(shown, deadline, policy)
             self._await_end(shown, deadline, policy)
         except KeyboardInterrupt:
-            record = self._record or JobRecord(training_job_id=self.id)
-            shown.detached(record)
             # Raised afresh: where in our waiting it was cut off would only push the commands off the screen.
-            raise detached(self.id, next_commands(record)) from None
+            raise self._interrupted(shown, policy, stop=on_interrupt == "stop") from None
         if not self.record.status.is_terminal:
             raise WaitTimeoutError(
                 f"job {self.id} is still {self.record.status} after {timeout:g} s; it goes on. "
@@ -169,6 +171,22 @@ class TrainingJob:
         shown.ended(self.record)
         self.raise_for_status()
         return self
+
+    def _interrupted(self, shown: Display, policy: FollowPolicy, *, stop: bool) -> KeyboardInterrupt:
+        """Stop the job, or leave it; what to raise then. A second interrupt leaves it in any case."""
+        if stop:
+            try:
+                shown.notice(f"stopping {self.id}; Ctrl-C again leaves it alone")
+                self.stop()
+                self._await_end(shown, policy.schedule.now() + _STOPPED_WITHIN_S, policy)
+            except KeyboardInterrupt:
+                pass
+            if self.record.status.is_terminal:
+                shown.ended(self.record)
+                return stopped(self.id)
+        record = self._record or JobRecord(training_job_id=self.id)
+        shown.detached(record)
+        return detached(self.id, next_commands(record))
 
     def _follow(self, display: Display, deadline: float | None, policy: FollowPolicy) -> None:
         stream = LogStream(self._backend, self.id, follow=True, policy=policy)

@@ -198,10 +198,14 @@ def test_a_job_is_stopped_while_its_image_is_pulled(home: Path) -> None:
         assert processor.jobs[0].id == job.id
 
 
-def test_an_interrupt_leaves_the_job_and_tells_how_to_come_back(home: Path) -> None:
+@pytest.mark.parametrize("by", ["run", "wait"])
+def test_an_interrupt_stops_what_runs_in_the_foreground_and_leaves_what_is_only_watched(
+    home: Path, by: str
+) -> None:
+    call = "run()" if by == "run" else "run(wait=False).wait()"
     program = (
         "from pai_sdk import Processor;"
-        f"Processor({BASE_IMAGE!r}, 'echo up; sleep 100', instance_type='local').run()"
+        f"Processor({BASE_IMAGE!r}, 'echo up; sleep 100', instance_type='local').{call}"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -213,6 +217,10 @@ def test_an_interrupt_leaves_the_job_and_tells_how_to_come_back(home: Path) -> N
         said += process.stdout.read()
     assert process.returncode == -signal.SIGINT
     (job,) = TrainingJob.list(local=True)
+    if by == "run":
+        assert f"stopping {job.id}" in said
+        assert job.status == "Terminated"
+        return
     assert f" logs -f {job.id}" in said
     assert f" stop {job.id}" in said
     assert job.status == "Running"

@@ -145,7 +145,7 @@ class _Layers:
 
 def _explained(image: str, said: str) -> str:
     text = said.lower()
-    if "unauthorized" in text or "denied" in text:
+    if any(word in text for word in ("unauthorized", "denied", "credentials", "authentication required")):
         hint = "check its name; for a private one, `docker login` to its registry first"
     elif "invalid reference" in text:
         hint = "an image is called registry/name:tag, in lower case"
