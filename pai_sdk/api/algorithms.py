@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from pai_sdk.api.answers import read_model
 from pai_sdk.api.paging import pages
 from pai_sdk.api.transport import Answer, Transport
-from pai_sdk.errors import BadAnswerError, InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.definitions import AlgorithmDefinition, near
 from pai_sdk.job.spec import AlgorithmSpec
 from pai_sdk.job.wire import Received, problems_of
@@ -56,9 +57,6 @@ class AlgorithmVersionRecord(Received):
         return json.loads(value) if isinstance(value, str) else value
 
 
-_Record = TypeVar("_Record", AlgorithmRecord, AlgorithmVersionRecord)
-
-
 class Algorithms:
     """The actions on registered algorithms, one method each.
 
@@ -98,12 +96,12 @@ class Algorithms:
         action = "CreateAlgorithm"
         # Names are unique: sent twice, the second one is refused.
         answer = self._transport.call(action, "POST", _ALGORITHMS, form=fields, idempotent=False)
-        return _read(AlgorithmRecord, answer.json, answer, action).algorithm_id
+        return read_model(AlgorithmRecord, answer.json, answer, action).algorithm_id
 
     def get(self, algorithm_id: str) -> AlgorithmRecord:
         """GetAlgorithm."""
         answer = self._call("GetAlgorithm", "GET", _ALGORITHM, algorithm_id)
-        return _read(AlgorithmRecord, {"AlgorithmId": algorithm_id, **answer.json}, answer, "GetAlgorithm")
+        return read_model(AlgorithmRecord, {"AlgorithmId": algorithm_id, **answer.json}, answer, "GetAlgorithm")
 
     def list(
         self,
@@ -193,14 +191,14 @@ class Algorithms:
             action, "POST", _VERSION, algorithm_id, version, form=_spec_form(spec), idempotent=False
         )
         known = {"AlgorithmId": algorithm_id, "AlgorithmVersion": version}
-        record = _read(AlgorithmVersionRecord, {**known, **answer.json}, answer, action)
+        record = read_model(AlgorithmVersionRecord, {**known, **answer.json}, answer, action)
         return record.algorithm_id, record.algorithm_version
 
     def get_version(self, algorithm_id: str, version: str) -> AlgorithmVersionRecord:
         """GetAlgorithmVersion, with its spec."""
         answer = self._call("GetAlgorithmVersion", "GET", _VERSION, algorithm_id, version)
         known = {"AlgorithmId": algorithm_id, "AlgorithmVersion": version}
-        return _read(AlgorithmVersionRecord, {**known, **answer.json}, answer, "GetAlgorithmVersion")
+        return read_model(AlgorithmVersionRecord, {**known, **answer.json}, answer, "GetAlgorithmVersion")
 
     def list_versions(self, algorithm_id: str, *, page_size: int = 100) -> Iterator[AlgorithmVersionRecord]:
         """ListAlgorithmVersions, all pages."""
@@ -258,15 +256,3 @@ def _age(version: AlgorithmVersionRecord) -> tuple[str, list[tuple[int, str]]]:
     second = (version.gmt_create_time or "")[:19]
     parts = re.findall(r"\d+|[^\d.]+", version.algorithm_version)
     return second, [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
-
-
-def _read(model: type[_Record], content: Any, answer: Answer, action: str) -> _Record:
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
-        raise BadAnswerError(
-            f"{action}: the answer is not what the API describes (in {fields or 'all of it'})",
-            status_code=answer.status_code,
-            request_id=answer.request_id,
-        ) from error

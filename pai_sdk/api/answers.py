@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timezone
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
+from pydantic import ValidationError
 
 from pai_sdk.api.refusals import api_error
 from pai_sdk.errors import ApiError, BadAnswerError
+from pai_sdk.job.wire import Received
 
-__all__ = ["Answer", "read_answer", "retry_after_s"]
+__all__ = ["Answer", "read_answer", "read_model", "retry_after_s"]
+
+_Record = TypeVar("_Record", bound=Received)
 
 _SENTENCES = {
     "InvalidAccessKeyId": "the access key id is not known to {host}; check it, and that it has not been disabled",
@@ -195,3 +199,20 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if number is not None and 0 <= number < float("inf") else None
+
+
+def read_model(model: type[_Record], content: Any, answer: Answer, action: str) -> _Record:
+    """The content of an answer as a model.
+
+    Raises:
+        BadAnswerError: it is not what the API describes; the fields are named.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
+        raise BadAnswerError(
+            f"{action}: the answer is not what the API describes (in {fields or 'all of it'})",
+            status_code=answer.status_code,
+            request_id=answer.request_id,
+        ) from error

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
+from pai_sdk.api.answers import read_model
 from pai_sdk.api.paging import pages
 from pai_sdk.api.transport import Answer, Transport
 from pai_sdk.errors import BadAnswerError
@@ -70,7 +71,7 @@ class TrainingJobs:
         )
         if answer.status_code == 304 and changed_from is not None:
             return changed_from
-        record = _read(JobRecord, {"TrainingJobId": job_id, **answer.json}, answer, "GetTrainingJob")
+        record = read_model(JobRecord, {"TrainingJobId": job_id, **answer.json}, answer, "GetTrainingJob")
         record._etag = answer.headers.get("ETag")
         return record
 
@@ -275,18 +276,6 @@ def prefer_wait(wait_s: float) -> dict[str, str]:
 def read_timeout(timeout_s: tuple[float, float], wait_s: float) -> tuple[float, float]:
     """Timeouts for an answer that may be held back."""
     return timeout_s[0], timeout_s[1] + max(wait_s, 0.0)
-
-
-def _read(model: type[_Record], content: Any, answer: Answer, action: str) -> _Record:
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
-        raise BadAnswerError(
-            f"{action}: the answer is not what the API describes (in {fields or 'all of it'})",
-            status_code=answer.status_code,
-            request_id=answer.request_id,
-        ) from error
 
 
 def _tolerantly(model: type[_Record], content: Any, action: str) -> _Record | None:

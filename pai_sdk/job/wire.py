@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["Received", "Sent", "problems_of"]
+__all__ = ["Received", "Sent", "problems_of", "wire_time"]
 
 _Model = TypeVar("_Model", bound="Sent")
 
@@ -112,3 +113,16 @@ class Received(BaseModel):
         protected_namespaces=(),
         defer_build=True,
     )
+
+
+def wire_time(seconds: float | None) -> str | None:
+    """Seconds since 1970 as the wire has them.
+
+    Example:
+        >>> wire_time(0.25)
+        '1970-01-01T00:00:00.250Z'
+    """
+    if seconds is None:
+        return None
+    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pai_sdk.job.status import JobStatus
+from pai_sdk.job.wire import wire_time
 from pai_sdk.service.models import Job, Metric, Progress
 from pai_sdk.service.progress import REMAINING_TIME
-from pai_sdk.service.times import wire_time
 
 __all__ = ["error_info", "job_in_full", "job_in_list", "metric_point", "output_models"]
 

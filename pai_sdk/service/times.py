@@ -1,4 +1,4 @@
-"""Times on the wire: UTC, ISO 8601."""
+"""Times in queries: UTC, ISO 8601."""
 
 from __future__ import annotations
 
@@ -6,20 +6,7 @@ from datetime import datetime, timezone
 
 from pai_sdk.service.faults import invalid_parameter
 
-__all__ = ["parse_time", "wire_time"]
-
-
-def wire_time(seconds: float | None) -> str | None:
-    """Seconds since 1970 as the wire has them.
-
-    Example:
-        >>> wire_time(0.25)
-        '1970-01-01T00:00:00.250Z'
-    """
-    if seconds is None:
-        return None
-    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+__all__ = ["parse_time"]
 
 
 def parse_time(text: str | None, parameter: str) -> float | None:

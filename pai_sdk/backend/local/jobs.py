@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from pai_sdk.job.names import LOCAL_ID_PREFIX, is_local_id
 from pai_sdk.job.record import JobRecord
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.status import JobStatus
+from pai_sdk.job.wire import wire_time
 
 __all__ = ["LocalJobs", "oss_outputs"]
 
@@ -139,8 +139,8 @@ class LocalJobs:
                 "Status": status,
                 "ReasonCode": code,
                 "ReasonMessage": message,
-                "GmtCreateTime": _wire_time(created),
-                "GmtModifiedTime": _wire_time(passed[-1][1] if passed else created),
+                "GmtCreateTime": wire_time(created),
+                "GmtModifiedTime": wire_time(passed[-1][1] if passed else created),
                 "Duration": int((ended or time.time()) - state.started_at) if state.started_at else 0,
                 "Labels": [{"Key": key, "Value": value} for key, value in facts.get("labels", {}).items()],
                 "Instances": [
@@ -148,19 +148,11 @@ class LocalJobs:
                     for instance in state.instances
                 ],
                 "StatusTransitions": [
-                    {"Status": name, "StartTime": _wire_time(at), "EndTime": _wire_time(until)}
+                    {"Status": name, "StartTime": wire_time(at), "EndTime": wire_time(until)}
                     for (name, at), until in zip(passed, [*(at for _, at in passed[1:]), None], strict=True)
                 ],
             }
         )
-
-
-def _wire_time(seconds: float | None) -> str | None:
-    """Seconds since 1970 as the service writes them: UTC, ISO 8601."""
-    if seconds is None:
-        return None
-    moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk.job.wire import wire_time
 from pai_sdk.service.algorithms import PROVIDER
 from pai_sdk.service.creation import read_body, read_spec
 from pai_sdk.service.faults import Fault, invalid_parameter
@@ -17,7 +18,6 @@ from pai_sdk.service.models import Algorithm, AlgorithmVersion
 from pai_sdk.service.parts import PartsOf
 from pai_sdk.service.routes.answers import answer
 from pai_sdk.service.routes.training_jobs import PageNumber
-from pai_sdk.service.times import wire_time
 
 __all__ = ["router"]
 

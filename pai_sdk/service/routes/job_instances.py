@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from pai_sdk.job.wire import wire_time
 from pai_sdk.service.faults import Fault, invalid_parameter
 from pai_sdk.service.parts import PartsOf
 from pai_sdk.service.routes.answers import answer
-from pai_sdk.service.times import parse_time, wire_time
+from pai_sdk.service.times import parse_time
 from pai_sdk.service.tokens import new_token
 from pai_sdk.service.usage import MEASURED, read_usage
 

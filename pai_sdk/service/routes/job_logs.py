@@ -11,13 +11,14 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk.job.wire import wire_time
 from pai_sdk.service.changes import News
 from pai_sdk.service.joblogs import LogSlice, LogWindow, sizes_bytes
 from pai_sdk.service.models import Event, Job
 from pai_sdk.service.parts import Parts, PartsOf
 from pai_sdk.service.routes.answers import answer, wished_hold_s
 from pai_sdk.service.routes.training_jobs import PageNumber
-from pai_sdk.service.times import parse_time, wire_time
+from pai_sdk.service.times import parse_time
 
 __all__ = ["router"]
 
