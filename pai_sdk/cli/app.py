@@ -12,6 +12,7 @@ import typer
 from pai_sdk import __version__
 from pai_sdk.cli import algorithms, exit_codes, jobs, local, pack, serve
 from pai_sdk.errors import NotFoundError, PaiError
+from pai_sdk.job.interrupts import one_interrupt
 
 __all__ = ["app", "run"]
 
@@ -58,7 +59,8 @@ def _frame(
 def run() -> None:
     """Run the command and leave with its exit code."""
     try:
-        app(prog_name="pai-sdk")
+        with one_interrupt():
+            app(prog_name="pai-sdk")
     except NotFoundError as error:
         _tell(error)
         sys.exit(exit_codes.NOT_FOUND)

@@ -16,6 +16,7 @@ from pai_sdk.errors import InvalidInputError, JobStopped, PaiError, Problem, Wai
 from pai_sdk.job.detached import detached, stopped
 from pai_sdk.job.failure import job_failure
 from pai_sdk.job.follow import Follower
+from pai_sdk.job.interrupts import last_words, one_interrupt
 from pai_sdk.job.logs import FollowPolicy, LogStream
 from pai_sdk.job.names import is_local_id
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, MetricPoint
@@ -153,13 +154,14 @@ class TrainingJob:
             )
         policy = policy or FollowPolicy()
         deadline = None if timeout is None else policy.schedule.now() + timeout
-        try:
-            if show_logs:
-                self._follow(shown, deadline, policy)
-            self._await_end(shown, deadline, policy)
-        except KeyboardInterrupt:
-            # Raised afresh: where in our waiting it was cut off would only push the commands off the screen.
-            raise self._interrupted(shown, policy, stop=on_interrupt == "stop") from None
+        with one_interrupt():
+            try:
+                if show_logs:
+                    self._follow(shown, deadline, policy)
+                self._await_end(shown, deadline, policy)
+            except KeyboardInterrupt:
+                # Raised afresh: where in our waiting it was cut off would only push the commands off the screen.
+                raise self._interrupted(shown, policy, stop=on_interrupt == "stop") from None
         if not self.record.status.is_terminal:
             raise WaitTimeoutError(
                 f"job {self.id} is still {self.record.status} after {timeout:g} s; it goes on. "
@@ -182,10 +184,12 @@ class TrainingJob:
             except KeyboardInterrupt:
                 pass
             if self.record.status.is_terminal:
-                shown.ended(self.record)
+                with last_words():
+                    shown.ended(self.record)
                 return stopped(self.id)
         record = self._record or JobRecord(training_job_id=self.id)
-        shown.detached(record)
+        with last_words():
+            shown.detached(record)
         return detached(self.id, next_commands(record))
 
     def _follow(self, display: Display, deadline: float | None, policy: FollowPolicy) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -116,6 +117,31 @@ def test_impatient_fingers_change_nothing(session: Session, terminal: Terminal, 
     assert f"stop {job_id}" in screen
     assert "Traceback" not in screen
     assert is_running(session, job_id)
+
+
+@pytest.mark.parametrize("command", [["wait"], ["logs", "-f"]])
+@pytest.mark.parametrize("apart_s", [0.0005, 0.005, 0.02])
+def test_an_interrupt_at_any_moment_of_the_parting_words_cuts_none_off(
+    session: Session, job_id: str, command: list[str], apart_s: float
+) -> None:
+    with subprocess.Popen(
+        [*PAI, *command, job_id],
+        env=environment(session),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        while "begun" not in process.stdout.readline():
+            pass
+        for _ in range(round(0.8 / apart_s)):
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                time.sleep(apart_s)
+        said = process.stdout.read()
+    assert f"stop {job_id}" in said
+    assert "Traceback" not in said
+    assert process.returncode == 101
 
 
 def test_a_progress_bar_stays_on_one_row(terminal: Terminal, job_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 
@@ -140,6 +141,33 @@ def test_ctrl_c_detaches_and_does_not_stop(fake_backend: FakeBackend) -> None:
         TrainingJob("train1", fake_backend).wait(display=display, policy=FAST)
     assert display.shown == ["detached"]
     assert fake_backend.calls == []
+
+
+@pytest.mark.parametrize("on_interrupt", ["detach", "stop"])
+def test_impatient_fingers_cut_off_no_parting_words(fake_backend: FakeBackend, on_interrupt: str) -> None:
+    fake_backend.lines = {"train1-master-0": ["one"]}
+
+    class Hurried(Recorder):
+        def line(self, line: LogLine) -> None:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:  # still unwinding the first
+                signal.raise_signal(signal.SIGINT)
+
+        def detached(self, record: JobRecord) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().detached(record)
+
+        def ended(self, record: JobRecord) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().ended(record)
+
+    before = signal.getsignal(signal.SIGINT)
+    display = Hurried()
+    with pytest.raises(KeyboardInterrupt):
+        TrainingJob("train1", fake_backend).wait(display=display, policy=FAST, on_interrupt=on_interrupt)  # type: ignore[arg-type]
+    assert display.shown[-1] == ("detached" if on_interrupt == "detach" else "ended Terminated")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_outputs_are_fetched_by_channel(fake_backend: FakeBackend, tmp_path: object) -> None:
