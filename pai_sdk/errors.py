@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "ApiError",
@@ -87,6 +88,16 @@ class PaiError(Exception):
         ]
         shown = "".join(traceback.format_list(frames[-3:])).rstrip()
         return [*shown.splitlines(), f"{type(self).__name__}: {self}"]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickled by a pool of processes: as it is, not made anew of its message, which would lack its facts.
+        return _as_it_was, (type(self), self.args), vars(self)
+
+
+def _as_it_was(kind: type[PaiError], args: tuple[Any, ...]) -> PaiError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 # ---- before anything is sent ------------------------------------------------------------------------------

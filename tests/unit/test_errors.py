@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import re
 
 import pytest
@@ -18,14 +20,18 @@ from pai_sdk.errors import (
     InvalidInputError,
     InvalidRequestError,
     JobError,
+    JobFailed,
+    JobStopped,
     NotFoundError,
     PaiError,
     PermissionDeniedError,
     Problem,
     ServiceFaultError,
+    StorageError,
     ThrottledError,
     TransferError,
     WaitTimeoutError,
+    WrongCallError,
 )
 
 
@@ -94,3 +100,27 @@ def test_a_wait_that_is_over_is_a_timeout() -> None:
     error = WaitTimeoutError("late", job_id="t-1", status="Running", timeout_s=3.0)
     assert isinstance(error, TimeoutError)
     assert isinstance(error, JobError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidInputError([Problem("command", "is empty"), Problem("labels", "is a text", "give a dict")]),
+        WrongCallError([Problem("instance_typ", "there is no such parameter")]),
+        ConnectionFailedError("nothing listens", endpoint="http://127.0.0.1:9", maybe_arrived=True),
+        BadAnswerError("HTML", status_code=502, retry_after_s=3.0),
+        NotFoundError("no such job", code="NotFound", status_code=404, request_id="r-1"),
+        StorageError("no such bucket", uri="oss://b/k", code="NoSuchBucket"),
+        TransferError("1 file failed", failures={"a": OSError("full")}),
+        JobFailed("failed", job_id="train1", status="Failed", exit_code=137, log_tail=["a", "b"]),
+        JobStopped("stopped", job_id="train1", reason_code="Stopped"),
+        WaitTimeoutError("still Running", job_id="train1", status="Running", timeout_s=3.0),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_gets_whole_from_one_process_to_another(error: PaiError) -> None:
+    # A pool of processes sends what a worker raised through pickle; one that cannot be read there hangs the pool.
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(same) is type(error)
+        assert str(same) == str(error)
+        assert repr(vars(same)) == repr(vars(error))

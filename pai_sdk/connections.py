@@ -1,0 +1,49 @@
+"""The connections to a server: a pool of them, which a process never shares with its parent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import requests
+import requests.adapters
+
+__all__ = ["PooledAdapter"]
+
+
+class PooledAdapter(requests.adapters.HTTPAdapter):
+    """Keeps connections for the next request; a child of a fork makes its own.
+
+    Parent and child have the same sockets. If both wrote into one, each would read answers meant for the other.
+
+    Args:
+        hosts: of how many servers connections are kept.
+        size: how many connections are kept for each of them; more can be open.
+    """
+
+    def __init__(self, *, hosts: int, size: int) -> None:
+        super().__init__(pool_connections=hosts, pool_maxsize=size, max_retries=0)
+        self._process = os.getpid()
+        self._size = hosts, size
+        self._of_parents: list[object] = []  # kept: to clean them up, their locks would be needed
+
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: float | tuple[float, float] | tuple[float, None] | None = None,
+        verify: bool | str = True,
+        cert: bytes | str | tuple[bytes | str, bytes | str] | None = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        """Send a request, over a connection of this process."""
+        if self._process != os.getpid():
+            self._begin_anew()
+        return super().send(request, stream, timeout, verify, cert, proxies)
+
+    def _begin_anew(self) -> None:
+        self._of_parents += [self.poolmanager, self.proxy_manager]
+        self.proxy_manager: dict[str, Any] = {}
+        self.init_poolmanager(*self._size)
+        self._process = os.getpid()

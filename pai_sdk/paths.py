@@ -1,0 +1,41 @@
+"""Paths as people write them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pai_sdk.errors import InvalidInputError, Problem
+
+__all__ = ["expanded", "path_given"]
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """The path with its `~`, read as a shell does: where there is no such user, it is a name like any other.
+
+    Example:
+        >>> expanded("~nobody-of-this-name/data")
+        PosixPath('~nobody-of-this-name/data')
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # how pathlib says that there is no such user
+        return Path(path)
+
+
+def path_given(path: object, where: str) -> Path:
+    """The path that a call was given.
+
+    Args:
+        path: what was given.
+        where: the parameter's name.
+
+    Raises:
+        InvalidInputError: it is none; an empty text would be the current folder, with all that lies in it.
+    """
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str):
+        raise InvalidInputError([Problem(where, f"is of type {type(path).__name__}", "give a text or a Path")])
+    if not name:
+        raise InvalidInputError([Problem(where, "is empty", "give a path; '.' is the current folder")])
+    return expanded(name)
