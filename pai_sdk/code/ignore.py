@@ -141,9 +141,9 @@ class IgnoreRules:
 
 def _repository_around(root: Path) -> Path | None:
     """The top of the git repository that a folder lies in; None when there is none, or it is the top itself."""
-    if (root / ".git").exists():
-        return None
-    return next((folder for folder in root.parents if (folder / ".git").exists()), None)
+    # A Path would raise for a folder that may not be read.
+    folders = [folder for folder in (root, *root.parents) if os.path.exists(folder / ".git")]  # noqa: PTH110
+    return folders[0] if folders and folders[0] != root else None
 
 
 def _with_parents(path: str) -> list[str]:
@@ -158,6 +158,9 @@ def _read_rules(path: Path) -> list[_Rule]:
             return []
         text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:  # where it belongs to the code, it is also told as a file that cannot be read
+        _log.warning("%s cannot be read, so what it names goes along: %s", path, error.strerror or error)
         return []
     found: list[_Rule] = []
     for number, line in enumerate(text.split("\n"), start=1):

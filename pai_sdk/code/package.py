@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import heapq
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pai_sdk.code.ignore import IGNORE_FILES, IgnoreRules
 from pai_sdk.code.secrets import LARGEST_KEY_BYTES, holds_key, looks_secret
 from pai_sdk.errors import CodeError, InvalidInputError, Problem
+from pai_sdk.paths import expanded
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.walk import Accept, FolderListing, accept_all, list_folder
 
@@ -48,9 +50,11 @@ def package_code(
         ...     package_code(folder).summary()
         '1 file, 14 B'
     """
-    root = Path(source_dir).expanduser()
-    if not root.exists():
-        raise CodeError([_missing(root)])
+    root = expanded(source_dir)
+    try:
+        root.stat()
+    except (OSError, ValueError) as error:
+        raise CodeError([_missing(root, error)]) from None
     listing = list_folder(root, accept=_accept_for(root, cloned, left_behind))
     problems = [*listing.problems, *_too_large(listing, size_limit_bytes)]
     if not allow_secrets:
@@ -82,7 +86,11 @@ def _accept_for(root: Path, cloned: bool, left_behind: Callable[[str, str], None
     return accept
 
 
-def _missing(root: Path) -> Problem:
+def _missing(root: Path, error: OSError | ValueError) -> Problem:
+    if os.path.islink(root):  # noqa: PTH114 - a Path raises what this answers
+        return Problem("source_dir", f"{str(root)!r} is a link to nothing")
+    if not isinstance(error, FileNotFoundError | NotADirectoryError | ValueError):
+        return Problem("source_dir", f"{str(root)!r} cannot be read: {error.strerror or error}")
     folder = root.parent
     try:
         names = [entry.name for entry in folder.iterdir()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,13 +53,13 @@ def download(
     target = Path(target)
     found = None if uri.is_dir else client.head(uri)
     with ByteBar("downloading", shown=progress) as bar, TransferPool(workers) as pool:
-        transfer = _Transfer(client, pool, bar, skip_unchanged)
+        transfer = _Transfer(client.until(pool.stopped), pool, bar, skip_unchanged)
         if found is None:
             must_be_no_file(target)  # one error, not one for each object
             count = transfer.fetch_folder(uri.as_dir(), _Folder(target))
         else:
             count = 1
-            target = target / uri.name if target.is_dir() else target
+            target = target / uri.name if os.path.isdir(target) else target  # noqa: PTH112 - it raises nothing
             make_folder(target.parent)
             transfer.fetch(found, target, uri.name)
     if pool.failures or pool.gave_up:
@@ -88,6 +89,8 @@ class _Transfer:
         """Fetch what is in a folder; returns how many objects there were."""
         count = 0
         for info in self.client.list(folder):
+            if not count:
+                target.open()
             count += 1
             name = info.uri.key.removeprefix(folder.key)
             try:
@@ -108,6 +111,18 @@ class _Folder:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._made: set[Path] = set()
+        self._taken: dict[str, str] | None = None
+
+    def open(self) -> None:
+        """Make the folder itself, where there is none yet.
+
+        Raises:
+            StorageError: it cannot be made, or may not be written to.
+        """
+        make_folder(self._root)
+        if not os.access(self._root, os.W_OK | os.X_OK):
+            raise StorageError(f"{self._root} cannot be written to; give a folder that you may write to")
+        self._taken = {} if _is_case_blind(self._root) else None
 
     def place(self, name: str, size_bytes: int) -> Path | None:
         """The local file for a key's name within the folder, its own folder made; None for a folder's marker.
@@ -121,13 +136,15 @@ class _Folder:
         parts = name.removesuffix("/").split("/") if name else []
         if any(not _is_file_name(part) for part in parts):
             raise StorageError("its key has parts that cannot be file names here, so it was not written")
-        self._make(self._root, parts if is_marker else parts[:-1])
+        if self._taken is not None and not is_marker:
+            other = self._taken.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+            if other != name:
+                raise StorageError(f"this disk does not tell its name from {other!r}, so it was not written")
+        self._make(parts if is_marker else parts[:-1])
         return None if is_marker else self._root.joinpath(*parts)
 
-    def _make(self, folder: Path, parts: list[str]) -> None:
-        if folder not in self._made:
-            make_folder(folder)
-            self._made.add(folder)
+    def _make(self, parts: list[str]) -> None:
+        folder = self._root
         for part in parts:
             folder = folder / part
             if folder in self._made:
@@ -137,6 +154,16 @@ class _Folder:
                 raise StorageError(f"{folder} is a link that leads outside of {self._root}; remove it")
             make_folder(folder)
             self._made.add(folder)
+
+
+def _is_case_blind(folder: Path) -> bool:
+    """Whether a folder's disk takes `a` and `A` for one name, as those of macOS do."""
+    folder = folder.resolve()
+    named = next((each for each in (folder, *folder.parents) if each.name != each.name.swapcase()), None)
+    try:
+        return named is not None and named.samefile(named.with_name(named.name.swapcase()))
+    except OSError:
+        return False
 
 
 def _is_file_name(part: str) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pai_sdk.errors import StorageError, UnreachableStorageError
+from pai_sdk.errors import CredentialsError, StorageError, UnreachableStorageError
 
-__all__ = ["TransientStorageError", "is_transient", "is_unanswered"]
+__all__ = ["TransientStorageError", "is_about_all", "is_transient", "is_unanswered"]
+
+_OF_NO_SINGLE_FILE = frozenset({"InvalidAccessKeyId", "NoSuchBucket", "RequestTimeTooSkewed", "UserDisable"})
 
 
 class TransientStorageError(StorageError):
@@ -24,6 +26,13 @@ class TransientStorageError(StorageError):
 def is_transient(error: BaseException) -> bool:
     """Whether another attempt makes sense."""
     return isinstance(error, TransientStorageError)
+
+
+def is_about_all(error: BaseException) -> bool:
+    """Whether every other file would fail for the same reason, at once."""
+    if isinstance(error, UnreachableStorageError | CredentialsError):
+        return True
+    return isinstance(error, StorageError) and error.code in _OF_NO_SINGLE_FILE
 
 
 def is_unanswered(error: BaseException) -> bool:

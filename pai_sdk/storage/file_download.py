@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import StorageError
-from pai_sdk.storage.objects import ContentCheck, ObjectInfo, must_be_no_folder
+from pai_sdk.storage.objects import ContentCheck, ObjectInfo, must_take_a_file, writing
 from pai_sdk.storage.partial_file import PartialFile
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar, FileShare
@@ -58,19 +58,21 @@ class FileDownload:
 
     def whole(self) -> None:
         """In one request."""
-        must_be_no_folder(self._path)
+        must_take_a_file(self._path)
         if not (self._skip_unchanged and self._is_here()):
-            self._client.get_file(self._listed.uri, self._path)
+            with writing(self._path):
+                self._client.get_file(self._listed.uri, self._path)
         self._share.advance(self._listed.size_bytes)
 
     def in_parts(self, pool: TransferPool) -> None:
         """In ranges, in parallel. Those that arrived earlier are not fetched again."""
-        must_be_no_folder(self._path)
+        must_take_a_file(self._path)
         if self._skip_unchanged and self._is_here():
             return self._share.advance(self._listed.size_bytes)
         fault: str | None = None
         for _ in range(_MOST_FETCHES):
-            fault = self._fetch_ranges(_head(self._client, self._listed.uri), pool)
+            with writing(self._path):
+                fault = self._fetch_ranges(_head(self._client, self._listed.uri), pool)
             if fault is None:
                 return None
             self._share.restart()
@@ -107,14 +109,14 @@ class FileDownload:
         """Whether the file has the object's content. Its date tells nothing, so its bytes are looked at."""
         try:
             status = self._path.lstat()
-        except OSError:
+            if not stat.S_ISREG(status.st_mode) or status.st_size != self._listed.size_bytes:
+                return False
+            # The ETag of most small objects is their MD5. Where it is none, no file has it for its MD5 either.
+            if "-" not in self._listed.etag and self._has("md5", self._listed.etag):
+                return True
+            return self._has("sha256", _head(self._client, self._listed.uri).sha256 or "")
+        except OSError:  # it is not there, or may not be read
             return False
-        if not stat.S_ISREG(status.st_mode) or status.st_size != self._listed.size_bytes:
-            return False
-        # The ETag of most small objects is their MD5. Where it is none, no file has it for its MD5 either.
-        if "-" not in self._listed.etag and self._has("md5", self._listed.etag):
-            return True
-        return self._has("sha256", _head(self._client, self._listed.uri).sha256 or "")
 
     def _has(self, algorithm: str, digest: str) -> bool:
         found = hashlib.new(algorithm, usedforsecurity=False)

@@ -72,7 +72,8 @@ class FileUpload:
 
     def whole(self) -> None:
         """In one request."""
-        content = self._path.read_bytes()
+        with self._path.open("rb") as stream:
+            content = stream.read(self._entry.size_bytes)
         self._must_be_unchanged(hashlib.sha256(content).hexdigest())
         self._arrived(self._client.put_bytes(self._uri, content, meta=self._meta))
         self._share.advance(len(content))
@@ -181,8 +182,10 @@ def _part_bytes(size_bytes: int) -> int:
 
 
 def _parts(stream: BinaryIO, size_bytes: int) -> Iterator[bytes]:
-    read: Callable[[], bytes] = partial(stream.read, _part_bytes(size_bytes))
-    return iter(read, b"")
+    """What the file held when it was scanned; of one that is being written to, the end would never come."""
+    part_bytes = _part_bytes(size_bytes)
+    for start in range(0, size_bytes, part_bytes):
+        yield stream.read(min(part_bytes, size_bytes - start))
 
 
 def _is_same(there: PartInfo, content: bytes) -> bool:

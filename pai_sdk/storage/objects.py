@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +25,10 @@ __all__ = [
     "mark_executable",
     "md5_of",
     "must_be_no_file",
-    "must_be_no_folder",
+    "must_take_a_file",
     "put_in_place",
     "replacing",
+    "writing",
 ]
 
 META_SHA256 = "pai-sha256"
@@ -119,22 +122,41 @@ def put_in_place(part: Path, path: Path) -> None:
     Raises:
         StorageError: that is a folder.
     """
-    must_be_no_folder(path)
+    must_take_a_file(path)
     try:
         part.replace(path)
     except IsADirectoryError:
-        must_be_no_folder(path)
+        must_take_a_file(path)
         raise
 
 
-def must_be_no_folder(path: Path) -> None:
-    """Make sure that a file can be put there.
+def must_take_a_file(path: Path) -> None:
+    """Make sure that a file can be put there, in place of the file or link that may have the name.
 
     Raises:
-        StorageError: it is a folder.
+        StorageError: it is a folder; or a device, pipe or socket, or leads to one.
     """
-    if path.is_dir() and not path.is_symlink():
+    try:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            status = path.stat()
+            if stat.S_ISDIR(status.st_mode):
+                return
+    except OSError:  # nothing is there, or what is wrong is told by whoever writes
+        return
+    if stat.S_ISDIR(status.st_mode):
         raise StorageError(f"{path} is a folder, but a file is to be there; move the folder away")
+    if not stat.S_ISREG(status.st_mode):
+        raise StorageError(f"{path} is a device, pipe or socket; give the name of a file")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Tell of the file, not of its temporary name, when the block cannot write it."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def must_be_no_file(path: Path) -> None:
@@ -144,7 +166,7 @@ def must_be_no_file(path: Path) -> None:
         StorageError: it, or one of the folders around it, is something else.
     """
     for place in (path, *path.parents):
-        if (place.exists() or place.is_symlink()) and not place.is_dir():
+        if os.path.lexists(place) and not os.path.isdir(place):  # noqa: PTH112 - a Path raises what this answers
             raise StorageError(f"{place} is a file, but a folder is to be there; move the file away")
 
 
@@ -152,13 +174,13 @@ def make_folder(path: Path) -> None:
     """Make a folder, and those around it, where there is none yet.
 
     Raises:
-        StorageError: something else is in its place.
+        StorageError: something else is in its place, or it cannot be made.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
+    except OSError as error:
         must_be_no_file(path)
-        raise
+        raise StorageError(f"{path} cannot be made: {error.strerror or error}") from error
 
 
 def mark_executable(path: Path, info: ObjectInfo) -> None:

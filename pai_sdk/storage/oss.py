@@ -5,9 +5,9 @@ Importing this module loads oss2 (half a second): import it inside the function 
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import copy
 import os
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -21,15 +21,14 @@ from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import StorageError
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.faults import TransientStorageError
-from pai_sdk.storage.objects import META_SHA256, ContentCheck, ObjectInfo, mark_executable, replacing
+from pai_sdk.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
 from pai_sdk.storage.oss_connection import OssConnection
 from pai_sdk.storage.oss_parts import OssParts
-from pai_sdk.storage.oss_wire import body_of, content_md5, etag_in_body, etag_of, info_of, meta_headers
+from pai_sdk.storage.oss_wire import Body, body_of, content_md5, etag_in_body, etag_of, info_of, meta_headers
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssClient"]
 
-_CHUNK_BYTES = 1 << 18
 _PAGE = 1000
 
 
@@ -71,7 +70,7 @@ class OssClient:
         read_timeout_s: float = 60.0,
         on_unreachable: Callable[[], str | None] | None = None,
     ) -> None:
-        self._connection = OssConnection(
+        connection = OssConnection(
             endpoint,
             credentials,
             region=region,
@@ -81,8 +80,19 @@ class OssClient:
             timeouts_s=(connect_timeout_s, read_timeout_s),
             on_unreachable=on_unreachable,
         )
-        self._call = self._connection.call
-        self.parts = OssParts(self._connection)
+        self._share(connection)
+
+    def _share(self, connection: OssConnection) -> None:
+        self._connection = connection
+        self._call = connection.call
+        self._go_on = connection.go_on
+        self.parts = OssParts(connection)
+
+    def until(self, stopped: threading.Event) -> OssClient:
+        """The same client for one transfer: when the event is set, its calls end within moments, as failures."""
+        made = copy.copy(self)
+        made._share(self._connection.until(stopped))
+        return made
 
     @property
     def endpoint(self) -> str:
@@ -132,7 +142,7 @@ class OssClient:
         def read(bucket: Any) -> bytes:
             with closing(bucket.get_object(uri.key)) as answer:
                 info = info_of(uri, answer)
-                content = b"".join(body_of(answer))
+                content = b"".join(self._go_on(body_of(answer)))
             _must_be_whole(ContentCheck(info).update(content), uri)
             return content
 
@@ -147,25 +157,8 @@ class OssClient:
             meta: kept with it as `x-oss-meta-*`.
         """
         headers = {"Content-MD5": content_md5(content), **meta_headers(meta)}
-        return self._call(uri, lambda bucket: etag_of(bucket.put_object(uri.key, content, headers=headers), uri))
-
-    def put_file(self, uri: OssUri, path: str | Path, *, meta: Mapping[str, str] | None = None) -> None:
-        """Write a file into an object in one request, whole or not at all; for files of less than 5 GB."""
-        with Path(path).open("rb") as stream:
-            md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
-            while chunk := stream.read(_CHUNK_BYTES):
-                md5.update(chunk)
-                sha256.update(chunk)
-            headers = {
-                "Content-MD5": base64.b64encode(md5.digest()).decode(),
-                **meta_headers({META_SHA256: sha256.hexdigest(), **(meta or {})}),
-            }
-
-            def write(bucket: Any) -> None:
-                stream.seek(0)
-                etag_of(bucket.put_object(uri.key, stream, headers=headers), uri)
-
-            self._call(uri, write)
+        body = Body(content, self._go_on) if content else content  # requests would send an empty one in chunks
+        return self._call(uri, lambda bucket: etag_of(bucket.put_object(uri.key, body, headers=headers), uri))
 
     def get_file(self, uri: OssUri, path: str | Path) -> ObjectInfo:
         """Fetch an object into a file. The file appears whole and checked, or not at all.
@@ -180,7 +173,7 @@ class OssClient:
                 info = info_of(uri, answer)
                 check = ContentCheck(info)
                 with part.open("wb") as out:
-                    for chunk in body_of(answer):
+                    for chunk in self._go_on(body_of(answer)):
                         check.update(chunk)
                         out.write(chunk)
                 _must_be_whole(check, uri)
@@ -223,7 +216,7 @@ class OssClient:
         """All objects whose keys begin with that of `prefix`, in the order of their keys, page after page."""
         token = ""
         while True:
-            page = self._call(prefix, partial(_page, prefix=prefix.key, token=token))
+            page = self._call(prefix, partial(_page, prefix=prefix, token=token))
             for found in page.object_list:
                 yield ObjectInfo(OssUri(prefix.bucket, found.key, prefix.endpoint), found.size, found.etag, {})
             if not page.is_truncated:
@@ -246,10 +239,10 @@ class OssClient:
         def fetch(bucket: Any) -> int:
             at, checksum = start, 0
             with closing(bucket.get_object(info.uri.key, byte_range=(start, end - 1), headers=headers)) as answer:
-                for chunk in body_of(answer):
+                for chunk in self._go_on(body_of(answer)):
                     if at + len(chunk) > end:
                         break
-                    os.pwrite(file, chunk, at)
+                    _write_at(file, chunk, at)
                     checksum = zlib.crc32(chunk, checksum)
                     at += len(chunk)
             span = answer.headers.get("Content-Range", "")
@@ -262,8 +255,18 @@ class OssClient:
         return self._call(info.uri, fetch)
 
 
-def _page(bucket: Any, prefix: str, token: str) -> Any:
-    return bucket.list_objects_v2(prefix, continuation_token=token, max_keys=_PAGE)
+def _page(bucket: Any, prefix: OssUri, token: str) -> Any:
+    page = bucket.list_objects_v2(prefix.key, continuation_token=token, max_keys=_PAGE)
+    if page.is_truncated and page.next_continuation_token in ("", token):
+        raise TransientStorageError(f"{prefix}: a page of the list was answered twice", uri=str(prefix))
+    return page
+
+
+def _write_at(file: int, content: bytes, at: int) -> None:
+    left = memoryview(content)
+    while left:  # when the disk is about to be full, less is written than was asked for, without an error
+        written = os.pwrite(file, left, at)
+        left, at = left[written:], at + written
 
 
 def _must_be_whole(check: ContentCheck, uri: OssUri) -> None:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 from xml.etree.ElementTree import ParseError
 
 import oss2
 import oss2.credentials
 import requests
-import requests.adapters
 from urllib3.exceptions import HTTPError
 
+from pai_sdk.connections import PooledAdapter
 from pai_sdk.credentials import CredentialsProvider
-from pai_sdk.errors import CredentialsError, SettingsError
+from pai_sdk.errors import CredentialsError, SettingsError, StorageError
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.endpoint import host_of, is_loopback, region_of, with_scheme
 from pai_sdk.storage.faults import TransientStorageError, is_transient
-from pai_sdk.storage.oss_errors import storage_error
+from pai_sdk.storage.oss_errors import NotOssError, storage_error
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssConnection"]
 
 T = TypeVar("T")
+Piece = TypeVar("Piece", bytes, memoryview)
 
 _FAILURES = (oss2.exceptions.OssError, requests.RequestException, HTTPError, ParseError, RuntimeError)
 # Where something else answers than OSS, it mostly goes on doing so, and nobody wants to wait.
@@ -77,6 +81,29 @@ class OssConnection:
         self._session = _session(pool_size, direct=is_loopback(endpoint))
         self._buckets: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
+        self._stopped = threading.Event()
+
+    def until(self, stopped: threading.Event) -> OssConnection:
+        """The same connections; when the event is set, calls end within moments, as failures."""
+        made = copy.copy(self)
+        made._stopped = stopped
+        if self._retry.sleep is time.sleep:
+            made._retry = replace(self._retry, sleep=made._pause)
+        return made
+
+    def go_on(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """Hand on what is sent or received, until the event is set.
+
+        Raises:
+            StorageError: it is.
+        """
+        for piece in pieces:
+            if self._stopped.is_set():
+                raise StorageError("the transfer was stopped")
+            yield piece
+
+    def _pause(self, seconds: float) -> None:
+        self._stopped.wait(seconds)
 
     def close(self) -> None:
         """Close the connections."""
@@ -107,7 +134,7 @@ class OssConnection:
         def is_worth_it(error: BaseException) -> bool:
             nonlocal strange
             strange += isinstance(error, TransientStorageError) and error.strange
-            return is_transient(error) and strange < _MOST_STRANGE_ANSWERS
+            return is_transient(error) and strange < _MOST_STRANGE_ANSWERS and not self._stopped.is_set()
 
         def tell(number: int, error: BaseException, pause_s: float) -> None:
             _log.info("attempt %d failed, the next follows in %.1f s: %s", number, pause_s, error)
@@ -160,11 +187,18 @@ class _Provider:
         return oss2.credentials.Credentials(key.access_key_id, key.access_key_secret, key.security_token or "")
 
 
+def _must_be_oss(answer: requests.Response, **_: Any) -> None:
+    """OSS gives each answer an id. Without it, a success is that of somebody else: nothing was done."""
+    if answer.status_code < 300 and "x-oss-request-id" not in answer.headers:
+        answer.close()  # nobody will read its body
+        raise NotOssError("without a request id")
+
+
 def _session(pool_size: int, *, direct: bool) -> Any:
-    adapter = requests.adapters.HTTPAdapter(pool_connections=8, pool_maxsize=pool_size, max_retries=0)
-    session = oss2.Session(adapter=adapter)
+    session = oss2.Session(adapter=PooledAdapter(hosts=8, size=pool_size))
     # Without an auth of its own, requests would replace our signature by what ~/.netrc has for the host.
     session.session.auth = lambda request: request
+    session.session.hooks["response"].append(_must_be_oss)
     if direct:
         session.session.trust_env = False  # no proxy between this machine and itself
     return session

@@ -13,7 +13,7 @@ from pai_sdk.storage.faults import TransientStorageError
 from pai_sdk.storage.uri import OssUri
 from pai_sdk.unanswered import explain
 
-__all__ = ["not_oss", "storage_error"]
+__all__ = ["NotOssError", "not_oss", "storage_error"]
 
 _KEPT_DETAILS = ("Code", "Message", "Endpoint", "Region", "BucketName", "EC", "HostId")
 _CHECK = "check the endpoint, and HTTPS_PROXY if there is a proxy"
@@ -36,6 +36,10 @@ _SENTENCES = {
 }
 
 
+class NotOssError(requests.RequestException):
+    """An answer that all is well, by somebody else than OSS; its text says what is strange about it."""
+
+
 def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageError:
     """Translate an error of oss2 or requests; the original loses whatever could hold a secret.
 
@@ -49,6 +53,8 @@ def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageErr
     cause = getattr(error, "exception", error)
     if isinstance(cause, ParseError | RuntimeError):  # oss2 raises the latter when an element is missing
         return not_oss(uri, endpoint, "with what is no XML of OSS")
+    if isinstance(cause, NotOssError):
+        return not_oss(uri, endpoint, str(cause))
     if isinstance(cause, requests.RequestException | HTTPError):
         return _unanswered(cause, uri, endpoint)
     return StorageError(f"{uri}: {error}", uri=str(uri))

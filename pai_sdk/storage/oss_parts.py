@@ -11,7 +11,7 @@ import oss2.models
 
 from pai_sdk.storage.oss_connection import OssConnection
 from pai_sdk.storage.oss_errors import not_oss
-from pai_sdk.storage.oss_wire import content_md5, etag_in_body, etag_of, meta_headers
+from pai_sdk.storage.oss_wire import Body, content_md5, etag_in_body, etag_of, meta_headers
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssParts", "PartInfo"]
@@ -31,6 +31,7 @@ class OssParts:
 
     def __init__(self, connection: OssConnection) -> None:
         self._call = connection.call
+        self._go_on = connection.go_on
 
     def begin(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
         """Begin to write a large object; the id that is returned names the attempt."""
@@ -46,9 +47,10 @@ class OssParts:
     def put(self, uri: OssUri, upload_id: str, number: int, content: bytes) -> str:
         """Write part `number` (the first is 1); returns its ETag. All parts but the last have 100 KiB or more."""
         headers = {"Content-MD5": content_md5(content)}
+        body = Body(content, self._go_on)
         return self._call(
             uri,
-            lambda bucket: etag_of(bucket.upload_part(uri.key, upload_id, number, content, headers=headers), uri),
+            lambda bucket: etag_of(bucket.upload_part(uri.key, upload_id, number, body, headers=headers), uri),
         )
 
     def list(self, uri: OssUri, upload_id: str) -> dict[int, PartInfo]:

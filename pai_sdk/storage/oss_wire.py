@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,9 +12,10 @@ from pai_sdk.storage.objects import ObjectInfo, md5_of
 from pai_sdk.storage.oss_errors import not_oss
 from pai_sdk.storage.uri import OssUri
 
-__all__ = ["body_of", "content_md5", "etag_in_body", "etag_of", "info_of", "meta_headers"]
+__all__ = ["Body", "body_of", "content_md5", "etag_in_body", "etag_of", "info_of", "meta_headers"]
 
 _CHUNK_BYTES = 1 << 18
+_PIECE_BYTES = 1 << 17
 _META_PREFIX = "x-oss-meta-"
 
 
@@ -26,6 +27,26 @@ def meta_headers(meta: Mapping[str, str] | None) -> dict[str, str]:
 def content_md5(content: bytes) -> str:
     """The header `Content-MD5`: OSS refuses a body that arrives with other bytes."""
     return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
+
+
+class Body:
+    """What is sent, piece by piece, so that sending can be stopped.
+
+    Args:
+        content: all of it.
+        go_on: hands the pieces on, or raises.
+    """
+
+    def __init__(self, content: bytes, go_on: Callable[[Iterable[memoryview]], Iterator[memoryview]]) -> None:
+        self._content = memoryview(content)
+        self._go_on = go_on
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        starts = range(0, len(self._content), _PIECE_BYTES)
+        return self._go_on(self._content[start : start + _PIECE_BYTES] for start in starts)
 
 
 def etag_of(answer: Any, uri: OssUri) -> str:

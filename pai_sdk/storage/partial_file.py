@@ -50,7 +50,11 @@ class PartialFile:
             self.path = path.with_name(f".{secrets.token_hex(8)}.part")
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         self._notes = self.path.with_name(f"{self.path.name}.done")
-        self.noted = self._read_notes() if self._is_shared else {}
+        try:
+            self.noted = self._read_notes() if self._is_shared else {}
+        except BaseException:
+            os.close(self.file)  # and with it the lock
+            raise
 
     def __enter__(self) -> PartialFile:
         return self
@@ -114,9 +118,11 @@ class PartialFile:
 def _open_locked(path: Path) -> int | None:
     """Open a file that no other process has open so; None when one has, or locks are not to be had here."""
     for _ in range(_TRIES):
-        file = -1
         try:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except OSError:
+            return None
+        try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between the two, another process may have finished it and given it its name.
             if os.path.samestat(os.fstat(file), path.lstat()):
@@ -124,8 +130,7 @@ def _open_locked(path: Path) -> int | None:
         except FileNotFoundError:
             pass
         except OSError:
-            if file >= 0:
-                os.close(file)
+            os.close(file)
             return None
         os.close(file)
     return None

@@ -8,8 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TypeVar
 
-from pai_sdk.errors import UnreachableStorageError
-from pai_sdk.storage.faults import is_unanswered
+from pai_sdk.storage.faults import is_about_all, is_unanswered
 
 __all__ = ["TransferPool"]
 
@@ -22,30 +21,43 @@ class TransferPool:
     """Runs the pieces of a transfer; a file that fails is noted, and the others go on.
 
     When as many files in a row as there are threads got no answer at all, the line is taken for dead: `gave_up` is
-    set, and what has not begun is not begun. Where no answer is to be expected at all, that is so with the first
-    file, and its error is raised at the end: it is about the endpoint, not about files.
+    set, and what has not begun is not begun. Where the first failure tells that all others will fail as well, for
+    the endpoint, the bucket or the key, that is so with it, and it is raised at the end: it is not about files.
 
     Args:
         workers: threads.
+
+    Attributes:
+        failures: the files that failed, each with its error.
+        gave_up: whether the rest was not tried.
+        stopped: set when the caller is interrupted, for the pieces that are under way.
     """
 
     def __init__(self, workers: int = 16) -> None:
         self.failures: dict[str, Exception] = {}
         self.gave_up = False
+        self.stopped = threading.Event()
         self._workers = workers
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="pai-transfer")
         self._room = threading.BoundedSemaphore(workers + _SPARE)
         self._lock = threading.Lock()
         self._unanswered = 0
-        self._unreachable: UnreachableStorageError | None = None
+        self._about_all: Exception | None = None
 
     def __enter__(self) -> TransferPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._executor.shutdown(wait=True, cancel_futures=kind is not None)
-        if kind is None and self._unreachable is not None:
-            raise self._unreachable
+        try:
+            if kind is not None:
+                self.stopped.set()
+            self._executor.shutdown(wait=True, cancel_futures=kind is not None)
+        except BaseException:  # an interrupt, while we wait for the last ones
+            self.stopped.set()
+            self._executor.shutdown(wait=True, cancel_futures=True)
+            raise
+        if kind is None and self._about_all is not None:
+            raise self._about_all
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Run a piece on a thread; waits here while enough are in flight."""
@@ -72,6 +84,11 @@ class TransferPool:
                 if failed.is_set():
                     break
             wait(futures, return_when=FIRST_EXCEPTION)
+        except Exception:  # a piece that could not be made, as of a file that vanished, stops this one only
+            raise
+        except BaseException:
+            self.stopped.set()
+            raise
         finally:
             for future in futures:
                 future.cancel()
@@ -102,9 +119,9 @@ class TransferPool:
         with self._lock:
             self.failures[name] = error
             self._unanswered = self._unanswered + 1 if is_unanswered(error) else 0
-            if isinstance(error, UnreachableStorageError):
-                self._unreachable = self._unreachable or error
-            dead = self._unreachable is not None or self._unanswered >= self._workers
+            if is_about_all(error):
+                self._about_all = self._about_all or error
+            dead = self._about_all is not None or self._unanswered >= self._workers
             self.gave_up = self.gave_up or dead
 
 

@@ -69,10 +69,11 @@ class Reuse:
             if file.etag and file.entry.size_bytes <= _LARGEST_COPY_BYTES
         }
         with TransferPool(workers) as pool:
+            client = self._client.until(pool.stopped)
             for number, entry in enumerate(self._tree.entries):
                 found = by_content.get((entry.sha256, entry.size_bytes))
                 if found is not None:
-                    pool.submit_file(entry.path, partial(self._copy, *found, number, etags, bar))
+                    pool.submit_file(entry.path, partial(self._copy, client, *found, number, etags, bar))
         if pool.gave_up:
             raise TransferError(f"{self._folder}: no answer came any more", failures=pool.failures)
         if 2 * sum(map(bool, etags)) > len(etags):
@@ -82,14 +83,14 @@ class Reuse:
         """Note the tree, now that it is in place, for those to come."""
         self._recent.add(self._this, instead_of=self._replaced)
 
-    def _copy(self, source: OssUri, etag: str, number: int, etags: list[str], bar: ByteBar) -> None:
+    def _copy(
+        self, client: OssClient, source: OssUri, etag: str, number: int, etags: list[str], bar: ByteBar
+    ) -> None:
         if self._refused >= _REFUSALS:
             return
         entry = self._tree.entries[number]
         try:
-            etags[number] = self._client.copy(
-                source, self._folder.join(entry.path), etag=etag, meta=object_meta(entry)
-            )
+            etags[number] = client.copy(source, self._folder.join(entry.path), etag=etag, meta=object_meta(entry))
         except StorageError as error:
             if not error.status_code:
                 raise

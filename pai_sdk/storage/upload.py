@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pai_sdk.errors import TransferError
+from pai_sdk.errors import InvalidInputError, Problem, TransferError
 from pai_sdk.storage.file_upload import FileUpload
 from pai_sdk.storage.manifest import is_in_place, manifest_uri, write_manifest
 from pai_sdk.storage.pool import TransferPool
@@ -48,11 +48,13 @@ def upload_tree(
         How many files were sent from here; 0 when all was in OSS.
 
     Raises:
+        InvalidInputError: there are files whose keys would be longer than OSS allows; all of them are listed.
         TransferError: some files could not be put there; the others are.
     """
     folder = uri.as_dir()
     if marker and is_in_place(client, tree, folder):
         return 0
+    _must_have_keys(tree, folder)
     etags = [""] * len(tree.entries)
     reuse = Reuse(client, tree, folder) if marker and is_named_by_content(tree, folder) else None
     with ByteBar("uploading", shown=progress) as bar:
@@ -67,10 +69,24 @@ def upload_tree(
     return sent
 
 
+def _must_have_keys(tree: FileTree, folder: OssUri) -> None:
+    """See that every file can have a key there, before anything is sent."""
+    problems: list[Problem] = []
+    for entry in tree.entries:
+        try:
+            folder.join(entry.path)
+        except InvalidInputError as error:
+            hint = "give it another name, or another folder"
+            problems += [Problem(entry.path, f"{key.what}; {key.hint}", hint) for key in error.problems]
+    if problems:
+        raise InvalidInputError(problems)
+
+
 def _send(client: OssClient, tree: FileTree, folder: OssUri, etags: list[str], bar: ByteBar, workers: int) -> int:
     """Send the files that have no ETag yet; returns how many that were."""
     missing = [number for number, etag in enumerate(etags) if not etag]
     with TransferPool(workers) as pool:
+        client = client.until(pool.stopped)
         for number in missing:
             entry = tree.entries[number]
             arrived = partial(etags.__setitem__, number)

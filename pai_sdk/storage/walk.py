@@ -64,17 +64,27 @@ def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListi
         InvalidInputError: there is no such folder or file.
     """
     root = Path(root)
-    if root.is_dir():
+    try:
+        status = root.stat()
+    except (OSError, ValueError) as error:
+        raise InvalidInputError([Problem(str(root), _why_not(root, error))]) from error
+    if stat.S_ISDIR(status.st_mode):
         walk = _Walk(root, accept, waiting=[("", (os.path.realpath(root),))])
         while walk.waiting:
             walk.visit(*walk.waiting.pop())
         files = sorted(walk.files, key=lambda file: file.path)
         return FolderListing(root, tuple(files), tuple(sorted(walk.problems, key=lambda problem: problem.where)))
-    if root.is_file():
-        walk = _Walk(root.parent, accept)
-        walk.add_file(root.name, root.stat())
-        return FolderListing(root.parent, tuple(walk.files), tuple(walk.problems))
-    raise InvalidInputError([Problem(str(root), "there is no such file or folder")])
+    walk = _Walk(root.parent, accept)
+    walk.add_file(root.name, status)
+    return FolderListing(root.parent, tuple(walk.files), tuple(walk.problems))
+
+
+def _why_not(root: Path, error: OSError | ValueError) -> str:
+    if os.path.islink(root):  # noqa: PTH114 - a Path raises what this answers
+        return "is a link to nothing"
+    if isinstance(error, FileNotFoundError | NotADirectoryError | ValueError):
+        return "there is no such file or folder"
+    return f"cannot be read: {error.strerror or error}"
 
 
 @dataclass

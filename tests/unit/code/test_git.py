@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -65,7 +66,7 @@ class Repository:
 
     @property
     def url(self) -> str:
-        return f"file://{self.path}"
+        return self.path.as_uri()
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_states_that_are_not_there(repository: Repository, more: dict[str, str],
 
 def test_no_such_repository(tmp_path: Path) -> None:
     with pytest.raises(CodeError, match="there is no"):
-        content({"repo": f"file://{tmp_path}/nothing.git"})
+        content({"repo": (tmp_path / "nothing.git").as_uri()})
 
 
 def test_the_temporary_folder_goes(
@@ -223,6 +224,44 @@ def test_urls_lose_their_login(repo: str, url: str, authorization: str | None) -
     assert source.url == url
     expected = authorization and "Basic " + base64.b64encode(authorization.encode()).decode()
     assert source.authorization == expected
+
+
+# ---- over ssh ---------------------------------------------------------------------------------------------
+
+_SSH = """#!/bin/sh
+# Stands for ssh and the host behind it: what the host would run, is run here.
+echo "$@" >>"{folder}/arguments"
+while [ $# -gt 2 ]; do shift; done
+cd "{root}" && exec sh -c "$2"
+"""
+
+
+@pytest.fixture
+def ssh_host(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose `ssh` reaches a host with `repository` in its home; what it is called with is kept there."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "ssh").write_text(_SSH.format(folder=folder, root=repository.path.parent))
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+@pytest.mark.parametrize("form", ["git@git.example.com:project.git", "ssh://git@git.example.com:2222{path}"])
+def test_each_state_can_be_had_over_ssh(repository: Repository, ssh_host: Path, form: str) -> None:
+    repo = form.format(path=quote(str(repository.path)))
+    assert content({"repo": repo}) == "three"
+    assert content({"repo": repo, "branch": "side"}) == "side"
+    assert content({"repo": repo, "commit": repository.commits["two"]}) == "two"
+    assert content({"repo": repo, "branch": "main", "commit": repository.commits["one"]}) == "one"
+    assert "git@git.example.com" in (ssh_host / "arguments").read_text()
+
+
+def test_a_host_that_does_not_know_our_ssh_key(ssh_host: Path) -> None:
+    (ssh_host / "ssh").write_text("#!/bin/sh\necho 'git@h: Permission denied (publickey).' >&2\nexit 255\n")
+    with pytest.raises(CodeError, match="knows none of this machine's ssh keys") as caught:
+        content({"repo": "git@git.example.com:project.git"})
+    assert "git@git.example.com:project.git" in str(caught.value)
 
 
 # ---- over HTTP, with a login ------------------------------------------------------------------------------

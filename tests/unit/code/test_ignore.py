@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -208,6 +209,21 @@ def test_paiignore_has_the_last_word_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "sub" / ".paiignore").write_text("!notes.md\n")
     kept = kept_by_us(tmp_path)
     assert {name for name in kept if "ignore" not in name} == {"weights.bin", "train.py", "sub/notes.md"}
+
+
+def test_rules_that_may_not_be_read_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    (tmp_path / ".gitignore").write_text("data\n")
+    monkeypatch.setattr(Path, "read_text", refuse)  # whoever is root may read everything
+    accepts = IgnoreRules(tmp_path).accepts
+    assert accepts("data", True)
+    assert accepts("train.py", False)
+    (told,) = caplog.messages
+    assert told == f"{tmp_path / '.gitignore'} cannot be read, so what it names goes along: Permission denied"
 
 
 def test_rule_files_of_every_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

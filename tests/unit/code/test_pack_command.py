@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +70,19 @@ def test_scripts_get_one_object(folder: Path) -> None:
     assert (facts["digest"], facts["size_bytes"]) == (tree.digest, tree.size_bytes)
     assert [file["path"] for file in facts["files"]] == [entry.path for entry in tree.entries]
     assert {"path": "out/", "reason": ".paiignore, line 1: out/"} in facts["left_behind"]
+
+
+def test_a_terminal_that_cannot_show_a_name_gets_the_rest(folder: Path) -> None:
+    (folder / "损失.py").write_text("x")
+    done = subprocess.run(
+        [sys.executable, "-m", "pai_sdk", "pack", str(folder)],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"1 B  ??.py\n" in done.stdout
 
 
 def test_keys_are_told_here_already(folder: Path) -> None:

@@ -141,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(fault.status, fault.code, fault.message, fault.headers, fault.details)
         if self._fault and self._fault.kind == "page":
             body = self._fault.message.encode()
-            return self._answer(self._fault.status, body)
+            return self._answer(self._fault.status, body, self._fault.headers)
         if self._fault and self._fault.kind == "html":
             return self._answer(200, b"<html>Please log in<br></html>", {"Content-Type": "text/html"})
         self.server.fake.entered(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -139,6 +140,51 @@ def test_two_at_once_do_not_share_a_file(client: OssClient, oss: FakeOss, conten
     assert [path.name for path in tmp_path.iterdir()] == ["large"]
 
 
+def test_a_disk_that_takes_less_than_it_is_given(
+    client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(SIZE)  # without any checksum, as a part-wise upload by another tool leaves it
+    oss.buckets[BUCKET][LARGE.key] = StoredObject(content, kind="Multipart", etag="A" * 32 + "-7")
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, part, at: write(file, part[: max(1, len(part) // 2)], at))
+    download(client, LARGE, tmp_path / "large")
+    assert (tmp_path / "large").read_bytes() == content
+
+
+def test_a_full_disk_leaves_nothing_open_or_half_done(
+    client: OssClient, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)  # the notes
+        with pytest.raises(TransferError, match="No space left on device"):
+            download(client, LARGE, tmp_path / "large")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(TransferError, match="No space left on device"):
+            download(client, LARGE, tmp_path / "large")
+    assert list(tmp_path.iterdir()) == []
+    info = client.head(LARGE)
+    assert isinstance(info, ObjectInfo)
+    with PartialFile(tmp_path / "large", info, PART) as part:  # nobody holds the lock any more
+        assert len(list(tmp_path.glob("*.done"))) == 1
+        part.discard()
+
+
+def test_a_folder_that_vanishes_is_named(client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path) -> None:
+    target = tmp_path / "down" / "large"
+
+    def vanish(seen: Seen) -> None:
+        if seen.method == "HEAD" and target.parent.exists():
+            target.parent.rmdir()
+
+    oss.before = vanish
+    with pytest.raises(TransferError, match=rf"large: {target} cannot be written: No such file or directory"):
+        download(client, OssUri(BUCKET, "run/"), target.parent)
+
+
 def test_the_bar_begins_at_what_is_there(
     client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +270,44 @@ def test_a_folder_in_the_place_of_a_file(client: OssClient, oss: FakeOss, conten
         says = f"{tmp_path / name} is a folder, but a file is to be there; move the folder away"
         assert str(caught.value.failures[name]) == says
     assert sorted(path.name for path in tmp_path.iterdir()) == ["large", "small"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_error(
+    client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oss.buckets[BUCKET] |= {f"run/{number}": StoredObject(b"1") for number in range(30)}
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda path, mode: False)  # whoever is root may write everywhere
+        with pytest.raises(StorageError, match=f"^{tmp_path} cannot be written to; give a folder") as caught:
+            download(client, OssUri(BUCKET, "run/"), tmp_path)
+    assert not isinstance(caught.value, TransferError)
+    name = "n" * 256
+    with pytest.raises(StorageError, match=rf"^{tmp_path / name} cannot be made: File name too long$"):
+        download(client, OssUri(BUCKET, "run/"), tmp_path / name)
+    with pytest.raises(TransferError, match=rf"1: {tmp_path / name} cannot be written: File name too long$"):
+        download(client, OssUri(BUCKET, "run/1"), tmp_path / name)
+
+
+@pytest.mark.parametrize("blind", [True, False])
+def test_names_that_the_disk_takes_for_one_are_told(
+    client: OssClient, oss: FakeOss, tmp_path: Path, blind: bool
+) -> None:
+    names = ["README", "Readme", "caf\u00e9", "cafe\u0301", "sub/a"]
+    oss.buckets[BUCKET] |= {f"run/{name}": StoredObject(name.encode()) for name in names}
+    target = tmp_path / "down"
+    target.mkdir()
+    if not blind:
+        download(client, OssUri(BUCKET, "run/"), target)
+        assert {str(path.relative_to(target)) for path in target.rglob("*")} == {*names, "sub"}
+        return
+    (tmp_path / "DOWN").symlink_to("down")  # what such a disk looks like from outside
+    with pytest.raises(TransferError, match="2 of 5 files") as caught:
+        download(client, OssUri(BUCKET, "run/"), target)
+    assert {name: str(error) for name, error in caught.value.failures.items()} == {
+        "Readme": "this disk does not tell its name from 'README', so it was not written",
+        "caf\u00e9": "this disk does not tell its name from 'cafe\u0301', so it was not written",
+    }
+    assert (target / "README").read_text() == "README"
 
 
 def test_files_are_moved_by_hand(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:

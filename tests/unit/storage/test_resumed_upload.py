@@ -197,7 +197,7 @@ def test_two_at_once_both_end_right(oss: FakeOss, client: OssClient, tree: FileT
     for resumed in (False, True):
         if resumed:
             cut_off(client, oss, tree)
-        together = threading.Barrier(2, timeout=10)
+        together = threading.Barrier(2, timeout=60)
         errors: list[BaseException] = []
 
         def run(together: threading.Barrier = together, errors: list[BaseException] = errors) -> None:

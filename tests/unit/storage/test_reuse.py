@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -308,17 +309,16 @@ def test_two_uploads_at_once_are_both_right(
 ) -> None:
     upload(client, write(tmp_path / "before", FILES))
     both = [write(tmp_path / f"{n}", FILES | {"train.py": text}) for n, text in enumerate(texts)]
-    start = threading.Barrier(2)
-    # Neither may be told that the other has finished: both ask for the manifest before anything is written.
-    asked = threading.Barrier(2)
-    oss.before = lambda seen: asked.wait(5) if seen.method == "HEAD" else None
+    # Neither may be told that the other has finished: each step is asked for by both before it is answered.
+    together = threading.Barrier(2)
 
-    def run(tree: FileTree) -> int:
-        start.wait(5)
-        return upload(client, tree)
+    def wait_for_the_other(seen: Seen) -> None:
+        if seen.method == "HEAD" or (seen.method == "GET" and "recent" in seen.key):
+            together.wait(30)
 
+    oss.before = wait_for_the_other
     with ThreadPoolExecutor() as pool:
-        assert list(pool.map(run, both)) == [1, 1]
+        assert list(pool.map(partial(upload, client), both)) == [1, 1]
     oss.before = lambda seen: None
     for number, tree in enumerate(both):
         must_be_whole(client, tree, tmp_path / f"down{number}")

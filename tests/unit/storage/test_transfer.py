@@ -3,12 +3,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pai_sdk.credentials import Credentials
-from pai_sdk.errors import StorageError, TransferError
+from pai_sdk.errors import CredentialsError, InvalidInputError, StorageError, TransferError
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage import file_download as download_module
 from pai_sdk.storage import file_upload as upload_module
@@ -175,6 +177,41 @@ def test_a_wrong_endpoint_is_told_once_and_at_once(oss: FakeOss, tmp_path: Path)
     assert pauses == []
 
 
+def test_a_bucket_that_is_not_there_is_told_once(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    tree = folder_with(tmp_path, {f"f{number:03}": b"x" for number in range(100)})
+    with pytest.raises(StorageError, match="there is no bucket 'no-such-bucket'") as caught:
+        upload_tree(client, tree, OssUri("no-such-bucket", "data/"), marker=False, workers=4)
+    assert not isinstance(caught.value, TransferError)
+    assert len(oss.seen) < 10
+
+
+def test_keys_that_cannot_be_had_are_told_once(oss: FakeOss, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def expired() -> Credentials:
+        asked.append(1)
+        raise CredentialsError("the role cannot be assumed any more")
+
+    tree = folder_with(tmp_path, {f"f{number:03}": b"x" for number in range(100)})
+    with (
+        OssClient(oss.endpoint, expired, region="cn-test") as client,
+        pytest.raises(CredentialsError, match=r"^the role cannot be assumed any more$"),
+    ):
+        upload_tree(client, tree, FOLDER, marker=False, workers=4)
+    assert len(asked) < 10
+
+
+def test_keys_that_are_too_long_are_told_before_anything_is_sent(
+    client: OssClient, oss: FakeOss, tmp_path: Path
+) -> None:
+    deep = "/".join(["x" * 200] * 5)
+    tree = folder_with(tmp_path, {"a": b"1", f"{deep}/b": b"2", f"{deep}/c": b"3"})
+    with pytest.raises(InvalidInputError, match="bytes; OSS allows 1023") as caught:
+        upload_tree(client, tree, OssUri(BUCKET, "p" * 30), marker=False)
+    assert [problem.where for problem in caught.value.problems] == [f"{deep}/b", f"{deep}/c"]
+    assert oss.seen == []
+
+
 def test_a_file_changed_after_the_scan_is_told(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     tree = folder_with(tmp_path, {"a": b"1", "b": b"2"})
     (tmp_path / "a").write_bytes(b"X")
@@ -184,6 +221,22 @@ def test_a_file_changed_after_the_scan_is_told(client: OssClient, oss: FakeOss, 
     assert "was changed while it was being uploaded" in str(caught.value.failures["a"])
     assert isinstance(caught.value.failures["b"], FileNotFoundError)
     assert oss.buckets[BUCKET] == {}
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_file_that_only_grows_goes_up_as_it_was(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    files = {"small.log": b"line\n", "large.log": os.urandom(300_000)}
+    tree = folder_with(tmp_path, files)
+
+    def grow(seen: Seen) -> None:
+        for name in files:
+            with (tmp_path / name).open("ab") as out:
+                out.write(b"x" * (1 << 16))
+
+    grow(Seen("", "", {}, {}))
+    oss.before = grow  # as fast as it is read, so that its end never comes
+    upload_tree(client, tree, FOLDER, marker=False)
+    assert {name: oss.buckets[BUCKET][FOLDER.key + name].content for name in files} == files
 
 
 def test_nothing_is_written_outside_of_the_target(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
@@ -211,6 +264,20 @@ def test_a_link_in_the_place_of_a_file_is_replaced_not_followed(
     download(client, OssUri(BUCKET, "run/"), tmp_path / "target")
     assert (tmp_path / "outside").read_bytes() == b"old"
     assert (tmp_path / "target" / "file").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_no_device_or_pipe_is_replaced(
+    client: OssClient, oss: FakeOss, tmp_path: Path, through_a_link: bool
+) -> None:
+    oss.buckets[BUCKET]["run/file"] = StoredObject(b"new")
+    target = tmp_path / "file"
+    os.mkfifo(tmp_path / "pipe" if through_a_link else target)
+    if through_a_link:
+        target.symlink_to("pipe")
+    with pytest.raises(TransferError, match=f"{target} is a device, pipe or socket; give the name of a file"):
+        download(client, OssUri(BUCKET, "run/file"), target)
+    assert target.is_fifo()
 
 
 def test_a_file_goes_where_it_is_told(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
@@ -263,10 +330,8 @@ def test_a_large_object_with_wrong_bytes_is_refused(client: OssClient, oss: Fake
 
 
 def test_work_is_parallel_and_bounded() -> None:
-    import threading
-
     running, most, lock = 0, 0, threading.Lock()
-    together = threading.Barrier(4, timeout=5)
+    together = threading.Barrier(4, timeout=30)
 
     def piece() -> None:
         nonlocal running, most
@@ -286,23 +351,72 @@ def test_work_is_parallel_and_bounded() -> None:
 
 
 def test_an_interrupt_stops_what_has_not_begun() -> None:
-    import threading
-
     began: list[int] = []
-    gate = threading.Event()
+    both_began, gate = threading.Event(), threading.Event()
 
     def piece(number: int) -> None:
         began.append(number)
-        gate.wait(5)
+        if len(began) == 2:
+            both_began.set()
+        gate.wait(10)
 
     with pytest.raises(KeyboardInterrupt), TransferPool(2) as pool:  # noqa: PT012
-        for number in range(5):
-            pool.submit_file(str(number), lambda number=number: piece(number))  # type: ignore[misc]
-        while len(began) < 2:
-            pass
-        threading.Timer(0.05, gate.set).start()
+        futures = [pool.submit(partial(piece, number)) for number in range(5)]
+        # Those that have begun end when the last of the others has been given up.
+        futures[-1].add_done_callback(lambda _: gate.set())
+        assert both_began.wait(30)
+        assert not pool.stopped.is_set()
         raise KeyboardInterrupt
-    assert began == [0, 1]
+    assert sorted(began) == [0, 1]
+    assert pool.stopped.is_set()
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("files", [{f"f{number}": b"x" for number in range(99)}, {"large": bytes(1_000_000)}])
+def test_an_interrupt_does_not_wait_for_a_dead_line(
+    oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]
+) -> None:
+    tree = folder_with(tmp_path, files)
+    patient = RetryPolicy(deadline_s=5_000, first_pause_s=1_000, longest_pause_s=1_000)
+    acquire, interrupted = threading.Semaphore.acquire, threading.Event()
+
+    def interrupt(room: threading.Semaphore, *args: object) -> bool:
+        """As a Ctrl-C that comes while the caller waits for a thread that has time."""
+        if len(oss.seen) >= 4 and not interrupted.is_set():
+            interrupted.set()
+            raise KeyboardInterrupt
+        return acquire(room, timeout=0.1) or interrupt(room)
+
+    monkeypatch.setattr(threading.BoundedSemaphore, "acquire", interrupt)
+    oss.fail("status", times=999, fits=lambda seen: seen.method == "PUT")
+    with (
+        OssClient(oss.endpoint, lambda: Credentials("id", "secret"), region="cn-test", retry=patient) as client,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        upload_tree(client, tree, FOLDER, marker=False, workers=4)
+    assert oss.buckets[BUCKET] == {}
+
+
+def test_what_is_under_way_ends_when_the_transfer_is_stopped(
+    client: OssClient, oss: FakeOss, tmp_path: Path
+) -> None:
+    oss.buckets[BUCKET]["run/there"] = StoredObject(bytes(3_000_000))
+    stopped = threading.Event()
+    one_transfer = client.until(stopped)
+    assert one_transfer.get_bytes(OssUri(BUCKET, "run/there")) == bytes(3_000_000)
+    stopped.set()
+    uri = OssUri(BUCKET, "run/new")
+    for call in (
+        lambda: one_transfer.put_bytes(uri, bytes(3_000_000)),
+        lambda: one_transfer.parts.put(uri, "id", 1, bytes(3_000_000)),
+        lambda: one_transfer.get_bytes(OssUri(BUCKET, "run/there")),
+        lambda: one_transfer.get_file(OssUri(BUCKET, "run/there"), tmp_path / "there"),
+    ):
+        with pytest.raises(StorageError, match="the transfer was stopped"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+    client.put_bytes(uri, b"others go on")
+    assert set(oss.buckets[BUCKET]) == {"run/there", "run/new"}
 
 
 class RecordingBar:

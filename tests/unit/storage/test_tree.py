@@ -74,6 +74,21 @@ def test_nothing_there_is_told(tmp_path: Path) -> None:
         FileTree.scan(tmp_path / "missing")
 
 
+def test_what_is_no_folder_of_files_is_told_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    for name, says in {
+        "dangling": "is a link to nothing",
+        "loop": "is a link to nothing",
+        "pipe": "is a socket, pipe or device, not a file",
+        "n" * 256: "cannot be read: File name too long",
+        "nul\0": "there is no such file or folder",
+    }.items():
+        with pytest.raises(InvalidInputError, match=says):
+            FileTree.scan(tmp_path / name)
+
+
 def test_links_within_are_followed(tmp_path: Path) -> None:
     write(tmp_path, {"real/a.py": "a"})
     (tmp_path / "file.py").symlink_to("real/a.py")
