@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
+_DAY_S = 24 * 3600.0
 _DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
 _WHERE, _HOW_MUCH = "Where it runs", "How much it takes"
 
@@ -76,6 +77,16 @@ def serve(
     connections: Annotated[
         int, typer.Option(min=10, max=100_000, help="Connections at once.", rich_help_panel=_HOW_MUCH)
     ] = 1000,
+    upload_life: Annotated[
+        float,
+        typer.Option(
+            min=0.01,
+            max=36500,
+            metavar="DAYS",
+            help="How long an upload in parts may lie without a new part.",
+            rich_help_panel=_HOW_MUCH,
+        ),
+    ] = 7,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with endpoint and key as the first line.")
     ] = False,
@@ -106,6 +117,7 @@ def serve(
         memory_gib=memory,
         requests_per_s=rate,
         connections=ConnectionLimits(most=connections),
+        upload_life_s=upload_life * _DAY_S,
     )
     serve_until_told(settings, on_ready=ready)
 
@@ -123,6 +135,8 @@ def _database_url(given: str | None, file: Path | None) -> str | None:
         return file.expanduser().read_text(encoding="utf-8").strip()
     except OSError as error:
         raise ServiceStartError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ServiceStartError(f"{file} holds no URL: it is no text") from error
 
 
 def _read_secret(info: ServiceInfo) -> str:

@@ -10,9 +10,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pai_sdk.service.disk import is_about_room, is_read_only
 from pai_sdk.service.faults import Fault, fault_response, invalid_parameter
+from pai_sdk.service.objects.request import bucket_in_host, host_of
 from pai_sdk.service.parts import Parts
-from pai_sdk.service.reserve import Reserve, is_about_room
+from pai_sdk.service.reserve import Reserve
 from pai_sdk.service.routes import algorithms, job_instances, job_logs, job_metrics, training_jobs, workspaces
 from pai_sdk.service.routes.answers import request_id
 from pai_sdk.service.tokens import TokenChecked
@@ -22,6 +24,7 @@ __all__ = ["Dispatcher", "create_api"]
 logger = logging.getLogger(__name__)
 
 _FULL = "The disk of the service is full; nothing was changed. Delete jobs or outputs that are not needed."
+_READ_ONLY = "The data folder of the service cannot be written any more; make it writable. Nothing was changed."
 
 
 def create_api(parts: Parts) -> FastAPI:
@@ -56,6 +59,8 @@ def create_api(parts: Parts) -> FastAPI:
                 # What makes room may use the last of it: the client's next attempt succeeds.
                 Reserve.of(parts.info.data_dir).give_up()
             return _response(request, Fault(507, "InsufficientStorage", _FULL))
+        if is_read_only(error):
+            return _response(request, Fault(500, "InternalError", _READ_ONLY))
         message = "The service met an unexpected fault; its log has the details."
         return _response(request, Fault(500, "InternalError", message))
 
@@ -78,7 +83,9 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         path: str = scope["path"]
-        app = self._api if path == "/api" or path.startswith("/api/") else self._objects
+        # Where the host names the bucket, the path is all key, and may begin like this, too.
+        is_for_api = (path == "/api" or path.startswith("/api/")) and bucket_in_host(host_of(scope)) is None
+        app = self._api if is_for_api else self._objects
         self.requests_under_way += 1
         try:
             await app(scope, receive, send)

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pai_sdk.service.settings import ConnectionLimits
 
-__all__ = ["cut_the_slow", "guarded_protocol"]
+__all__ = ["cut_the_slow", "guarded_protocol", "send_all_home"]
 
 # What strangers send is not worth a line each: they could fill the disk.
 _logger = logging.getLogger(f"{__name__}.wire")
@@ -108,6 +108,13 @@ class GuardedProtocol(HttpToolsProtocol):
             return False
         return now - self._unread.since > 2 * self._limits.stall_s
 
+    def send_home(self) -> None:
+        """End the connection, since the service ends; with an answer, unless one is under way."""
+        if self.cycle is not None and self.cycle.response_started:
+            self.transport.abort()
+        else:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The service ends. Send the request again.")
+
     def _make_room(self) -> bool:
         """End the connection that has waited longest for a head; False when all are in use."""
         idle = [
@@ -163,3 +170,9 @@ def cut_the_slow(connections: set[Any]) -> None:
     now = time.monotonic()
     for connection in list(connections):
         cast("GuardedProtocol", connection).cut_if_slow(now)
+
+
+def send_all_home(connections: set[Any]) -> None:
+    """End all connections: the service ends, and has waited for them long enough."""
+    for connection in list(connections):
+        cast("GuardedProtocol", connection).send_home()

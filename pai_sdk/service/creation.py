@@ -140,6 +140,10 @@ def _problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
         yield f"TrainingJobName: has {len(request.training_job_name)} characters; 1 to {_LONGEST_NAME} are allowed"
     if request.algorithm_spec is not None:
         yield from _spec_problems(request.algorithm_spec)
+    if request.scheduler is not None:
+        for name, limit in request.scheduler.to_wire().items():
+            if limit < 0:
+                yield f"Scheduler.{name}: {limit} is less than 0; 0 is without limit"
     if request.instance_count < 1:
         yield f"ComputeResource: {request.instance_count} instances cannot run; ask for 1 at least"
     elif request.instance_count > slots:

@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pai_sdk.service.auth import Authenticator, SignedRequest
+from pai_sdk.service.disk import is_about_room, is_read_only
 from pai_sdk.service.faults import Fault, fault_response, invalid_parameter
 from pai_sdk.service.rate import RateLimit
-from pai_sdk.service.reserve import is_about_room
 
 __all__ = ["Gate"]
 
@@ -68,6 +68,8 @@ class Gate:
             what = f"request {request_id} {scope['method']} {scope['path']}"
             if is_about_room(error):
                 logger.error("%s was refused: the disk is full", what)
+            elif is_read_only(error):
+                logger.error("%s was refused: the data folder cannot be written any more", what)
             else:
                 logger.exception("%s met a fault", what)
 

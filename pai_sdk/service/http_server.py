@@ -12,7 +12,7 @@ import uvicorn
 
 from pai_sdk.service.app import Dispatcher
 from pai_sdk.service.changes import Changes
-from pai_sdk.service.connections import cut_the_slow, guarded_protocol
+from pai_sdk.service.connections import cut_the_slow, guarded_protocol, send_all_home
 from pai_sdk.service.scheduler import Scheduler
 from pai_sdk.service.settings import ConnectionLimits
 
@@ -20,7 +20,8 @@ __all__ = ["Ground", "HttpServer", "IdleWatch"]
 
 logger = logging.getLogger(__name__)
 
-_GRACE_S = 3
+_GRACE_S = 3  # so long after the end was asked for, requests may still be answered
+_LAST_GRACE_S = 2  # and so long, those sent home may take to leave
 _LOOK_S = 1.0
 _ASK_DATABASE_S = 10.0
 
@@ -96,7 +97,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_graceful_shutdown=_GRACE_S,
+                timeout_graceful_shutdown=_GRACE_S + _LAST_GRACE_S,
             )
         )
         self._changes = changes
@@ -118,7 +119,13 @@ class HttpServer(uvicorn.Server):
         self._changes.release()
         if self._watching is not None:
             self._watching.cancel()
+        sending_home = asyncio.create_task(self._send_home())
         await super().shutdown(sockets)
+        sending_home.cancel()
+
+    async def _send_home(self) -> None:
+        await asyncio.sleep(_GRACE_S)
+        send_all_home(self.server_state.connections)
 
     async def _watch(self) -> None:
         while not self.should_exit:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from pai_sdk.execution.contract import instances
 from pai_sdk.execution.log_index import LogIndex
+from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.status import JobStatus
@@ -134,7 +135,8 @@ class JobLogs:
 
     def _bounds(self, job_id: str, instance: str, log: LogIndex, window: LogWindow, total: int) -> tuple[int, int]:
         """The window in lines. The log's times are known for some of its sizes, so it is as fine as they are."""
-        times, sizes = _times(Sandbox(self._folder.job_dir(job_id)).times_file(instance))
+        noted = LogTimes.read(Sandbox(self._folder.job_dir(job_id)).times_file(instance))
+        times, sizes = noted.times, noted.sizes
         first, last = 0, total
         if window.started_at is not None and times:
             before = bisect_left(times, window.started_at)
@@ -155,22 +157,3 @@ def _size_bytes(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _times(path: Path) -> tuple[list[float], list[int]]:
-    """When the log had which size, in the order it was noted."""
-    times: list[float] = []
-    sizes: list[int] = []
-    try:
-        with path.open(encoding="ascii") as file:
-            for line in file:
-                time_text, _, size_text = line.partition(" ")
-                try:
-                    noted = float(time_text), int(size_text)
-                except ValueError:  # cut off by a full disk
-                    continue
-                times.append(noted[0])
-                sizes.append(noted[1])
-    except FileNotFoundError:
-        pass
-    return times, sizes

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select
@@ -80,7 +81,12 @@ def read_labels(text: str | None) -> dict[str, str]:
         value = json.loads(text)
         if isinstance(value, list):
             value = {label["Key"]: label["Value"] for label in value}
-        return {str(key): str(wanted) for key, wanted in value.items()}
+        labels = {str(key): str(wanted) for key, wanted in value.items()}
+        for text in chain(labels, labels.values()):
+            text.encode()
+            if "\0" in text:
+                raise ValueError("no database takes a NUL")
+        return labels
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise invalid_parameter('Labels: is not a JSON object such as {"team":"search"}.') from error
 

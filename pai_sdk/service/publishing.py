@@ -7,11 +7,11 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from pai_sdk.errors import InvalidInputError, PaiError
+from pai_sdk.execution.links import mend_links
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.service.staging import own_uri
@@ -82,7 +82,7 @@ class Publisher:
         folder = self._sandbox.output_dir(name)
         target = own_uri(output_uri, f"output channel {name!r}").as_dir()
         if not live_only:
-            _mend_links(folder, f"{_SEEN_AS}/{name}")
+            mend_links(folder, f"{_SEEN_AS}/{name}")
         try:
             listing = list_folder(folder)
         except InvalidInputError as error:
@@ -125,14 +125,3 @@ def _open_within(folder: Path, path: Path) -> BinaryIO:
         os.close(descriptor)
         raise
     return os.fdopen(descriptor, "rb")
-
-
-def _mend_links(folder: Path, seen_as: str) -> None:
-    """Let links to a place in the folder as the job saw it (`latest -> /ml/output/…`) lead there from here too."""
-    for parent, folders, files in os.walk(folder):
-        for path in (Path(parent, name) for name in (*folders, *files)):
-            with suppress(OSError):  # what cannot be mended is told with all that cannot be sent
-                target = path.readlink() if path.is_symlink() else None
-                if target is not None and target.is_relative_to(seen_as):
-                    path.unlink()
-                    path.symlink_to(os.path.relpath(folder / target.relative_to(seen_as), parent))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Reserve", "is_about_room"]
+from pai_sdk.errors import ServiceStartError
+
+__all__ = ["Reserve"]
 
 logger = logging.getLogger(__name__)
 
 _SIZE_BYTES = 4 << 20
+_TO_BEGIN_BYTES = 2 << 20  # what empty databases take, with their journals
 _FREE_BYTES = 16 * _SIZE_BYTES
-_WORDS = ("disk is full", "No space left on device", "Disk quota exceeded")
 
 
 class Reserve:
@@ -43,13 +46,30 @@ class Reserve:
             finally:
                 os.close(descriptor)
 
+    def require_room(self) -> None:
+        """Check that a service can begin on this disk; what is kept is given up for it.
+
+        Raises:
+            ServiceStartError: the disk is full all the same.
+        """
+        try:
+            self._probe()
+        except OSError as error:
+            self.give_up()
+            try:
+                self._probe()
+            except OSError:
+                folder = self._path.parent
+                raise ServiceStartError(
+                    f"the data folder {folder} cannot be used: {error.strerror}; make room, or choose another one"
+                ) from error
+
+    def _probe(self) -> None:
+        with tempfile.TemporaryFile(dir=self._path.parent) as file:
+            os.posix_fallocate(file.fileno(), 0, _TO_BEGIN_BYTES)
+
     def give_up(self) -> None:
         """Let the room be used now."""
         with suppress(OSError):
             self._path.unlink()
             logger.error("the disk of %s is full; the last reserve is used up now", self._path.parent)
-
-
-def is_about_room(error: BaseException) -> bool:
-    """Whether an error says that a disk is full, whoever says so."""
-    return any(word in str(error) for word in _WORDS)

@@ -16,12 +16,13 @@ from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.status import JobStatus
+from pai_sdk.service.disk import is_about_room, is_read_only
 from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.jobs import Jobs
 from pai_sdk.service.metrics import MetricsCollector
 from pai_sdk.service.models import Job
 from pai_sdk.service.publishing import Publisher
-from pai_sdk.service.reserve import Reserve, is_about_room
+from pai_sdk.service.reserve import Reserve
 from pai_sdk.service.resources import Capacity, Need, need_of
 from pai_sdk.service.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk.service.trash import Trash
@@ -97,7 +98,7 @@ class Scheduler:
         self._closing = threading.Event()
         self._trash = Trash(folder.jobs_dir)
         self._reserve = Reserve.of(folder.root)
-        self._told = ""
+        self._told: set[str] = set()
         self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
         # Apart from the above: the end of one job must not wait for the inputs of another.
         self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
@@ -327,18 +328,18 @@ class Scheduler:
         if is_about_room(error):
             self._reserve.give_up()
             text = f"{what}: the disk of {self._folder.root} is full; free some space"
-        elif "readonly database" in str(error) or "Read-only file system" in str(error):
+        elif is_read_only(error):
             text = f"{what}: {self._folder.root} cannot be written any more; make it writable"
         else:
             logger.error("%s", what, exc_info=error)
             return
-        if text != self._told:
+        if text not in self._told:
             logger.error("%s", text)
-            self._told = text
+            self._told.add(text)
 
     def _let_go(self, active: _ActiveJob) -> None:
         self._reserve.hold()
-        self._told = ""
+        self._told.clear()
         del self._active[active.id]
         self.wake()
 

@@ -29,6 +29,7 @@ from pai_sdk.service.objects.app import create_app
 from pai_sdk.service.opening import open_state
 from pai_sdk.service.parts import Parts
 from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.reserve import Reserve
 from pai_sdk.service.resources import Capacity
 from pai_sdk.service.scheduler import Scheduler
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
@@ -104,6 +105,7 @@ class Service:
         settings = self._settings
         with ExitStack() as stack:
             folder = stack.enter_context(DataFolder(settings.data_dir))
+            Reserve.of(folder.root).require_room()
             executor = self._executor or open_executor(
                 settings, folder, stack, is_closing=lambda: scheduler.is_closing
             )

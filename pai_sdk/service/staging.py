@@ -1,4 +1,4 @@
-"""Filling a job's sandbox: its code and its inputs, from the object store."""
+"""Filling a job's sandbox from the object store: its code, its inputs, and the checkpoints it goes on from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, StorageError
-from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.execution.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir, OssLocation
 from pai_sdk.storage.objects import META_EXECUTABLE
@@ -52,7 +52,7 @@ class StagingCancelled(Exception):
 def stage(
     store: ObjectStore, sandbox: Sandbox, request: TrainingJobRequest, *, is_cancelled: Callable[[], bool]
 ) -> None:
-    """Put code and inputs in place. May be done again: it begins anew then.
+    """Put code, inputs and earlier checkpoints in place. May be done again: it begins anew then.
 
     Args:
         store: where code and inputs lie.
@@ -78,6 +78,9 @@ def stage(
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
         if code is not None:
             copier.copy(_code_uri(code), sandbox.usercode, "the code", REASON_CODE_MISSING)
+        for output in request.output_channels:
+            if output.name in RESUMED_CHANNELS:
+                copier.copy_what_is_there(OssUri.parse(output.output_uri or ""), sandbox.output_dir(output.name))
         for channel in request.input_channels:
             what = f"input channel {channel.name!r}"
             copier.copy(
@@ -146,6 +149,13 @@ class _Copier:
         if first is not None and first.key == uri.key:
             self._file(first, _below(target, uri.name, uri))
             return
+        if not self.copy_what_is_there(uri, target):
+            raise StagingFailed(
+                reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or mend the URI."
+            )
+
+    def copy_what_is_there(self, uri: OssUri, target: Path) -> bool:
+        """Copy all objects of the folder, if there are any; whether there were."""
         folder = uri.as_dir()
         found = False
         for info in self._store.list(folder.bucket, folder.key):
@@ -155,10 +165,7 @@ class _Copier:
                 _below(target, relative.rstrip("/"), uri).mkdir(parents=True, exist_ok=True)
             elif relative:
                 self._file(info, _below(target, relative, uri))
-        if not found:
-            raise StagingFailed(
-                reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or mend the URI."
-            )
+        return found
 
     def _file(self, info: ObjectInfo, path: Path) -> None:
         self._go_on()

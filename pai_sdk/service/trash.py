@@ -21,6 +21,7 @@ class Trash:
 
     def __init__(self, parent: Path) -> None:
         self._parent = parent
+        self._closing = threading.Event()
         self._folders: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         for folder in parent.glob(f"{_PREFIX}*"):
             self._folders.put(folder)
@@ -29,6 +30,8 @@ class Trash:
 
     def put(self, folder: Path) -> None:
         """Remove a folder of the parent; its name is free at once."""
+        if folder.name.startswith(_PREFIX):
+            return  # it is in the queue since the start
         target = self._parent / f"{_PREFIX}{uuid.uuid4().hex}"
         try:
             folder.rename(target)
@@ -38,11 +41,12 @@ class Trash:
 
     def close(self) -> None:
         """Stop after the folder that is being removed."""
+        self._closing.set()
         self._folders.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while (folder := self._folders.get()) is not None:
+        while (folder := self._folders.get()) is not None and not self._closing.is_set():
             shutil.rmtree(folder, onerror=self._log)
 
     @staticmethod

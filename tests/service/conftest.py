@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.execution.base import Executor
+from pai_sdk.service.changes import News
 from tests.service.services import Client, running_service
 
 
@@ -27,3 +28,17 @@ def start(tmp_path: Path) -> Callable[..., Any]:
         return running_service(data_dir or tmp_path / "data", executor, **settings)
 
     return begin
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> set[News]:
+    """One for each request whose answer is, or was, held back."""
+    found: set[News] = set()
+    wait = News.wait
+
+    async def noted(news: News, timeout_s: float) -> bool:
+        found.add(news)
+        return await wait(news, timeout_s)
+
+    monkeypatch.setattr(News, "wait", noted)
+    return found

@@ -19,6 +19,7 @@ from pai_sdk.execution.base import Executor
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from tests.service.postgres import url_for
+from tests.waiting import PATIENCE_S
 
 TERMINAL = ("Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed")
 
@@ -47,7 +48,7 @@ class Client:
             json=body,
             headers=headers,
             auth=Acs3Auth(key, "Any", "2022-01-12"),
-            timeout=40,
+            timeout=PATIENCE_S,
         )
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
@@ -60,7 +61,7 @@ class Client:
         assert answer.status_code == 200, answer.text
         return answer.json()["TrainingJobId"]
 
-    def until(self, job_id: str, *statuses: str, timeout_s: float = 20.0) -> dict[str, Any]:
+    def until(self, job_id: str, *statuses: str, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """Wait for a status as clients do: the service holds its answer until there is news."""
         etag, deadline = "", time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -113,7 +114,7 @@ def running_service(data_dir: Path, executor: Executor | str | None = None, **se
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert ready.wait(20)
+        assert ready.wait(PATIENCE_S)
         if faults:
             raise faults[0]
         client = Client(found[0])
@@ -121,5 +122,5 @@ def running_service(data_dir: Path, executor: Executor | str | None = None, **se
         client.session.close()
     finally:
         service.stop()
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()

@@ -11,6 +11,7 @@ import pytest
 from pai_sdk.api.auth import Acs3Auth
 from pai_sdk.credentials import static_credentials
 from tests.service.services import Client, job_body
+from tests.waiting import PATIENCE_S
 
 SPEC: dict[str, Any] = {
     "Image": "none",
@@ -213,7 +214,7 @@ def test_a_form_that_holds_no_text_is_refused(service: Client) -> None:
             data=body,
             headers={"Content-Type": "application/x-www-form-urlencoded"},
             auth=Acs3Auth(key, "CreateAlgorithm", "2022-01-12"),
-            timeout=10,
+            timeout=PATIENCE_S,
         )
         assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidParameter")
 

@@ -15,6 +15,7 @@ from pai_sdk.service.auth import Authenticator, SignedRequest
 from pai_sdk.service.faults import Fault
 from pai_sdk.service.folder import Keys
 from tests.service.services import Client, job_body
+from tests.waiting import PATIENCE_S
 
 KEYS = Keys("LTAItest", "the secret")
 NOW = datetime(2026, 1, 31, 8, 0, tzinfo=timezone.utc)
@@ -144,7 +145,7 @@ PATHS = [
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "PATCH"])
 def test_without_a_signature_no_path_answers_more_than_a_refusal(service: Client, method: str, path: str) -> None:
-    answer = requests.request(method, service.info.endpoint + path, timeout=5)
+    answer = requests.request(method, service.info.endpoint + path, timeout=PATIENCE_S)
     assert answer.status_code == 401
     fault = answer.json()
     assert set(fault) == {"RequestId", "Code", "Message", "HostId"}
@@ -158,7 +159,7 @@ def test_a_body_that_was_changed_on_the_way_is_refused(service: Client) -> None:
     session.send = lambda request, **_: prepared.append(request)  # type: ignore[method-assign, assignment]
     Client(service.info, session).call("POST", "/trainingjobs", body=job_body())
     prepared[0].body = prepared[0].body.replace(b"true", b"evil")  # type: ignore[union-attr]
-    answer = requests.Session().send(prepared[0], timeout=5)
+    answer = requests.Session().send(prepared[0], timeout=PATIENCE_S)
     assert (answer.status_code, answer.json()["Code"]) == (403, "SignatureDoesNotMatch")
 
 
@@ -169,7 +170,7 @@ def test_a_repeated_parameter_is_refused(service: Client) -> None:
 
 def test_a_large_body_is_not_read_before_the_signature_is_checked(service: Client) -> None:
     address = urlsplit(service.info.endpoint)
-    with socket.create_connection((address.hostname, address.port), timeout=5) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE_S) as connection:
         connection.sendall(b"POST /api/v1/trainingjobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
         assert b" 401 " in connection.recv(100)
 

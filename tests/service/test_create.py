@@ -29,6 +29,8 @@ HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**4
         ({"HyperParameters": [{"Name": "a-b", "Value": "1"}, {"Name": "a_b", "Value": "2"}]}, "PAI_HPS_A_B"),
         ({"Environments": {"PAI_HPS": "mine"}}, "job contract"),
         ({"AlgorithmSpec": {"Command": []}}, "Command"),
+        ({"Scheduler": {"MaxRunningTimeInSeconds": -1}}, "MaxRunningTimeInSeconds: -1 is less than 0"),
+        ({"Scheduler": {"MaxRunningTimeInMinutes": -5}}, "MaxRunningTimeInMinutes: -5 is less than 0"),
         ({"AlgorithmSpec": {"MetricDefinitions": [{"Name": "m", "Regex": "("}]}}, "regex of 'm' cannot be read"),
         ({"AlgorithmSpec": {"MetricDefinitions": [{"Name": "m", "Regex": "loss"}]}}, "has no group"),
     ],

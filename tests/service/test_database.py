@@ -24,6 +24,7 @@ from pai_sdk.service.settings import ServiceSettings
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
 from tests.service.services import job_body
+from tests.waiting import PATIENCE_S
 
 on_postgres = pytest.mark.skipif(url_for(Path("probe")) is None, reason="python -m tests.service.postgres runs it")
 on_sqlite = pytest.mark.skipif(url_for(Path("probe")) is not None, reason="it is about the files of SQLite")
@@ -91,7 +92,7 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(
     connection.close()
     before = database.read_bytes()
     command = [sys.executable, "-m", "pai_sdk.service", "--data", str(tmp_path / "data"), "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     with pytest.raises(ServiceStartError, match=said):

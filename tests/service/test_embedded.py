@@ -26,6 +26,7 @@ from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
 
 def end(info: ServiceInfo, number: int) -> None:
     os.kill(info.pid, number)
-    psutil.Process(info.pid).wait(10)
+    psutil.Process(info.pid).wait(PATIENCE_S)
 
 
 def test_it_starts_once_and_is_found_again(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +52,7 @@ def test_it_starts_once_and_is_found_again(data_dir: Path, monkeypatch: pytest.M
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_S)
     assert len(found) == 4
     assert len({info.pid for info in found}) == 1
     info = found[0]
@@ -81,8 +82,7 @@ def test_kill_nine_in_the_middle_of_a_job_loses_nothing(data_dir: Path) -> None:
         )
     )
     client.until(job_id, "Running")
-    while len(client.log(job_id)) < 10:
-        time.sleep(0.05)
+    until(lambda: len(client.log(job_id)) >= 10)
     end(before, signal.SIGKILL)
     after = ensure_running(data_dir)
     assert (after.endpoint, after.access_key_id, after.access_key_secret) == (
@@ -124,7 +124,7 @@ def test_a_silent_holder_of_the_folder_is_given_up_in_time(data_dir: Path) -> No
         begun = time.monotonic()
         with pytest.raises(ServiceStartError, match="does not answer in time"):
             ensure_running(data_dir, timeout_s=0.5)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 15
 
 
 def test_two_services_on_one_folder_are_refused(start: Callable[..., Any], tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_two_services_on_one_folder_are_refused(start: Callable[..., Any], tmp_p
 def test_keys_and_port_stay_unless_told_otherwise(
     start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_LAST_PORT_WAIT_S", 0.2)
     executor = ScriptedExecutor()
     with start(executor) as client:
         first = client.info
     with start(executor) as client:
         assert client.info == first
+    monkeypatch.setattr(listening, "_LAST_PORT_WAIT_S", 0.2)
     with socket.create_server(("127.0.0.1", int(first.endpoint.rpartition(":")[2]))), start(executor) as client:
         assert client.info.endpoint != first.endpoint  # somebody has taken the port meanwhile
         assert client.info.access_key_secret == first.access_key_secret
@@ -171,7 +171,7 @@ def test_it_ends_when_its_folder_is_taken_away(data_dir: Path, how: str) -> None
             shutil.rmtree(data_dir)
         else:
             data_dir.rename(data_dir.with_name("elsewhere"))
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert errors.splitlines()[-1] == f"the service on {data_dir} ends: its data folder was deleted or moved"
     assert errors.count(" ends: ") == 1
@@ -188,10 +188,8 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(start: Callable[...,
 def test_it_ends_with_success_on_sigterm(data_dir: Path) -> None:
     command = [sys.executable, "-m", "pai_sdk.service", "--data", str(data_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        while not (data_dir / "service.json").exists():
-            assert process.poll() is None
-            time.sleep(0.02)
+        until((data_dir / "service.json").exists)
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert out == b""

@@ -21,6 +21,7 @@ from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.settings import ServiceSettings
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
+from tests.waiting import PATIENCE_S
 
 
 def test_the_settings_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +67,7 @@ class SlowToStart(ScriptedExecutor):
 
     def start(self, root: Path, job_id: str, request: TrainingJobRequest) -> None:
         self.is_starting.set()
-        assert self.is_told.wait(20)
+        assert self.is_told.wait(PATIENCE_S)
         super().start(root, job_id, request)
         super().stop(root, reason_code="StoppedByUser", reason_message="The job was stopped by its user.")
 
@@ -78,7 +79,7 @@ def test_a_start_that_takes_long_is_told_of_the_stop(start: Callable[..., Any]) 
     executor = SlowToStart()
     with start(executor) as client:
         job_id = client.create(job_body())
-        assert executor.is_starting.wait(20)
+        assert executor.is_starting.wait(PATIENCE_S)
         assert client.get(f"/trainingjobs/{job_id}")["Status"] == "Initializing"
         assert client.call("PUT", f"/trainingjobs/{job_id}/stop").status_code == 200
         assert client.until(job_id)["Status"] == "Terminated"

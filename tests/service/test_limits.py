@@ -17,29 +17,35 @@ import pytest
 import requests
 
 from pai_sdk.service import http_server
+from pai_sdk.service.changes import News
 from pai_sdk.service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
-from tests.service.services import Client, job_body
+from tests.service.services import Client, job_body, running_service
+from tests.waiting import PATIENCE_S, until
 
 HEAD_BYTES = 16_000
-STRICT = ConnectionLimits(most=12, head_bytes=HEAD_BYTES, head_s=0.4, stall_s=0.4, least_bytes=1000)
+# A second: those who send all they have at once must not be cut on a busy machine.
+STRICT = ConnectionLimits(most=12, head_bytes=HEAD_BYTES, head_s=1.0, stall_s=1.0, least_bytes=1000)
 
 
 @pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A service with little patience."""
-    from tests.service.services import running_service
+def executor() -> ScriptedExecutor:
+    return ScriptedExecutor()
 
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory, executor: ScriptedExecutor) -> Iterator[Client]:
+    """A service with little patience."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(http_server, "_LOOK_S", 0.05)
         folder = tmp_path_factory.mktemp("strict") / "data"
-        with running_service(folder, ScriptedExecutor(), connections=STRICT) as client:
+        with running_service(folder, executor, connections=STRICT) as client:
             yield client
 
 
 def connect(client: Client) -> socket.socket:
     address = urlsplit(client.info.endpoint)
-    return socket.create_connection((address.hostname, address.port), timeout=5)
+    return socket.create_connection((address.hostname, address.port), timeout=PATIENCE_S)
 
 
 def answer_of(connection: socket.socket) -> bytes:
@@ -73,7 +79,7 @@ def test_a_head_that_trickles_is_cut(strict: Client) -> None:
         connection.sendall(b"GET /api/v1/workspaces HTTP/1.1\r\n")
         connection.settimeout(0.05)
         for number in itertools.count():
-            assert time.monotonic() - begun < 3
+            assert time.monotonic() - begun < 20
             try:
                 connection.sendall(f"X-{number}: 1\r\n".encode())
                 if connection.recv(100).startswith(b"HTTP/1.1 408 "):
@@ -108,18 +114,22 @@ def test_an_upload_that_stops_is_cut_and_leaves_nothing(strict: Client) -> None:
 def test_who_does_not_read_the_answer_is_cut(strict: Client) -> None:
     strict.bucket().put_object("large", bytes(8 << 20))
     url = urlsplit(strict.bucket().sign_url("GET", "large", 60))
-    with closing(connect(strict)) as connection:
-        connection.sendall(f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n".encode())
-        time.sleep(1.5)  # it is the passing of time that is tested
-        assert len(answer_of(connection)) < 8 << 20
+    for pause_s in (2.5, 5, 10):  # it is the passing of time that is tested, and a busy machine may be late
+        with closing(connect(strict)) as connection:
+            connection.sendall(f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n".encode())
+            time.sleep(pause_s)
+            received = len(answer_of(connection))
+        if received < 8 << 20:
+            break
+    assert received < 8 << 20
 
 
 def test_who_is_slow_but_steady_is_not(strict: Client) -> None:
     url = urlsplit(strict.bucket().sign_url("PUT", "steady", 60))
     with closing(connect(strict)) as connection:
-        head = f"PUT {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Length: 20000\r\n\r\n"
+        head = f"PUT {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Length: 24000\r\n\r\n"
         connection.sendall(head.encode())
-        for _ in range(20):
+        for _ in range(24):
             connection.sendall(b"x" * 1000)
             time.sleep(0.06)
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -174,7 +184,9 @@ def test_idle_connections_of_strangers_shut_nobody_out(strict: Client) -> None:
             stranger.close()
 
 
-def test_when_all_connections_are_in_use_one_more_is_told_to_come_again(strict: Client) -> None:
+def test_when_all_connections_are_in_use_one_more_is_told_to_come_again(
+    strict: Client, executor: ScriptedExecutor, held: set[News]
+) -> None:
     job_id = strict.create(job_body())
     strict.until(job_id, "Running")
     etag = strict.call("GET", f"/trainingjobs/{job_id}").headers["ETag"]
@@ -182,32 +194,37 @@ def test_when_all_connections_are_in_use_one_more_is_told_to_come_again(strict: 
 
     def wait(_: int) -> int:
         client = Client(strict.info)
-        headers = {"If-None-Match": etag, "Prefer": "wait=2"}
+        headers = {"If-None-Match": etag, "Prefer": "wait=30"}
         status = client.call("GET", f"/trainingjobs/{job_id}", headers=headers).status_code
         client.session.close()
         return status
 
+    held.clear()
     with ThreadPoolExecutor(STRICT.most) as pool:
         waiting = [pool.submit(wait, number) for number in range(STRICT.most)]
-        time.sleep(0.7)
-        with closing(connect(strict)) as connection:
-            assert answer_of(connection).startswith(b"HTTP/1.1 503 ")
-        assert {future.result() for future in waiting} == {304}
+        try:
+            until(lambda: len(held) == STRICT.most)
+            with closing(connect(strict)) as connection:
+                assert answer_of(connection).startswith(b"HTTP/1.1 503 ")
+        finally:
+            executor.succeed(strict.info.data_dir / "jobs" / job_id)
+        assert {future.result() for future in waiting} == {200}
 
 
 def test_a_key_that_asks_too_often_is_told_when_to_come_again(start: Callable[..., Any]) -> None:
-    with start(ScriptedExecutor(), requests_per_s=2.0) as client:
-        answers = [client.call("GET", "/workspaces") for _ in range(12)]
+    # Slow enough that none is granted between one request and the next.
+    with start(ScriptedExecutor(), requests_per_s=0.05) as client:
+        answers = [client.call("GET", "/workspaces") for _ in range(4)]
         refused = [answer for answer in answers if answer.status_code != 200]
         assert refused
         for answer in refused:
             assert (answer.status_code, answer.json()["Code"]) == (429, "Throttling.User")
-            assert 1 <= int(answer.headers["Retry-After"]) <= 2
+            assert 1 <= int(answer.headers["Retry-After"]) <= 20
         with pytest.raises(oss2.exceptions.ServerError, match="QpsLimitExceeded") as caught:
             client.bucket().put_object("k", b"")
         assert caught.value.status == 503
         for _ in range(50):  # those without the key are not counted
-            assert requests.get(f"{client.info.endpoint}/api/v1/workspaces", timeout=5).status_code == 401
+            assert requests.get(f"{client.info.endpoint}/api/v1/workspaces", timeout=PATIENCE_S).status_code == 401
 
 
 def test_what_is_served_by_default_never_throttles(start: Callable[..., Any]) -> None:

@@ -19,6 +19,7 @@ from pai_sdk.service.listing import JobQuery, find_jobs
 from pai_sdk.service.models import Job, JobLabel, Transition
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
+from tests.waiting import quickest
 
 NAMES = ["alpha", "beta_1", "beta%2", "Gämma 'x'"]
 
@@ -75,7 +76,16 @@ def test_status_and_total(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [{"SortBy": "Secret"}, {"Labels": "x=1"}, {"Labels": "7"}, {"Order": "up"}, {"PageSize": 0}]
+    "query",
+    [
+        {"SortBy": "Secret"},
+        {"Labels": "x=1"},
+        {"Labels": "7"},
+        {"Labels": r'{"a":"\ud800"}'},
+        {"Labels": r'[{"Key":"\u0000","Value":"b"}]'},
+        {"Order": "up"},
+        {"PageSize": 0},
+    ],
 )
 def test_nonsense_is_refused(client: Client, query: dict[str, Any]) -> None:
     answer = client.call("GET", "/trainingjobs", **query)
@@ -137,14 +147,15 @@ def test_a_list_of_ten_thousand_jobs_is_quick(tmp_path: Path) -> None:
         JobQuery(job_id="train5"),
     ]
     for query in queries:
-        times = []
-        for _ in range(3):
+
+        def took_s(query: JobQuery = query) -> float:
             begun = time.perf_counter()
             with database.read() as session:
                 found, total = find_jobs(session, query)
-            times.append(time.perf_counter() - begun)
-        assert min(times) < 0.1, query
-        assert found
-        assert total
+            assert found
+            assert total
+            return time.perf_counter() - begun
+
+        assert quickest(took_s, enough_s=0.1) < 0.1, query
     assert Jobs(database, Changes()).get("train5").name == "job-5"
     database.close()

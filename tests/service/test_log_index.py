@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pai_sdk.execution import log_index
 from pai_sdk.execution.log_index import LogIndex
 from pai_sdk.service.merged_log import MergedLog
+from tests.waiting import quickest
 
 PIECES = st.lists(
     st.binary(max_size=40) | st.sampled_from([b"\n", b"\n\n", b"\xff", b"\r\n", b"x" * 90]), max_size=25
@@ -66,11 +67,15 @@ def test_the_last_page_of_a_million_lines_is_quick(tmp_path: Path) -> None:
     path.write_bytes(b"".join(b"a line of some length, number %d\n" % n for n in range(1_000_000)))
     index = LogIndex(path)
     assert index.count(is_open=True) == 1_000_000
-    begun = time.perf_counter()
-    for start in range(990_000, 1_000_000, 1000):
-        page = index.lines(start, start + 1000, is_open=True)
-        assert page[0] == f"a line of some length, number {start}"
-    assert time.perf_counter() - begun < 0.5
+
+    def took_s() -> float:
+        begun = time.perf_counter()
+        for start in range(990_000, 1_000_000, 1000):
+            page = index.lines(start, start + 1000, is_open=True)
+            assert page[0] == f"a line of some length, number {start}"
+        return time.perf_counter() - begun
+
+    assert quickest(took_s, enough_s=0.5) < 0.5
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=20), st.integers(1, 5))

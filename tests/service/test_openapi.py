@@ -25,7 +25,7 @@ from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "3"))
-SLOWEST_S = 10.0
+SLOWEST_S = 30.0
 
 _JSON: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "array"}, {"type": "string"}]}
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import oss2
 import pytest
 import requests
 
 from pai_sdk.service.nonces import NonceMemory
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client
+from tests.waiting import PATIENCE_S
 
 LIFE_S = 900.0
 
@@ -40,9 +44,30 @@ def test_what_was_sent_before_a_restart_is_refused_after_it(start: Callable[...,
         sent = recorded(client)
     with start(ScriptedExecutor()) as client, requests.Session() as listener:
         for request in sent:
-            answer = listener.send(request, timeout=10)
+            answer = listener.send(request, timeout=PATIENCE_S)
             assert (answer.status_code, answer.json()["Code"]) == (403, "SignatureNonceUsed")
         assert client.get("/workspaces")["TotalCount"] == 1
+
+
+@pytest.mark.parametrize("auth", [oss2.Auth, oss2.AuthV4])
+def test_an_upload_may_come_twice_but_not_with_another_body_than_was_signed(service: Client, auth: type) -> None:
+    """As docs/serving.md says: an answer may be lost, and OSS's clients then send the very same request again."""
+    key = auth(service.info.access_key_id, service.info.access_key_secret)
+    info = service.info
+    bucket = oss2.Bucket(key, info.oss_endpoint, info.bucket, region=info.region_id)
+    md5 = base64.b64encode(hashlib.md5(b"first").digest()).decode()
+    sent = bucket.put_object("overheard", b"first", headers={"Content-MD5": md5}).resp.response.request
+    bucket.put_object("overheard", b"second")
+    with requests.Session() as listener:
+        for body, without, status in (
+            (b"wrong", (), 400),
+            (b"wrong", ("Content-MD5",), 403),
+            (b"first", (), 200),
+        ):
+            headers = {name: value for name, value in sent.headers.items() if name not in without}
+            answer = listener.put(sent.url, data=body, headers=headers, timeout=PATIENCE_S)
+            assert answer.status_code == status
+            assert bucket.get_object("overheard").read() == (b"first" if status == 200 else b"second")
 
 
 def test_a_nonce_counts_once_as_long_as_its_date_would_be_accepted(tmp_path: Path) -> None:

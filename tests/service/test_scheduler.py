@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from pai_sdk.service import http_server, server
+from pai_sdk.service.changes import News
 from pai_sdk.service.settings import ServiceSettings
 from tests.service.fakes import ScriptedExecutor
+from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, running_service
+from tests.waiting import PATIENCE_S, quickest, until
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +48,6 @@ def statuses(job: dict[str, Any]) -> list[str]:
     return [transition["Status"] for transition in job["StatusTransitions"]]
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 5.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_a_job_goes_through_all_its_states(client: Client, executor: ScriptedExecutor) -> None:
     job_id = client.create(job_body())
     client.until(job_id, "Running")
@@ -60,7 +56,7 @@ def test_a_job_goes_through_all_its_states(client: Client, executor: ScriptedExe
     assert statuses(job) == ["Creating", "Submitted", "Initializing", "Running", "Succeed"]
     ends = [transition["EndTime"] for transition in job["StatusTransitions"]]
     begins = [transition["StartTime"] for transition in job["StatusTransitions"]]
-    assert ends[:-1] == begins[1:] or ends[:-1] <= begins[1:]
+    assert ends[:-1] == begins[1:], "each state ends as the next one begins"
     assert None not in ends
     assert job["Instances"] == [{"Name": f"{job_id}-master-0", "Role": "master", "Status": "Succeed"}]
 
@@ -147,15 +143,15 @@ def test_a_failure_tells_where_and_why(client: Client, executor: ScriptedExecuto
 
 
 def test_the_end_is_seen_at_once(client: Client, executor: ScriptedExecutor) -> None:
-    delays = []
-    for _ in range(3):
+    def delay_s() -> float:
         job_id = client.create(job_body())
         client.until(job_id, "Running")
         executor.succeed(root(client, job_id))
         begun = time.monotonic()
         client.until(job_id)
-        delays.append(time.monotonic() - begun)
-    assert min(delays) < 0.2  # the machine may be busy with something else now and then
+        return time.monotonic() - begun
+
+    assert quickest(delay_s, enough_s=0.2) < 0.2
 
 
 def test_a_queued_job_is_stopped_without_having_begun(client: Client, executor: ScriptedExecutor) -> None:
@@ -195,7 +191,9 @@ def test_only_what_has_ended_is_deleted(client: Client, executor: ScriptedExecut
         assert (answer.status_code, answer.json()["Code"]) == (404, "TRAINING_JOB_NOT_FOUND"), path
 
 
-def test_who_waits_for_a_job_is_told_that_it_was_deleted(client: Client, executor: ScriptedExecutor) -> None:
+def test_who_waits_for_a_job_is_told_that_it_was_deleted(
+    client: Client, executor: ScriptedExecutor, held: set[News]
+) -> None:
     job_id = client.create(job_body())
     client.until(job_id, "Running")
     executor.succeed(root(client, job_id))
@@ -208,28 +206,32 @@ def test_who_waits_for_a_job_is_told_that_it_was_deleted(client: Client, executo
         found.append(Client(client.info).call("GET", f"/trainingjobs/{job_id}", headers=headers).status_code)
 
     waiting = threading.Thread(target=wait)
+    held.clear()
     waiting.start()
-    time.sleep(0.1)
+    until(lambda: held)
     client.call("DELETE", f"/trainingjobs/{job_id}")
-    waiting.join(5)
+    waiting.join(15)  # less than it would be held
     assert found == [404]
 
 
-def test_an_idle_service_ends_but_never_with_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_service_ends_but_never_with_a_job(
+    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_server, "_LOOK_S", 0.05)
     executor = ScriptedExecutor()
-    service = server.Service(ServiceSettings(data_dir=tmp_path / "data", idle_timeout_s=0.3), executor)
-    found: list[Any] = []
-    thread = threading.Thread(target=service.run, kwargs={"on_ready": found.append})
+    with start(executor) as client:
+        job_id = client.create(job_body())
+        client.until(job_id, "Running")
+    # The job is there from the start: a slow client could come too late to bring it.
+    service = server.Service(
+        ServiceSettings(tmp_path / "data", idle_timeout_s=0.3, database_url=url_for(tmp_path / "data")), executor
+    )
+    thread = threading.Thread(target=service.run)
     thread.start()
-    until(lambda: found)
-    client = Client(found[0])
-    job_id = client.create(job_body())
-    client.until(job_id, "Running")
-    thread.join(0.8)
+    thread.join(1.5)
     assert thread.is_alive()
     executor.succeed(root(client, job_id))
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

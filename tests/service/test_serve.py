@@ -46,8 +46,11 @@ def test_options_become_settings(served: list[ServiceSettings], tmp_path: Path) 
         "50",
         "--executor",
         "docker",
+        "--upload-life",
+        "0.5",
     )
     (settings,) = served
+    assert settings.upload_life_s == 12 * 3600
     assert settings.executor == "docker"
     assert (settings.slots, settings.cpus, settings.memory_gib, settings.requests_per_s) == (2, 1.5, 4.0, 9.0)
     assert settings.connections.most == 50
@@ -75,6 +78,7 @@ def test_the_database_comes_from_an_option_a_file_or_the_environment(
         ["--memory", "-1"],
         ["--rate", "0"],
         ["--connections", "1"],
+        ["--upload-life", "0"],
         ["--port", "70000"],
         ["--executor", "podman"],
         ["--database", URL, "--database-file", "x"],
@@ -88,6 +92,9 @@ def test_what_cannot_be_is_refused(served: list[ServiceSettings], options: list[
 def test_a_file_that_cannot_be_read_is_named(served: list[ServiceSettings], tmp_path: Path) -> None:
     with pytest.raises(ServiceStartError, match="nowhere cannot be read"):
         serve("--database-file", str(tmp_path / "nowhere"))
+    (tmp_path / "binary").write_bytes(b"\x7fELF\xd0\xff")
+    with pytest.raises(ServiceStartError, match="binary holds no URL"):
+        serve("--database-file", str(tmp_path / "binary"))
 
 
 def test_help_names_every_option() -> None:
@@ -99,6 +106,7 @@ def test_help_names_every_option() -> None:
         "--memory",
         "--rate",
         "--connections",
+        "--upload-life",
         "--executor",
         "PAI_SERVICE_DATABASE",
     ):

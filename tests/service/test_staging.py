@@ -70,6 +70,18 @@ def test_code_and_inputs_lie_where_the_job_looks_for_them(store: ObjectStore, sa
         assert files(sandbox.input_dir("in2")) == files(sandbox.input_dir("in0"))
 
 
+def test_a_job_finds_the_checkpoints_that_an_earlier_one_left(store: ObjectStore, sandbox: Sandbox) -> None:
+    outputs = [{"Name": name, "OutputUri": f"oss://data/kept/{name}"} for name in ("checkpoints", "model")]
+    wanted = request(OutputChannels=outputs)
+    put_in_place(store, sandbox, wanted)
+    assert files(sandbox.output_dir("checkpoints")) == {}
+    for key in ("checkpoints/step-1/weights", "checkpoints-of-another/weights", "model/weights"):
+        store.put_bytes("data", f"kept/{key}", key.encode())
+    put_in_place(store, sandbox, wanted)
+    assert files(sandbox.output_dir("checkpoints")) == {"step-1/weights": "checkpoints/step-1/weights"}
+    assert files(sandbox.output_dir("model")) == {}
+
+
 def test_the_code_may_be_one_file_and_have_an_endpoint(store: ObjectStore, sandbox: Sandbox) -> None:
     put_in_place(store, sandbox, request(CodeDir=code("code/train.py", Endpoint="http://127.0.0.1:1")))
     assert files(sandbox.usercode) == {"train.py": "code/train.py"}

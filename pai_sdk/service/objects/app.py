@@ -19,7 +19,7 @@ from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.multipart_operations import MultipartOperations
 from pai_sdk.service.objects.names import check_bucket, encode_key
 from pai_sdk.service.objects.object_operations import ObjectOperations
-from pai_sdk.service.objects.request import OssRequest, host_of, is_signed, read_request
+from pai_sdk.service.objects.request import DOMAINS, OssRequest, host_of, is_signed, read_request
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.objects.threads import Threads
 from pai_sdk.service.rate import RateLimit
@@ -70,7 +70,7 @@ def create_app(
     keys: Keys,
     *,
     region: str,
-    domains: Collection[str] = ("localhost",),
+    domains: Collection[str] = DOMAINS,
     now: Callable[[], float] = time.time,
     rate: RateLimit | None = None,
 ) -> ASGIApp:

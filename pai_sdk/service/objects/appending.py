@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
 from pai_sdk.service.objects.faults import WrongPositionError, fault
-from pai_sdk.service.objects.index import ObjectIndex, ObjectInfo
+from pai_sdk.service.objects.index import ObjectIndex, ObjectInfo, replaced_meanwhile
 
 __all__ = ["Appender", "BoundedReader"]
 
@@ -50,7 +50,11 @@ class Appender:
         return info
 
     def extend(self, info: ObjectInfo, writer: BlobWriter) -> ObjectInfo:
-        """Add to the object what was written; a crash on the way leaves it as it was."""
+        """Add to the object what was written; a crash on the way leaves it as it was.
+
+        Raises:
+            StorageError: `NoSuchKey` when it is no longer what it was.
+        """
         piece = writer.finish()
         try:
             grown = self._blobs.path(info.blob)
@@ -58,6 +62,8 @@ class Appender:
                 target.truncate(info.size_bytes)  # an append that died may have left its bytes
                 target.seek(info.size_bytes)
                 shutil.copyfileobj(source, target, 1 << 20)
+        except FileNotFoundError as error:
+            raise replaced_meanwhile(info) from error
         finally:
             self._blobs.remove([piece.name])
         longer = replace(

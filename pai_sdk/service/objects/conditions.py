@@ -9,7 +9,7 @@ from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.index import ObjectInfo
 from pai_sdk.service.objects.request import OssRequest
 
-__all__ = ["byte_range", "check_conditions", "copy_range"]
+__all__ = ["byte_range", "check_conditions", "check_source", "copy_range"]
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})(,.*)?")
 
@@ -35,6 +35,16 @@ def check_conditions(request: OssRequest, info: ObjectInfo, prefix: str = "") ->
         return not _names(none_match, info.etag)
     since = _time(request.header(f"{prefix}if-modified-since"))
     return since is None or int(info.modified_at) > since
+
+
+def check_source(request: OssRequest, source: ObjectInfo) -> None:
+    """Check what a client demands of the object that it copies.
+
+    Raises:
+        StorageError: `PreconditionFailed`.
+    """
+    if not check_conditions(request, source, "x-oss-copy-source-"):
+        raise fault("PreconditionFailed")
 
 
 def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:

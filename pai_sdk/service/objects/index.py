@@ -9,11 +9,21 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, bindparam, delete, insert, literal, select, update
 
+from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.database import Database, buckets, objects, uploads
 from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.names import encode_key, successor
 
-__all__ = ["BucketInfo", "CommonPrefix", "ObjectIndex", "ObjectInfo", "ObjectKind"]
+__all__ = [
+    "BucketInfo",
+    "CommonPrefix",
+    "ObjectIndex",
+    "ObjectInfo",
+    "ObjectKind",
+    "record_object",
+    "replaced_meanwhile",
+    "require_bucket",
+]
 
 ObjectKind = Literal["Normal", "Multipart", "Appendable"]
 
@@ -189,7 +199,7 @@ class ObjectIndex:
         with self._database.write() as connection:
             where = *_is(info.bucket, encode_key(info.key)), *as_it_was
             if connection.execute(update(objects).where(*where).values(**values)).rowcount != 1:
-                raise fault("NoSuchKey", "The object was replaced meanwhile.", bucket=info.bucket, key=info.key)
+                raise replaced_meanwhile(info)
 
     def forget(self, bucket: str, keys: Iterable[str]) -> list[str]:
         """Forget objects, in one transaction; returns the blobs that are free now.
@@ -207,6 +217,11 @@ class ObjectIndex:
                     connection.execute(delete(objects).where(*where))
                     freed.append(blob)
         return freed
+
+
+def replaced_meanwhile(info: ObjectInfo) -> StorageError:
+    """The error for an object that was there, and is not any more."""
+    return fault("NoSuchKey", "The object was replaced or deleted meanwhile.", bucket=info.bucket, key=info.key)
 
 
 def require_bucket(connection: Connection, name: str) -> None:

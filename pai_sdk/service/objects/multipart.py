@@ -135,12 +135,7 @@ class MultipartUploads:
             StorageError: `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `FileAlreadyExists`.
         """
         upload = self.find(bucket, key, upload_id)
-        taken = _choose(self.parts(bucket, key, upload_id), listed)
-        try:
-            blob = self._blobs.join([part.blob for part in taken])
-        except FileNotFoundError as error:  # a part was replaced, or the upload ended, while we were at it
-            self.find(bucket, key, upload_id)
-            raise fault("InvalidPart", bucket=bucket, key=key) from error
+        taken, blob = self._joined(bucket, key, upload_id, listed)
         info = ObjectInfo(
             bucket=bucket,
             key=key,
@@ -160,6 +155,20 @@ class MultipartUploads:
             raise
         self._blobs.remove([*freed, *([replaced] if replaced else [])])
         return info
+
+    def _joined(
+        self, bucket: str, key: str, upload_id: str, listed: Sequence[tuple[int, str]] | None
+    ) -> tuple[Sequence[PartInfo], str]:
+        """The parts that the object is made of, and a new blob of them all."""
+        taken: Sequence[PartInfo] = ()
+        while True:
+            before, taken = taken, _choose(self.parts(bucket, key, upload_id), listed)
+            try:
+                return taken, self._blobs.join([part.blob for part in taken])
+            except FileNotFoundError as error:
+                # A part came again while we were at it, or the upload ended; else its blob is lost.
+                if taken == before:
+                    raise fault("InvalidPart", bucket=bucket, key=key) from error
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
         """End an upload and remove its parts."""

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from pai_sdk.service.objects.answers import xml_answer
 from pai_sdk.service.objects.body import read_small_body, write_body
-from pai_sdk.service.objects.conditions import check_conditions, copy_range
+from pai_sdk.service.objects.conditions import check_source, copy_range
 from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.multipart import MAX_PARTS, PartInfo, UploadInfo
 from pai_sdk.service.objects.object_operations import (
@@ -72,8 +72,7 @@ class MultipartOperations:
     def _copy_part(self, request: OssRequest, number: int) -> PartInfo:
         info, stream = self._store.open_with_info(*copy_source(request))
         with stream, self._store.writer() as writer:
-            if not check_conditions(request, info, "x-oss-copy-source-"):
-                raise fault("PreconditionFailed")
+            check_source(request, info)
             first, size_bytes = copy_range(request, info.size_bytes)
             stream.seek(first)
             writer.copy_from(stream, size_bytes)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Mapping
+from functools import partial
 from urllib.parse import unquote
 
 from starlette.responses import Response
 
 from pai_sdk.service.objects.answers import content_answer, object_headers, xml_answer
 from pai_sdk.service.objects.body import write_body
-from pai_sdk.service.objects.conditions import byte_range, check_conditions
+from pai_sdk.service.objects.conditions import byte_range, check_conditions, check_source
 from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.index import ObjectInfo
 from pai_sdk.service.objects.names import check_bucket, encode_key
@@ -149,13 +150,11 @@ class ObjectOperations:
         return xml_answer("CopyObjectResult", facts, {"ETag": f'"{info.etag}"'})
 
     def _copied(self, request: OssRequest, *, replace: bool) -> ObjectInfo:
-        source = copy_source(request)
-        if not check_conditions(request, self._store.head(*source), "x-oss-copy-source-"):
-            raise fault("PreconditionFailed")
         return self._store.copy(
-            *source,
+            *copy_source(request),
             request.bucket,
             request.key,
+            check_source=partial(check_source, request),
             content_type=content_type_of(request) if replace else None,
             headers=kept_headers(request) if replace else None,
             forbid_overwrite=_forbids_overwrite(request),

@@ -13,7 +13,10 @@ from starlette.types import Receive, Scope
 from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.signature import SignedRequest
 
-__all__ = ["OssRequest", "host_of", "is_signed", "read_request"]
+__all__ = ["DOMAINS", "OssRequest", "bucket_in_host", "host_of", "is_signed", "read_request"]
+
+DOMAINS = ("localhost",)
+"""Hosts below which the first label names the bucket, as in `bucket.localhost`."""
 
 _MAX_PARAMETERS = 64
 
@@ -138,15 +141,20 @@ def host_of(scope: Scope) -> str:
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 
+def bucket_in_host(host: str, domains: Iterable[str] = DOMAINS) -> str | None:
+    """The bucket that a host names, as in `bucket.localhost:8765`; None when the path names it."""
+    name = host.rpartition(":")[0] or host
+    return next((name.removesuffix(f".{domain}") for domain in domains if name.endswith(f".{domain}")), None)
+
+
 def _address(scope: Scope, host: str, domains: Iterable[str]) -> tuple[str, str]:
     # Not scope["path"]: there %2F and / look the same, and a key may begin with //.
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.removeprefix(scope.get("root_path", "").encode()).removeprefix(b"/")
     try:
-        name = host.rpartition(":")[0] or host
-        for domain in domains:
-            if name.endswith(f".{domain}"):
-                return name.removesuffix(f".{domain}"), unquote_to_bytes(path).decode()
+        named = bucket_in_host(host, domains)
+        if named is not None:
+            return named, unquote_to_bytes(path).decode()
         bucket, _, key = path.partition(b"/")
         return unquote_to_bytes(bucket).decode(), unquote_to_bytes(key).decode()
     except UnicodeDecodeError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import mimetypes
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +19,7 @@ from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects.appending import Appender, BoundedReader
 from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
 from pai_sdk.service.objects.database import Database
+from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex, ObjectInfo, ObjectKind
 from pai_sdk.service.objects.multipart import MultipartUploads
 from pai_sdk.service.objects.names import check_bucket, encode_key
@@ -251,9 +252,20 @@ class ObjectStore:
             known = self._appender.present(bucket, key, position)
             if known is not None:
                 return self._appender.extend(known, writer)
-            return self._record(
-                bucket, key, writer.finish(), content_type=content_type, headers=headers, kind="Appendable"
-            )
+            try:
+                return self._record(
+                    bucket,
+                    key,
+                    writer.finish(),
+                    content_type=content_type,
+                    headers=headers,
+                    kind="Appendable",
+                    forbid_overwrite=True,
+                )
+            except StorageError as error:
+                if error.code == "FileAlreadyExists":  # put there since we looked
+                    raise fault("ObjectNotAppendable", bucket=bucket, key=key) from error
+                raise
 
     def copy(
         self,
@@ -265,6 +277,7 @@ class ObjectStore:
         content_type: str | None = None,
         headers: Mapping[str, str] | None = None,
         forbid_overwrite: bool = False,
+        check_source: Callable[[ObjectInfo], None] = lambda _: None,
     ) -> ObjectInfo:
         """Copy an object, without reading it where the file system has hard links.
 
@@ -276,11 +289,13 @@ class ObjectStore:
             content_type: of the copy; only looked at when `headers` are given.
             headers: those of the copy; None keeps headers and content type as they are.
             forbid_overwrite: refuse when there is something at the key.
+            check_source: raises, unless the object is the one that is meant; shown that whose content is copied.
         """
         encode_key(key)
         self.bucket(bucket)
         info, stream = self.open_with_info(source_bucket, source_key)
         with stream:
+            check_source(info)
             blob = self._copied(info, stream)
         kept = headers is None
         return self._record(

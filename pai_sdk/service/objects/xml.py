@@ -70,10 +70,11 @@ def parse(body: bytes, tag: str) -> ElementTree.Element:
     Raises:
         StorageError: `MalformedXML` when it is none, has another root, or declares entities.
     """
-    if b"<!" in body:  # no request needs a DOCTYPE, and entities are how XML is made to explode
-        raise fault("MalformedXML")
     try:
-        root = ElementTree.fromstring(body)  # noqa: S314 - without a DOCTYPE there is nothing to expand
+        text = body.decode()  # the parser would read other encodings too, in which `<!` looks different
+        if "<!" in text:  # no request needs a DOCTYPE, and entities are how XML is made to explode
+            raise fault("MalformedXML")
+        root = ElementTree.fromstring(text)  # noqa: S314 - without a DOCTYPE there is nothing to expand
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise fault("MalformedXML") from error
     for element in root.iter():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import uvicorn
 
 from pai_sdk.service.objects import ObjectStore, create_app
 from tests.service.postgres import url_for
+from tests.waiting import until
 
 KEY_ID, SECRET, REGION, BUCKET = "test-id", "test-secret", "cn-test", "my-bucket"
 
@@ -30,10 +30,7 @@ def _server(store: ObjectStore) -> uvicorn.Server:
 
 
 def _wait_for_port(server: uvicorn.Server) -> int:
-    deadline = time.monotonic() + 20
-    while not server.started:
-        assert time.monotonic() < deadline, "the server did not come up"
-        time.sleep(0.005)
+    until(lambda: server.started, "the server's start")
     return server.servers[0].sockets[0].getsockname()[1]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import threading
-import time
 from pathlib import Path
 
 import oss2
@@ -13,6 +12,7 @@ import pytest
 
 from tests.service.objects.conftest import Serve
 from tests.service.objects.serving import BUCKET
+from tests.waiting import until
 
 ROUNDS = int(os.environ.get("TRIAL_CRASHES", "2"))
 
@@ -196,10 +196,8 @@ def test_killed_again_and_again_in_the_middle_of_everything(serve_apart: Serve, 
             unfinished = list(oss2.MultipartUploadIterator(bucket))
             parts = sum(len(bucket.list_parts(upload.key, upload.upload_id).parts) for upload in unfinished)
             # What the dead process left beside them is swept away.
-            deadline = time.monotonic() + 20
-            while (left := count_blobs(root)) != len(listed) + parts and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert left == len(listed) + parts
+            expected = len(listed) + parts
+            until(lambda expected=expected: count_blobs(root) == expected)
             assert list((root / "incoming").iterdir()) == []
 
 

@@ -22,6 +22,7 @@ from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
 from pai_sdk.service.objects.index import ObjectIndex
 from tests.service.objects.conftest import Serve, Wire
 from tests.service.objects.serving import BUCKET
+from tests.waiting import PATIENCE_S, until
 
 SLOW = 200
 LARGE_MIB = int(os.environ.get("TRIAL_OBJECT_MIB", "96"))
@@ -31,7 +32,7 @@ MOST_FOR_A_SLOW_ONE_MIB = 1.75
 
 def connect(url: str, method: str, *headers: str, body: bytes = b"") -> socket.socket:
     parts = urlsplit(url)
-    made = socket.create_connection((parts.hostname, parts.port), timeout=20)
+    made = socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S)
     lines = [f"{method} {parts.path}?{parts.query} HTTP/1.1", f"Host: {parts.netloc}", *headers, "", ""]
     made.sendall("\r\n".join(lines).encode() + body)
     return made
@@ -47,7 +48,7 @@ def test_slow_clients_hold_up_nobody_and_little_memory(serve_apart: Serve, tmp_p
     """Half of them send a body and stop, half ask for an object and do not read it."""
     incoming = tmp_path / "store" / "incoming"
     with serve_apart(tmp_path / "store") as (wire, process):
-        bucket = wire.bucket(enable_crc=False, connect_timeout=20)
+        bucket = wire.bucket(enable_crc=False, connect_timeout=PATIENCE_S)
         bucket.put_object("large", b"x" * (8 << 20))
         before = peak_mib(process.pid)
         put, get = bucket.sign_url("PUT", "never", 600), bucket.sign_url("GET", "large", 600)
@@ -62,13 +63,10 @@ def test_slow_clients_hold_up_nobody_and_little_memory(serve_apart: Serve, tmp_p
             for number in range(20):
                 bucket.put_object(f"quick/{number}", b"x" * 2_000_000)
                 assert bucket.get_object(f"quick/{number}").read() == b"x" * 2_000_000
-            assert time.monotonic() - started < 30
+            assert time.monotonic() - started < 60
             assert peak_mib(process.pid) - before < SLOW * MOST_FOR_A_SLOW_ONE_MIB
-            assert len(list(incoming.iterdir())) == SLOW / 2
-        deadline = time.monotonic() + 20
-        while list(incoming.iterdir()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert list(incoming.iterdir()) == []
+            until(lambda: len(list(incoming.iterdir())) == SLOW / 2)
+        until(lambda: not list(incoming.iterdir()))
         assert not bucket.object_exists("never")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,9 @@ from sqlalchemy import Engine, create_engine, event, text
 
 from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects import CommonPrefix, ObjectStore
+from pai_sdk.service.objects.blobs import Blob, BlobFolder
 from tests.service.objects.serving import BUCKET, open_store
+from tests.waiting import until
 
 HOSTILE_KEYS = [
     "plain.txt",
@@ -202,6 +204,42 @@ def test_appending_is_seen_only_when_recorded(store: ObjectStore) -> None:
     assert len(blob_files(store)) == 1
 
 
+def test_an_append_does_not_replace_what_was_put_meanwhile(store: ObjectStore) -> None:
+    with store.writer() as writer:
+        writer.write(b"appended")
+        finish = writer.finish
+
+        def put_at_the_last_moment() -> Blob:
+            store.put_bytes(BUCKET, "k", b"put")
+            return finish()
+
+        writer.finish = put_at_the_last_moment  # type: ignore[method-assign]
+        with pytest.raises(StorageError) as error:
+            store.append(writer, BUCKET, "k", 0)
+    assert code_of(error) == (409, "ObjectNotAppendable")
+    assert content_of(store, "k") == b"put"
+    assert len(blob_files(store)) == 1
+
+
+def test_an_append_to_what_was_deleted_meanwhile_is_refused(store: ObjectStore) -> None:
+    with store.writer() as writer:
+        writer.write(b"first")
+        store.append(writer, BUCKET, "k", 0)
+    with store.writer() as writer:
+        writer.write(b"second")
+        finish = writer.finish
+
+        def delete_at_the_last_moment() -> Blob:
+            store.delete(BUCKET, "k")
+            return finish()
+
+        writer.finish = delete_at_the_last_moment  # type: ignore[method-assign]
+        with pytest.raises(StorageError) as error:
+            store.append(writer, BUCKET, "k", 5)
+    assert code_of(error) == (404, "NoSuchKey")
+    assert not blob_files(store)
+
+
 def test_writers_of_one_key_at_once_leave_one_whole_object(store: ObjectStore) -> None:
     contents = [bytes([letter]) * 200_000 for letter in b"abcdefgh"]
     threads = [threading.Thread(target=store.put_bytes, args=(BUCKET, "k", content)) for content in contents]
@@ -313,8 +351,33 @@ def test_what_a_dead_process_left_is_swept_away_and_nothing_else(tmp_path: Path)
         (tmp_path / orphan).write_bytes(b"left over")
     with open_store(tmp_path) as store:
         store.put_bytes(BUCKET, "new", b"kept")
-        deadline = time.monotonic() + 20
-        while len(blob_files(store)) > 21 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: len(blob_files(store)) <= 21)
         assert len(set(blob_files(store)) - kept) == 1
         assert [content_of(store, key) for key in keys_of(store)] == [b"kept"] * 21
+
+
+def test_a_part_that_comes_again_while_the_object_is_made_spoils_nothing(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when two processes go on with one upload, and one of them is done first."""
+    upload_id = store.uploads.start(BUCKET, "k", content_type="text/x", headers={})
+
+    def send(number: int) -> None:
+        with store.writer() as writer:
+            writer.write(b"%d" % number * 200_000)
+            store.uploads.add_part(writer, BUCKET, "k", upload_id, number)
+
+    join, left = BlobFolder.join, [1, 2, 2]
+
+    def join_late(blobs: BlobFolder, names: Sequence[str]) -> str:
+        if left:
+            send(left.pop())
+        return join(blobs, names)
+
+    for number in (1, 2):
+        send(number)
+    monkeypatch.setattr(BlobFolder, "join", join_late)
+    store.uploads.complete(BUCKET, "k", upload_id)
+    assert content_of(store, "k") == b"1" * 200_000 + b"2" * 200_000
+    assert left == []
+    assert len(blob_files(store)) == 1

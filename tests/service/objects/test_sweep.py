@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import oss2
@@ -15,6 +14,7 @@ from pai_sdk.service.objects.index import ObjectIndex
 from pai_sdk.service.objects.sweep import Sweeper
 from tests.service.objects.serving import BUCKET, open_store
 from tests.service.services import running_service
+from tests.waiting import PATIENCE_S, until
 
 
 def begin_upload(store: ObjectStore, key: str, *contents: bytes) -> str:
@@ -30,13 +30,6 @@ def blobs_of(root: Path) -> list[Path]:
     return [path for path in (root / "blobs").rglob("*") if path.is_file()]
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_an_upload_nobody_goes_on_with_is_aborted_and_its_parts_are_removed(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         store.create_bucket(BUCKET)
@@ -45,14 +38,14 @@ def test_an_upload_nobody_goes_on_with_is_aborted_and_its_parts_are_removed(tmp_
     with open_store(tmp_path) as store:  # a week is long
         assert [upload.key for upload in store.uploads.list(BUCKET)] == ["forgotten"]
     with open_store(tmp_path, upload_life_s=0) as store:
-        wait_until(lambda: len(blobs_of(tmp_path)) == 1)
+        until(lambda: len(blobs_of(tmp_path)) == 1)
         assert store.uploads.list(BUCKET) == []
         with store.open(BUCKET, "object") as stream:
             assert stream.read() == b"kept"
         # Not only at the start:
         begin_upload(store, "forgotten too", b"one")
-        wait_until(lambda: not store.uploads.list(BUCKET))
-        wait_until(lambda: len(blobs_of(tmp_path)) == 1)
+        until(lambda: not store.uploads.list(BUCKET))
+        until(lambda: len(blobs_of(tmp_path)) == 1)
 
 
 def test_every_part_gives_an_upload_a_new_life(store: ObjectStore) -> None:
@@ -74,7 +67,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     opened, sweep = threading.Event(), Sweeper._sweep_blobs
 
     def held_back(sweeper: Sweeper) -> None:
-        assert opened.wait(20)
+        assert opened.wait(PATIENCE_S)
         sweep(sweeper)
 
     monkeypatch.setattr(Sweeper, "_sweep_blobs", held_back)
@@ -90,7 +83,7 @@ def test_a_blob_is_safe_before_its_object_is_recorded(
 
     def record_late(index: ObjectIndex, info, **options):
         recording.set()
-        assert swept.wait(20)
+        assert swept.wait(PATIENCE_S)
         return record(index, info, **options)
 
     monkeypatch.setattr(ObjectIndex, "record", record_late)
@@ -99,9 +92,9 @@ def test_a_blob_is_safe_before_its_object_is_recorded(
         orphan.write_bytes(b"left by a process that died")
         putting = threading.Thread(target=store.put_bytes, args=(BUCKET, "k", b"content"))
         putting.start()
-        assert recording.wait(20)
+        assert recording.wait(PATIENCE_S)
         gate.set()
-        wait_until(lambda: not orphan.exists())
+        until(lambda: not orphan.exists())
         swept.set()
         putting.join()
         with store.open(BUCKET, "k") as stream:
@@ -138,7 +131,7 @@ def test_nothing_that_is_written_while_all_is_swept_is_lost(tmp_path: Path, gate
         for thread in workers:
             thread.join()
         assert failed == []
-        wait_until(lambda: len(blobs_of(tmp_path)) == 4 * 40 * 4)
+        until(lambda: len(blobs_of(tmp_path)) == 4 * 40 * 4)
         for info in store.list(BUCKET):
             with store.open(BUCKET, info.key) as stream:
                 assert stream.read() == info.key.split(" ")[0].encode()
@@ -150,4 +143,4 @@ def test_the_service_is_told_how_long_an_upload_may_lie(tmp_path: Path) -> None:
         client.bucket().init_multipart_upload("forgotten")
     with running_service(data_dir, upload_life_s=0) as client:
         bucket = client.bucket()
-        wait_until(lambda: not list(oss2.MultipartUploadIterator(bucket)))
+        until(lambda: not list(oss2.MultipartUploadIterator(bucket)))

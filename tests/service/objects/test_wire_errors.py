@@ -110,10 +110,11 @@ def test_what_is_not_offered_is_refused_not_passed_over(wire: Wire, use) -> None
         b"<Other/>",
         b"<Delete/>",
         b'<!DOCTYPE d [<!ENTITY a "aaaa">]><Delete><Object><Key>&a;</Key></Object></Delete>',
+        '<!DOCTYPE d [<!ENTITY a "aaaa">]><Delete><Object><Key>&a;</Key></Object></Delete>'.encode("utf-16"),
         b"\xff\xfe\x00",
         b"<Delete><Object><Key>a</Key></Object></Delete>" + b" " * (5 << 20),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_bodies_that_are_not_what_they_should_be(wire: Wire, body: bytes) -> None:
     with pytest.raises(oss2.exceptions.ServerError) as error:

@@ -14,8 +14,10 @@ import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pai_sdk.service.objects.index import ObjectInfo
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET
+from tests.waiting import until
 
 KEYS = [
     "plain",
@@ -166,6 +168,23 @@ def test_metadata_of_any_bytes_comes_back(wire: Wire) -> None:
     assert error.value.code == "InvalidArgument"
 
 
+def test_what_is_copied_is_what_the_condition_was_asked_of(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket, store = wire.bucket(), wire.store
+    etag = bucket.put_object("pinned", b"as it was").etag
+    head = store.head
+
+    def replaced_as_soon_as_seen(*address: str) -> ObjectInfo:
+        info = head(*address)
+        if info.etag == etag:
+            store.put_bytes(*address, b"replaced")
+        return info
+
+    monkeypatch.setattr(store, "head", replaced_as_soon_as_seen)
+    with pytest.raises(oss2.exceptions.PreconditionFailed):
+        bucket.copy_object(BUCKET, "pinned", "copy of it", headers={"x-oss-copy-source-if-match": etag})
+    assert not bucket.object_exists("copy of it")
+
+
 def test_copying(wire: Wire) -> None:
     bucket = wire.bucket()
     bucket.put_object("source ü/?", b"content", headers={"x-oss-meta-a": "1", "Content-Type": "text/x"})
@@ -238,10 +257,7 @@ def test_a_body_that_ends_early_leaves_nothing(wire: Wire, sent: bytes) -> None:
     connection.endheaders(sent)
     connection.close()
     incoming = wire.store.path_of_blob("00").parents[2] / "incoming"
-    deadline = time.monotonic() + 10
-    while list(incoming.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert list(incoming.iterdir()) == []
+    until(lambda: not list(incoming.iterdir()))
     assert not wire.bucket().object_exists("cut off")
 
 

@@ -1,0 +1,75 @@
+"""A service that is told to end while clients are at it: each gets an answer, and nothing half-done stays."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from pai_sdk.service import http_server
+from tests.service.fakes import ScriptedExecutor
+from tests.waiting import PATIENCE_S, until
+
+
+@pytest.fixture(autouse=True)
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_GRACE_S", 0.2)
+
+
+def send(url: str, method: str, *, length: int = 0, body: bytes = b"") -> socket.socket:
+    """A request on a connection of its own, with less of a body than it says."""
+    parts = urlsplit(url)
+    connection = socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S)
+    lines = [f"{method} {parts.path}?{parts.query} HTTP/1.1", f"Host: {parts.netloc}", f"Content-Length: {length}"]
+    connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+    return connection
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    received = b""
+    with connection:
+        try:
+            while chunk := connection.recv(1 << 20):
+                received += chunk
+        except ConnectionError:
+            pass
+    return received
+
+
+def test_an_upload_that_does_not_end_in_time_is_told_to_come_again_and_leaves_nothing(
+    start: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    incoming = tmp_path / "data" / "objects" / "incoming"
+    with start(ScriptedExecutor()) as client:
+        client.bucket().put_object("kept", b"old")
+        upload = send(client.bucket().sign_url("PUT", "kept", 60), "PUT", length=5 << 20, body=bytes(1 << 20))
+        until(lambda: list(incoming.iterdir()))
+        answers: list[bytes] = []
+        reading = threading.Thread(target=lambda: answers.append(rest_of(upload)))
+        reading.start()
+    reading.join(PATIENCE_S)
+    assert answers[0].startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 1" in answers[0]
+    assert not list(incoming.iterdir())
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+    with start(ScriptedExecutor()) as client:
+        assert client.bucket().get_object("kept").read() == b"old"
+
+
+def test_who_does_not_read_an_answer_does_not_keep_it_from_ending(
+    start: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    with start(ScriptedExecutor()) as client:
+        client.bucket().put_object("large", bytes(32 << 20))
+        download = send(client.bucket().sign_url("GET", "large", 60), "GET")
+        assert download.recv(100).startswith(b"HTTP/1.1 200 ")
+    assert len(rest_of(download)) < 32 << 20
+    assert [record.getMessage() for record in caplog.records] == []
