@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from pai_sdk.api.answers import read_model
+from pai_sdk.api.answers import read_items, read_model
 from pai_sdk.api.paging import pages
 from pai_sdk.api.transport import Answer, Transport
 from pai_sdk.errors import InvalidInputError, Problem
@@ -130,8 +130,7 @@ class Algorithms:
             paged = {**query, "PageNumber": number, "PageSize": size}
             return self._transport.call("ListAlgorithms", "GET", _ALGORITHMS, query=paged).json
 
-        for page in pages(fetch, "Algorithms", page_size=page_size):
-            yield from (AlgorithmRecord.model_validate(item) for item in page)
+        return read_items(AlgorithmRecord, pages(fetch, "Algorithms", page_size=page_size), "ListAlgorithms")
 
     def find(self, name: str, provider: str | None = None) -> AlgorithmRecord:
         """The algorithm of exactly that name; the service's own search takes parts of names too.
@@ -207,9 +206,11 @@ class Algorithms:
             paged = {"PageNumber": number, "PageSize": size}
             return self._call("ListAlgorithmVersions", "GET", _VERSIONS, algorithm_id, query=paged).json
 
-        for page in pages(fetch, "AlgorithmVersions", page_size=page_size):
-            for item in page:
-                yield AlgorithmVersionRecord.model_validate({"AlgorithmId": algorithm_id, **item})
+        found = (
+            [{"AlgorithmId": algorithm_id, **item} if isinstance(item, dict) else item for item in page]
+            for page in pages(fetch, "AlgorithmVersions", page_size=page_size)
+        )
+        return read_items(AlgorithmVersionRecord, found, "ListAlgorithmVersions")
 
     def latest_version(self, algorithm_id: str) -> AlgorithmVersionRecord | None:
         """The version that was created last, of all pages; None when there is none.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timezone
 from email.utils import parsedate_to_datetime
@@ -15,10 +16,11 @@ from pydantic import ValidationError
 
 from pai_sdk.api.refusals import api_error
 from pai_sdk.errors import ApiError, BadAnswerError
-from pai_sdk.job.wire import Received
+from pai_sdk.job.wire import Received, problems_of
 
-__all__ = ["Answer", "read_answer", "read_model", "retry_after_s"]
+__all__ = ["Answer", "read_answer", "read_item", "read_items", "read_model", "retry_after_s"]
 
+_log = logging.getLogger(__name__)
 _Record = TypeVar("_Record", bound=Received)
 
 _SENTENCES = {
@@ -215,4 +217,23 @@ def read_model(model: type[_Record], content: Any, answer: Answer, action: str) 
             f"{action}: the answer is not what the API describes (in {fields or 'all of it'})",
             status_code=answer.status_code,
             request_id=answer.request_id,
-        ) from error
+        ) from None  # pydantic quotes values, and those of environments may be secrets
+
+
+def read_item(model: type[_Record], content: Any, action: str) -> _Record | None:
+    """One of several things in an answer; None, with a warning, where it cannot be read. It hides no other."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        wrong = "; ".join(str(problem) for problem in problems_of(error, model.__name__))
+        _log.warning("%s: an item that cannot be read is left out: %s", action, wrong)
+        return None
+
+
+def read_items(model: type[_Record], found: Iterable[list[Any]], action: str) -> Iterator[_Record]:
+    """All that can be read of the pages of a list."""
+    for page in found:
+        for item in page:
+            record = read_item(model, item, action)
+            if record is not None:
+                yield record

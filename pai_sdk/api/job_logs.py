@@ -99,7 +99,9 @@ class JobLogs:
         if hold:
             # An answer is held back only while the page is empty, so the page has to begin with the line we want.
             return next(size for size in range(min(largest, start), 0, -1) if start % size == 0)
-        return limit if limit < largest and start % limit == 0 else largest
+        # What the page has before that line was read already, and would come again with every look.
+        most = min(limit, largest, max(start, _SMALLEST))
+        return min(range(most, most // 2, -1), key=lambda size: start % size)
 
     def _learn(self, page: _Page, size: int) -> None:
         """What a first page tells: it was filled, or it was cut although there is more."""

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from pydantic import ValidationError
-
-from pai_sdk.api.answers import read_model
+from pai_sdk.api.answers import read_item, read_items, read_model
 from pai_sdk.api.paging import pages
 from pai_sdk.api.transport import Answer, Transport
 from pai_sdk.errors import BadAnswerError
 from pai_sdk.job.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
-from pai_sdk.job.wire import Received
 
 __all__ = ["BEGINNING", "VERSION", "TrainingJobs"]
 
-_log = logging.getLogger(__name__)
-_Record = TypeVar("_Record", bound=Received)
 _Page: TypeAlias = list[Any]
 
 VERSION = "2022-01-12"
 BEGINNING = "2018-01-01T00:00:00Z"
 """Before PAI; as the start of a list it turns the service's window of 7 days off."""
 
+# After a page without news there may be one with some; so many of them in a row come from a list without an end.
+_MOST_WITHOUT_NEWS = 5
 _JOBS = "/api/v1/trainingjobs"
 _JOB = _JOBS + "/{training_job_id}"
 _TERMINALS = _JOB + "/instances/{instance_id}/webterminals"
@@ -122,12 +118,17 @@ class TrainingJobs:
             "Order": "DESC" if newest_first else "ASC",
         }
         seen: set[str] = set()
+        without_news = 0
         for page in self._pages("ListTrainingJobs", _JOBS, {}, query, "TrainingJobs", page_size):
+            known = len(seen)
             for item in page:
-                record = _tolerantly(JobRecord, item, "ListTrainingJobs")
+                record = read_item(JobRecord, item, "ListTrainingJobs")
                 if record is not None and record.training_job_id not in seen:
                     seen.add(record.training_job_id)
                     yield record
+            without_news = without_news + 1 if len(seen) == known else 0
+            if without_news == _MOST_WITHOUT_NEWS:
+                return
 
     def stop(self, job_id: str) -> None:
         """StopTrainingJob."""
@@ -143,13 +144,13 @@ class TrainingJobs:
         found = self._pages(
             "ListTrainingJobMetrics", _JOB + "/metrics", {"training_job_id": job_id}, query, "Metrics", 100
         )
-        return _records(MetricPoint, found, "ListTrainingJobMetrics")
+        return read_items(MetricPoint, found, "ListTrainingJobMetrics")
 
     def latest_metrics(self, job_id: str, names: Sequence[str] = ()) -> Sequence[MetricPoint]:
         """GetTrainingJobLatestMetrics: the last value of each metric, or of those named."""
         action = "GetTrainingJobLatestMetrics"
         answer = self._on_job(action, "GET", job_id, "/latestmetrics", {"Names": ",".join(names) or None})
-        return [*_records(MetricPoint, iter([answer.json.get("Metrics") or []]), action)]
+        return [*read_items(MetricPoint, [answer.json.get("Metrics") or []], action)]
 
     def events(self, job_id: str, *, start_time: str | None = None, end_time: str | None = None) -> Sequence[str]:
         """ListTrainingJobEvents, all pages."""
@@ -169,7 +170,7 @@ class TrainingJobs:
         """GetTrainingJobErrorInfo, or None when there is no error."""
         action = "GetTrainingJobErrorInfo"
         answer = self._on_job(action, "GET", job_id, "/errorinfo")
-        info = _tolerantly(ErrorInfo, answer.json.get("ErrorInfo") or {}, action)
+        info = read_item(ErrorInfo, answer.json.get("ErrorInfo") or {}, action)
         return info if info is not None and (info.code or info.message) else None
 
     def output_models(self, job_id: str) -> Sequence[Mapping[str, Any]]:
@@ -209,7 +210,7 @@ class TrainingJobs:
         answer = self._on_job(action, "GET", job_id, "/instancemetrics", query).json
         # The build of the client that alipai carries spells it in another way.
         found = answer.get("InstanceMetrics") or answer.get("Instancemetrics") or []
-        return [*_records(InstanceMetrics, iter([found]), action)]
+        return [*read_items(InstanceMetrics, [found], action)]
 
     def token(self, job_id: str | None = None, *, expire_time_s: int | None = None) -> str | None:
         """GetToken: lets somebody look at one job, or at all, for a while."""
@@ -276,19 +277,3 @@ def prefer_wait(wait_s: float) -> dict[str, str]:
 def read_timeout(timeout_s: tuple[float, float], wait_s: float) -> tuple[float, float]:
     """Timeouts for an answer that may be held back."""
     return timeout_s[0], timeout_s[1] + max(wait_s, 0.0)
-
-
-def _tolerantly(model: type[_Record], content: Any, action: str) -> _Record | None:
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        _log.warning("%s: an item that cannot be read is left out: %s", action, error)
-        return None
-
-
-def _records(model: type[_Record], found: Iterator[_Page], action: str) -> Iterator[_Record]:
-    for page in found:
-        for item in page:
-            record = _tolerantly(model, item, action)
-            if record is not None:
-                yield record

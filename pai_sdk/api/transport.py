@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import requests
-import requests.adapters
 
 from pai_sdk import __version__
 from pai_sdk.api.answers import Answer, read_answer
 from pai_sdk.api.auth import Acs3Auth
 from pai_sdk.api.encoding import form_of, json_of, path_of, query_of
 from pai_sdk.config_rules import scheme_and_host
+from pai_sdk.connections import PooledAdapter
 from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import BadAnswerError, ConnectionFailedError, ServiceFaultError, ThrottledError
 from pai_sdk.retry import RetryPolicy
@@ -68,7 +68,7 @@ class Transport:
         self._version = version
         self._on_unreachable = on_unreachable
         self._session = requests.Session()
-        adapter = requests.adapters.HTTPAdapter(pool_connections=2, pool_maxsize=_POOL, max_retries=0)
+        adapter = PooledAdapter(hosts=2, size=_POOL)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
         # No proxy between this machine and itself; a CA that the environment names counts there too.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pai_sdk.api.answers import read_items, read_model
 from pai_sdk.api.paging import pages
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import NotFoundError
@@ -42,13 +43,12 @@ class Workspaces:
         answer = self._transport.call(
             "GetWorkspace", "GET", _WORKSPACES + "/{workspace_id}", {"workspace_id": workspace_id}
         )
-        return WorkspaceRecord.model_validate({"WorkspaceId": workspace_id, **answer.json})
+        return read_model(WorkspaceRecord, {"WorkspaceId": workspace_id, **answer.json}, answer, "GetWorkspace")
 
     def default(self) -> WorkspaceRecord:
         """GetDefaultWorkspace."""
-        return WorkspaceRecord.model_validate(
-            self._transport.call("GetDefaultWorkspace", "GET", "/api/v1/defaultWorkspaces").json
-        )
+        answer = self._transport.call("GetDefaultWorkspace", "GET", "/api/v1/defaultWorkspaces")
+        return read_model(WorkspaceRecord, answer.json, answer, "GetDefaultWorkspace")
 
     def list(self, *, name: str | None = None) -> Iterator[WorkspaceRecord]:
         """ListWorkspaces, all pages.
@@ -61,9 +61,7 @@ class Workspaces:
             query = {"WorkspaceName": name, "PageNumber": number, "PageSize": size}
             return self._transport.call("ListWorkspaces", "GET", _WORKSPACES, query=query).json
 
-        for page in pages(fetch, "Workspaces"):
-            for item in page:
-                yield WorkspaceRecord.model_validate(item)
+        return read_items(WorkspaceRecord, pages(fetch, "Workspaces"), "ListWorkspaces")
 
     def model_export_path(self, workspace_id: str) -> str | None:
         """Where the workspace wants models to be put (GetConfig, `modelExportPath`), or None when it says nothing.

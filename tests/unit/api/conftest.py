@@ -48,6 +48,6 @@ def server() -> Iterator[ScriptedServer]:
 @pytest.fixture
 def transport(server: ScriptedServer, retry: RetryPolicy) -> Iterator[Transport]:
     key = static_credentials("LTAI-example", "keep me secret".replace(" ", "-"))
-    transport = Transport(server.endpoint, key, version="2022-01-12", retry=retry, timeout_s=(2.0, 5.0))
+    transport = Transport(server.endpoint, key, version="2022-01-12", retry=retry, timeout_s=(20.0, 60.0))
     yield transport
     transport.close()

@@ -49,10 +49,13 @@ Step = Reply | type[Reset]
 
 
 def unused_endpoint() -> str:
-    """Where nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+    """Where nothing listens, and nobody else will: the port is held until this process ends."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for a server that a test starts there
+    holder.bind(("127.0.0.1", 0))
+    endpoint = f"http://127.0.0.1:{holder.getsockname()[1]}"
+    holder.detach()
+    return endpoint
 
 
 class ScriptedServer:

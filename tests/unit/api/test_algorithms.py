@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.errors import BadAnswerError, InvalidInputError
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 from tests.unit.api.test_training_jobs import paged
 
@@ -118,7 +118,7 @@ def test_the_exact_name_is_found_on_whatever_page_it_is(algorithms: Algorithms, 
 def test_a_name_that_is_only_part_of_others_ends_and_offers_them(
     algorithms: Algorithms, server: ScriptedServer
 ) -> None:
-    """The peer asks for page after page for ever here (16)."""
+    """Not page after page for ever."""
     server.answer = paged("Algorithms", named("digits-large", "digits-small"))
     with pytest.raises(InvalidInputError, match=r"no algorithm 'digits-smal' .*did you mean 'digits-small'"):
         algorithms.find("digits-smal")
@@ -163,8 +163,31 @@ def test_algorithms_of_a_provider_are_of_no_workspace_of_ours(
 def test_the_latest_version_is_the_newest_of_all_pages(
     algorithms: Algorithms, server: ScriptedServer, versions: list[tuple[str, str | None]], latest: str | None
 ) -> None:
-    """The peer takes the last one of the first page (16)."""
+    """Not the last one of the first page."""
     shown = [{"AlgorithmVersion": version, "GmtCreateTime": created} for version, created in versions]
     server.answer = paged("AlgorithmVersions", shown, largest=1)
     found = algorithms.latest_version("algo-1")
     assert (found.algorithm_version if found else None) == latest
+
+
+def test_one_unreadable_item_does_not_hide_the_others(
+    algorithms: Algorithms, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = [{"AlgorithmName": "digits"}, "text", None, {"AlgorithmId": ["?"]}]
+    server.answer = paged("Algorithms", [*odd, *named("digits", "other")])
+    assert [found.algorithm_name for found in algorithms.list()] == ["digits", "other"]
+    assert algorithms.find("digits").algorithm_id == "algo-0"
+    versions = [{}, "text", {"AlgorithmVersion": None}, {"AlgorithmVersion": "v2"}, {"AlgorithmVersion": "v1"}]
+    server.answer = paged("AlgorithmVersions", versions)
+    latest = algorithms.latest_version("algo-1")
+    assert latest is not None
+    assert (latest.algorithm_id, latest.algorithm_version) == ("algo-1", "v2")
+    assert "ListAlgorithmVersions: an item that cannot be read is left out" in caplog.text
+
+
+@pytest.mark.parametrize("spec", ["{cut", {"HyperParameters": 7}, [1]])
+def test_a_spec_that_cannot_be_read_is_told(algorithms: Algorithms, server: ScriptedServer, spec: Any) -> None:
+    server.script = [Reply({"AlgorithmSpec": spec, "RequestId": "r-7"})]
+    with pytest.raises(BadAnswerError, match=r"GetAlgorithmVersion: .*AlgorithmSpec") as caught:
+        algorithms.get_version("algo-1", "v1")
+    assert caught.value.request_id == "r-7"

@@ -27,6 +27,7 @@ class PagedLog:
     def __init__(self, count: int, *, largest: int = 10_000, refuses: bool = False, total: Any = str) -> None:
         self.lines = [f"line {n}" for n in range(count)]
         self.asked: list[dict[str, Any]] = []
+        self.sent = 0
         self._largest, self._refuses, self._total = largest, refuses, total
 
     def call(self, action: str, method: str, path: str, params: Any, query: Any, **more: Any) -> Answer:
@@ -37,7 +38,9 @@ class PagedLog:
                 raise api_error("PageSize", code="InvalidParameter", status_code=400, request_id=None)
             size = self._largest
         start = (query["PageNumber"] - 1) * size
-        return Answer({"Logs": self.lines[start : start + size], "TotalCount": self._total(len(self.lines))})
+        page = self.lines[start : start + size]
+        self.sent += len(page)
+        return Answer({"Logs": page, "TotalCount": self._total(len(self.lines))})
 
 
 def logs_of(service: Any) -> JobLogs:
@@ -91,6 +94,21 @@ def test_a_log_that_grows_while_it_is_followed(growth: list[int], largest: int) 
         while lines := read(logs, len(got), wait_s=10.0).lines:
             got += lines
     assert got == service.lines
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 10.0])
+@pytest.mark.parametrize(("largest", "refuses"), [(1000, False), (100, True), (100, False), (20, False)])
+def test_what_has_been_read_is_hardly_fetched_again(largest: int, refuses: bool, wait_s: float) -> None:
+    """A page counted by its number holds old lines too; those of a log that grows all day must stay few."""
+    service = PagedLog(0, largest=largest, refuses=refuses)
+    logs = logs_of(service)
+    got = 0
+    for moment in range(2000):
+        service.lines += ["line"] * (moment * 7 % 30 if moment % 3 == 0 else 0)
+        while lines := read(logs, got, limit=10_000, wait_s=wait_s).lines:
+            got += len(lines)
+    assert got == len(service.lines)
+    assert service.sent < 2 * got
 
 
 def test_large_pages_where_they_are_granted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import BadAnswerError, NotFoundError
+from pai_sdk.job.record import JobRecord
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 
 
@@ -103,15 +105,12 @@ class TestGet:
         assert asked == [(None, None), ('"7"', "wait=12"), ('"7"', None)]
 
     def test_an_answer_held_back_is_waited_for(self, server: ScriptedServer, transport: Transport) -> None:
-        transport.timeout_s = (1.0, 0.2)
-        jobs = TrainingJobs(transport)
-        server.script = [
-            Reply({"Status": "Running"}, headers={"ETag": '"7"'}),
-            Reply({"Status": "Succeed"}, after_s=0.6),
-        ]
-        first = jobs.get("t-1")
-        assert jobs.get("t-1", changed_from=first, wait_s=1.0).status.is_success
-        assert len(server.asked) == 2
+        seen = JobRecord(training_job_id="t-1")
+        seen._etag = '"7"'
+        transport.timeout_s = (5.0, 0.2)
+        server.script = [Reply({"Status": "Succeed"}, after_s=0.6)]
+        assert TrainingJobs(transport).get("t-1", changed_from=seen, wait_s=30.0).status.is_success
+        assert len(server.asked) == 1
 
     def test_no_such_job(self, server: ScriptedServer, jobs: TrainingJobs) -> None:
         server.script = [Reply({"Code": "TRAINING_JOB_NOT_FOUND", "Message": "no t-9"}, 404)]
@@ -187,6 +186,12 @@ class TestList:
         ]
         assert [r.training_job_id for r in jobs.list()] == [f"t-{n}" for n in range(101)]
 
+    def test_a_list_without_an_end_ends(self, server: ScriptedServer, jobs: TrainingJobs) -> None:
+        # No page numbers and no total, and each time the job has run for longer.
+        server.answer = lambda _: Reply({"TrainingJobs": [{"TrainingJobId": "a", "Duration": len(server.asked)}]})
+        assert [job.training_job_id for job in jobs.list()] == ["a"]
+        assert len(server.asked) < 20
+
     def test_a_service_without_page_numbers_ends(self, server: ScriptedServer, jobs: TrainingJobs) -> None:
         server.script = [Reply({"TrainingJobs": [{"TrainingJobId": "t-1"}], "TotalCount": 5})]
         assert len([*jobs.list()]) == 1
@@ -221,3 +226,17 @@ def test_error_info(server: ScriptedServer, jobs: TrainingJobs, answer: Any, tol
     server.script = [Reply(answer)]
     info = jobs.error_info("t-1")
     assert (info.code if info else None) == told
+
+
+def test_no_value_is_quoted_where_an_answer_cannot_be_read(
+    server: ScriptedServer, jobs: TrainingJobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be a secret: the variables of a job are in its description."""
+    odd = {"Environments": "TOKEN=hush", "Status": "Running"}
+    server.script = [Reply({"TrainingJobs": [odd]}), Reply(), Reply(odd)]
+    assert [*jobs.list()] == []
+    with pytest.raises(BadAnswerError) as caught:
+        jobs.get("t-1")
+    assert "JobRecord.TrainingJobId: is missing" in caplog.text
+    assert "Environments" in str(caught.value)
+    assert "hush" not in caplog.text + "".join(traceback.format_exception(caught.value))
