@@ -31,8 +31,11 @@ class AlgorithmEstimator(JobSubmitter):
     """Trains with an algorithm that somebody has defined: image, command, channels, hyperparameters.
 
     What the algorithm says of hyperparameters, inputs and instance types is checked before anything is sent.
-    All parameters of `JobParameters` are taken too, by name. Without an `instance_type`, the first one that the
-    algorithm supports is taken.
+    Without an `instance_type`, the first one that the algorithm supports is taken.
+
+    All parameters of `JobParameters` are taken too, by name: `instance_type`, `instance_count`, `environments`,
+    `requirements`, `max_run_time`, `output_path`, `labels`, `session` and more. All of them are shown by
+    `help(pai_sdk.job.parameters.JobParameters)`.
 
     An algorithm given by name is asked for once, with the first `plan()` or `fit()` or when its definitions are
     looked at, and kept on this object: that needs the network, but uploads nothing. An `algorithm_spec` needs no
@@ -87,7 +90,9 @@ class AlgorithmEstimator(JobSubmitter):
 
         Raises:
             InvalidInputError: there is no such algorithm, or it does not take such a job; nothing was sent.
+            SettingsError: a setting or a key that the job needs is missing.
             JobFailed: while waiting, the job failed.
+            JobStopped: while waiting, somebody stopped it.
         """
         return self.submit(self.plan(inputs, outputs, job_name=job_name), wait=wait, show_logs=show_logs)
 

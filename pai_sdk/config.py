@@ -104,7 +104,9 @@ class Settings:
         if not missing:
             return
         what = "a setting is" if len(missing) == 1 else f"{len(missing)} settings are"
-        raise SettingsError(f"{what} missing:" + "".join(f"\n  - {self._how_to_set(name)}" for name in missing))
+        ways = "".join(f"\n  - {self._how_to_set(name)}" for name in missing)
+        without = "" if self.region_id else "\nWithout an account: Session.embedded() needs none of them"
+        raise SettingsError(f"{what} missing:{ways}{without}")
 
     def _how_to_set(self, name: str) -> str:
         note = f" ({self.passed_over[name]})" if name in self.passed_over else ""

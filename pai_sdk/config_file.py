@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.errors import SettingsError
+from pai_sdk.paths import expanded
 
 __all__ = ["config_path_of", "read_config", "write_config"]
 
@@ -25,9 +26,9 @@ def config_path_of(environ: Mapping[str, str], given: str | Path | None = None) 
     if given is not None:
         if not isinstance(given, str | os.PathLike):
             raise SettingsError(f"config_path is of type {type(given).__name__}; give the path of a file")
-        return Path(given).expanduser()
+        return expanded(given)
     if environ.get("PAI_CONFIG_PATH"):
-        return Path(environ["PAI_CONFIG_PATH"]).expanduser()
+        return expanded(environ["PAI_CONFIG_PATH"])
     return Path.home() / ".pai" / "config.json"
 
 

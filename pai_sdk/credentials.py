@@ -59,17 +59,30 @@ def static_credentials(
         >>> static_credentials("LTAI-example", "secret")().access_key_id
         'LTAI-example'
     """
-    key = Credentials(access_key_id, access_key_secret, security_token or None)
-    for name, value in (("access key id", access_key_id), ("access key secret", access_key_secret)):
-        if not value:
-            raise CredentialsError(f"the {name} is empty; a key is an id and its secret")
-    for name, text in zip(("access key id", "access key secret", "security token"), key, strict=False):
+    key = _checked(Credentials(access_key_id, access_key_secret, security_token or None))
+    return lambda: key
+
+
+def _checked(key: Credentials) -> Credentials:
+    """The same key.
+
+    Raises:
+        CredentialsError: a part is missing, or holds what cannot be in a key.
+    """
+    for name, text in zip(
+        ("access key id", "access key secret", "security token", "bearer token"), key, strict=True
+    ):
+        if not text:
+            if name.startswith("access key") and not key.bearer_token:
+                raise CredentialsError(f"the {name} is empty; a key is an id and its secret")
+        elif not isinstance(text, str):
+            raise CredentialsError(f"the {name} is of type {type(text).__name__}; give a text")
         # Such a text would end up as a broken header; a line end copied along is what mostly happens.
-        if text and not re.fullmatch(r"[\x21-\x7e]+", text):
+        elif not re.fullmatch(r"[\x21-\x7e]+", text):
             raise CredentialsError(
                 f"the {name} holds a space, a line end or a character outside ASCII; copy it again"
             )
-    return lambda: key
+    return key
 
 
 def default_credentials() -> CredentialsProvider:
@@ -100,24 +113,43 @@ def provider_of(
 
     Raises:
         InvalidInputError: half a key is given, or two.
+        CredentialsError: what is given cannot be a key.
     """
     if credentials is not None:
         if access_key_id or access_key_secret or security_token:
             raise InvalidInputError([Problem("credentials", "contradicts access_key_id", "give one of them")])
         if isinstance(credentials, Credentials):
-            return lambda: credentials
+            key = _checked(credentials)
+            return lambda: key
         if not callable(credentials):
             what = f"is of type {type(credentials).__name__}"
             raise InvalidInputError(
                 [Problem("credentials", what, "give Credentials, or a function that gives them")]
             )
-        return credentials
-    if access_key_id or access_key_secret:
-        if not (access_key_id and access_key_secret):
-            missing = "access_key_secret" if access_key_id else "access_key_id"
-            raise InvalidInputError([Problem(missing, "is missing", "a key is an id and its secret")])
-        return static_credentials(access_key_id, access_key_secret, security_token)
-    return default_credentials()
+        return _Given(credentials)
+    parts = {"access_key_id": access_key_id, "access_key_secret": access_key_secret}
+    if not (any(parts.values()) or security_token):
+        return default_credentials()
+    if missing := [name for name, part in parts.items() if not part]:
+        hint = "a key is an id and its secret"
+        raise InvalidInputError([Problem(name, "is missing", hint) for name in missing])
+    return static_credentials(access_key_id or "", access_key_secret or "", security_token)
+
+
+class _Given:
+    """What a function of the user's gives, seen to be a key each time it is asked."""
+
+    def __init__(self, ask: CredentialsProvider) -> None:
+        self._ask = ask
+
+    def __call__(self) -> Credentials:
+        key = self._ask()
+        if not isinstance(key, Credentials):
+            was = "None" if key is None else f"a {type(key).__name__}"
+            raise CredentialsError(
+                f"the function given as credentials returned {was}; return pai_sdk.credentials.Credentials(…)"
+            )
+        return _checked(key)
 
 
 class _Chain:

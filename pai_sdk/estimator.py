@@ -28,8 +28,11 @@ MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 class Estimator(JobSubmitter):
     """Trains a model with your own code.
 
-    Every job has the outputs `model`, `checkpoints` and `tensorboard`. All parameters of `JobParameters` are taken
-    too, by name.
+    Every job has the outputs `model`, `checkpoints` and `tensorboard`.
+
+    All parameters of `JobParameters` are taken too, by name: `instance_type`, `instance_count`, `environments`,
+    `requirements`, `max_run_time`, `output_path`, `labels`, `session` and more. All of them are shown by
+    `help(pai_sdk.job.parameters.JobParameters)`.
 
     Attributes:
         image_uri: the image the command runs in.
@@ -90,7 +93,9 @@ class Estimator(JobSubmitter):
 
         Raises:
             InvalidInputError: the description is wrong; nothing was sent.
+            SettingsError: a setting or a key that the job needs is missing.
             JobFailed: while waiting, the job failed.
+            JobStopped: while waiting, somebody stopped it.
         """
         return self.submit(self.plan(inputs, outputs, job_name=job_name), wait=wait, show_logs=show_logs)
 

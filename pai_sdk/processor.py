@@ -23,7 +23,9 @@ __all__ = ["Processor"]
 class Processor(JobSubmitter):
     """Runs a command on data: preparing, evaluating, converting.
 
-    All parameters of `JobParameters` are taken too, by name.
+    All parameters of `JobParameters` are taken too, by name: `instance_type`, `instance_count`, `environments`,
+    `requirements`, `max_run_time`, `output_path`, `labels`, `session` and more. All of them are shown by
+    `help(pai_sdk.job.parameters.JobParameters)`.
 
     Attributes:
         image_uri: the image the command runs in.
@@ -84,7 +86,9 @@ class Processor(JobSubmitter):
 
         Raises:
             InvalidInputError: the description is wrong; nothing was sent.
+            SettingsError: a setting or a key that the job needs is missing.
             JobFailed: while waiting, the job failed.
+            JobStopped: while waiting, somebody stopped it.
         """
         return self.submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
     import tenacity
@@ -16,6 +19,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+_LONGEST_PAUSE_S = 86_400.0
 _SILENT_S = 2.0  # whoever waits longer wants to know what for
 _TELLING_PAUSE_S = 10.0
 
@@ -38,6 +42,9 @@ class RetryPolicy:
         sleep: replaced by tests with a fake clock.
         clock: likewise; must be monotonic.
 
+    Raises:
+        InvalidInputError: a number is none, or too small.
+
     Example:
         >>> RetryPolicy(max_attempts=3).call(lambda: 7, is_transient=lambda error: True)
         7
@@ -49,6 +56,19 @@ class RetryPolicy:
     longest_pause_s: float = 10.0
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        longest = {"deadline_s": math.inf, "first_pause_s": _LONGEST_PAUSE_S, "longest_pause_s": _LONGEST_PAUSE_S}
+        problems = [
+            Problem(name, f"{value!r} is not a number of seconds", "0 or more")
+            for name, most in longest.items()
+            if not isinstance(value := getattr(self, name), int | float) or not 0 <= value <= most
+        ]
+        if not isinstance(self.max_attempts, int) or self.max_attempts < 1:
+            what = f"{self.max_attempts!r} is not a number of attempts"
+            problems.append(Problem("max_attempts", what, "a whole number, 1 or more"))
+        if problems:
+            raise InvalidInputError(problems)
 
     def pause_s(self, attempt: int, retry_after_s: float | None = None) -> float:
         """Seconds to wait after the attempt of that number (the first is 1)."""

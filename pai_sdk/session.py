@@ -6,16 +6,18 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pai_sdk.backend.base import Backend, Plan, already_submitted
 from pai_sdk.config import Settings, load_settings
 from pai_sdk.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.keywords import checks_keywords, shows_parameters_of
 from pai_sdk.job.names import LOCAL_TYPES, is_local_id
 from pai_sdk.job.request import SUBMISSION_LABEL
 from pai_sdk.job.status import KNOWN_STATUSES
-from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.job.training_job import TrainingJob, check_labels
+from pai_sdk.paths import path_given
 from pai_sdk.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Session:
         <Session cn-hangzhou workspace=12345 bucket=models>
     """
 
+    @checks_keywords
     def __init__(
         self,
         region_id: str | None = None,
@@ -116,8 +119,7 @@ class Session:
         """
         from pai_sdk.service.embedded import ensure_running
 
-        folder = Path(data_dir).expanduser() if data_dir is not None else None
-        info = ensure_running(folder)
+        info = ensure_running(None if data_dir is None else path_given(data_dir, "data_dir"))
         session = cls(
             info.region_id,
             info.workspace_id,
@@ -249,9 +251,10 @@ class Session:
             raise InvalidInputError(
                 [Problem("status", f"{status!r} is not a status", f"there are {', '.join(KNOWN_STATUSES)}")]
             )
-        if labels is not None and not isinstance(labels, Mapping):
-            what = f"is of type {type(labels).__name__}"
-            raise InvalidInputError([Problem("labels", what, "give a dict: {'team': 'vision'}")])
+        if name is not None and not isinstance(name, str):
+            raise InvalidInputError([Problem("name", f"is of type {type(name).__name__}", "give a text")])
+        if labels is not None:
+            check_labels(labels)
         backend = self.local if local else self.backend_for(None)
         records = backend.list(status=status, name=name, labels=labels)
         return (TrainingJob(record.training_job_id, backend, record=record) for record in records)
@@ -280,7 +283,8 @@ class Session:
         from pai_sdk.storage.uri import OssUri
 
         where = OssUri.parse(uri)  # a wrong one is told before anything is started
-        return str(upload(self._service_backend().files(), path, where, progress=progress))
+        what = path_given(path, "path")
+        return str(upload(self._service_backend().files(), what, where, progress=progress))
 
     def download(self, uri: str, path: str | Path, *, progress: bool = True) -> Path:
         """Fetch a file or a folder from OSS, by hand: what a job has left, `job.download()` fetches.
@@ -302,8 +306,8 @@ class Session:
         from pai_sdk.storage.transfer import download
         from pai_sdk.storage.uri import OssUri
 
-        where = OssUri.parse(uri)
-        return download(self._service_backend().files(), where, path, progress=progress)
+        where, target = OssUri.parse(uri), path_given(path, "path")
+        return download(self._service_backend().files(), where, target, progress=progress)
 
     def close(self) -> None:
         """Close all connections. Jobs go on, and a session that is used again connects again."""
@@ -319,6 +323,15 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Session:
+        return self  # copies of an estimator submit where it does
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Session holds keys and connections, and does not go to other processes; make one there. "
+            "An estimator with session=None can go, and takes the default session there"
+        )
 
     def __repr__(self) -> str:
         s = self.settings
@@ -342,6 +355,7 @@ _default: Session | None = None
 _default_lock = threading.Lock()
 
 
+@shows_parameters_of(Session)
 def setup_default_session(
     region_id: str | None = None, workspace_id: str | None = None, **settings: Any
 ) -> Session:

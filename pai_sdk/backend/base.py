@@ -16,6 +16,7 @@ from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir
 from pai_sdk.job.wire import problems_of
+from pai_sdk.paths import path_given
 from pai_sdk.storage.tree import FileTree
 
 __all__ = ["Backend", "Plan", "Purpose", "Upload", "already_submitted"]
@@ -69,11 +70,11 @@ class Plan:
         Raises:
             InvalidInputError: it cannot be read, or is not a request; all that is wrong with it is told.
         """
-        path = Path(path)
+        path = path_given(path, "path")
         try:
             request = TrainingJobRequest.model_validate(json.loads(path.read_text(encoding="utf-8")))
         except ValidationError as error:
-            raise InvalidInputError(problems_of(error, path.name)) from error
+            raise InvalidInputError(problems_of(error, path.name)) from None  # it would quote values
         except OSError as error:
             raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror or error}")]) from error
         except ValueError as error:
@@ -86,7 +87,7 @@ class Plan:
 
     def save(self, path: str | Path) -> Path:
         """Write the request, with all its values, to a JSON file, for a review or a later `Plan.load`."""
-        path = Path(path)
+        path = path_given(path, "path")
         path.write_text(self.to_json() + "\n", encoding="utf-8")
         return path
 

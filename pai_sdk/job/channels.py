@@ -14,6 +14,7 @@ from pai_sdk.job.filesystems import FileSystemInputBase
 from pai_sdk.job.names import variable_name
 from pai_sdk.job.problems import Problems
 from pai_sdk.job.spec import Channel, DatasetConfig, InputChannel, OutputChannel
+from pai_sdk.paths import expanded
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri, remote_uri_problems, uri_scheme
 
@@ -99,7 +100,7 @@ def _input(
     if not os.fspath(source):
         # It would be the current folder, with all that lies in it.
         raise InvalidInputError([Problem("", "is empty", "give a URI, a local path or a DatasetConfig")])
-    path = Path(source).expanduser()
+    path = expanded(source)
     if not path.exists():
         raise InvalidInputError([Problem("", f"no such file or folder: {source}", _near(path))])
     tree = FileTree.scan(path)

@@ -11,7 +11,14 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from pai_sdk.backend.base import Backend
-from pai_sdk.errors import BadAnswerError, ConnectionFailedError, PaiError, ServiceFaultError, ThrottledError
+from pai_sdk.errors import (
+    AuthenticationError,
+    BadAnswerError,
+    ConnectionFailedError,
+    PaiError,
+    ServiceFaultError,
+    ThrottledError,
+)
 from pai_sdk.job.record import JobRecord, LogLine, LogPage
 from pai_sdk.job.workers import Schedule, Step, shared_workers
 from pai_sdk.retry import RetryPolicy
@@ -91,7 +98,7 @@ class Follower:
         self._backend = backend
         self._job_id = job_id
         self._wanted = wanted
-        self._cursor = dict(cursor)
+        self._cursor = cursor  # as it is when an instance appears: `wanted` may add to it
         self._policy = policy
         self._schedule = policy.schedule
         self._first_pause_s = min(_FIRST_PAUSE_S, policy.pause_s)
@@ -104,6 +111,7 @@ class Follower:
         self._open = 1  # the job itself, and every instance not read to its end
         self._ended = False
         self._closed = False
+        self._told_of_key = False
 
     def updates(self, *, deadline: float | None = None) -> Iterator[list[LogLine] | JobRecord]:
         """Lines and snapshots of the job as they come, until the job has ended and all is read."""
@@ -229,7 +237,12 @@ class Follower:
         """The answer; None when there is none, and then the same is asked again later, or it is all over."""
         try:
             answer = ask()
-        except _PASSING_FAULTS as fault:
+        except PaiError as fault:
+            if not _may_pass(fault):
+                raise
+            if isinstance(fault, AuthenticationError) and not self._told_of_key:
+                self._told_of_key = True
+                logger.warning("following %s: %s; waiting for a new key", self._job_id, fault)
             now = self._schedule.now()
             if asking.out_of_reach_since is None:
                 asking.out_of_reach_since = now
@@ -277,3 +290,9 @@ class Follower:
         self._open -= 1
         if self._open == 0:
             self._put(None)
+
+
+def _may_pass(fault: PaiError) -> bool:
+    # The key is read anew for each request, and a temporary one may be renewed a little late.
+    is_key_too_old = isinstance(fault, AuthenticationError) and fault.code.endswith("Expired")
+    return is_key_too_old or isinstance(fault, _PASSING_FAULTS)

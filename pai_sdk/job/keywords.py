@@ -8,16 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
+from inspect import signature
 from types import FunctionType
 from typing import ParamSpec, TypeVar, cast
 
 from pai_sdk.errors import Problem, WrongCallError
 
-__all__ = ["checks_keywords", "init_checks_keywords"]
+__all__ = ["checks_keywords", "init_checks_keywords", "shows_parameters_of"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _C = TypeVar("_C", bound=type)
+
+# What SageMaker calls by a name that is not near to ours: our parameter, and what to do.
+_ELSEWHERE = {
+    "entry_point": ("command", "the command names it: command='python train.py'"),
+    "role": ("role_arn", "the access key decides what you may do; the role that the job assumes is role_arn"),
+    "framework_version": ("image_uri", "the image decides: image_uri"),
+    "dependencies": ("requirements", "folders go into source_dir, packages into requirements=[…]"),
+    "use_spot_instances": ("spot_spec", "spot_spec=SpotSpec(…)"),
+    "checkpoint_s3_uri": ("checkpoints_path", "did you mean 'checkpoints_path'?"),
+    "sagemaker_session": ("session", "did you mean 'session'?"),
+    "tags": ("labels", "did you mean 'labels'?"),
+}
 
 
 def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -50,11 +63,28 @@ def init_checks_keywords(cls: _C) -> _C:
     return cls
 
 
+def shows_parameters_of(other: Callable[_P, object]) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
+    """Have editors, type checkers and `help()` show the parameters that a function only hands on.
+
+    Args:
+        other: whom it hands them to.
+    """
+
+    def shown(function: Callable[..., _R]) -> Callable[_P, _R]:
+        function.__signature__ = signature(other)  # type: ignore[attr-defined]
+        return function
+
+    return shown
+
+
 def _problems(unknown: list[str], missing: list[str], free: list[str]) -> list[Problem]:
     """What to tell; what is missing because it was misspelt is told once."""
     problems = []
     for name in unknown:
         near = get_close_matches(name, free, n=1)
-        problems.append(Problem(name, "there is no such parameter", f"did you mean {near[0]!r}?" if near else ""))
+        ours, hint = _ELSEWHERE.get(name, ("", ""))
+        if ours not in free:
+            hint = f"did you mean {near[0]!r}?" if near else ""
+        problems.append(Problem(name, "there is no such parameter", hint))
         missing = [other for other in missing if other not in near]
     return problems + [Problem(name, "is missing") for name in missing]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
@@ -52,7 +53,7 @@ _KINDS: dict[str, _Kind] = {
     "metric_definitions": _LIST,
     "source_dir": _Kind(
         # An empty text would be the current folder, with all that lies in it.
-        lambda value: value != "" and isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str),
+        lambda value: isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str) and value != "",
         "a folder, as text or Path",
     ),
     "priority": _Kind(
@@ -61,6 +62,8 @@ _KINDS: dict[str, _Kind] = {
     ),
     "allow_secrets": _Kind(lambda value: isinstance(value, bool), "True or False"),
 }
+# Those of numpy and its like are taken too.
+_WHOLE_NUMBERS = ("instance_count", "max_run_time", "priority")
 # These stand in for values that were refused, where a missing one would be a second problem.
 _STAND_IN = "-"
 
@@ -77,6 +80,9 @@ def with_right_kinds(parameters: _Parameters, problems: Problems) -> _Parameters
     checked = copy(parameters)
     for given in fields(parameters):
         kind, value = _KINDS.get(given.name), getattr(parameters, given.name)
+        if given.name in _WHOLE_NUMBERS:
+            value = _as_int(value)
+            setattr(checked, given.name, value)
         if value is None and given.default is not MISSING:
             setattr(checked, given.name, given.default)
             continue
@@ -100,21 +106,32 @@ def check_texts(value: object, where: str) -> None:
     """See that every text within can be sent, and can be a program's argument.
 
     Raises:
-        InvalidInputError: one holds a zero byte, or half a character.
+        InvalidInputError: some hold a zero byte, or half a character. They are not shown: they may be secrets.
     """
+    if problems := [*_text_problems(value, where)]:
+        raise InvalidInputError(problems)
+
+
+def _text_problems(value: object, where: str) -> Iterator[Problem]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            check_texts(name, f"{where} {name!r}")
-            check_texts(inner, f"{where}.{name}" if where else str(name))
+            yield from _text_problems(name, f"{where} {name!r}")
+            yield from _text_problems(inner, f"{where}.{name}" if where else str(name))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            check_texts(inner, f"{where}[{number}]")
+            yield from _text_problems(inner, f"{where}[{number}]")
     elif isinstance(value, str):
         if "\0" in value:
-            raise InvalidInputError([Problem(where, f"{value[:80]!r} holds a zero byte", "take it out")])
+            yield Problem(where, "holds a zero byte", "take it out")
         if any("\ud800" <= character <= "\udfff" for character in value):
-            hint = "decode it as UTF-8 before it is given"
-            raise InvalidInputError([Problem(where, f"{value[:80]!r} holds half a character", hint)])
+            yield Problem(where, "holds half a character", "decode it as UTF-8 before it is given")
+
+
+def _as_int(value: object) -> object:
+    try:
+        return value if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return value
 
 
 def _said_of(value: object) -> str:

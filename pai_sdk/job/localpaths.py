@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from pai_sdk.backend.base import Backend
 from pai_sdk.job.channels import InputSource, OutputTarget
 from pai_sdk.job.spec import InputChannel, OutputChannel
+from pai_sdk.paths import expanded
 from pai_sdk.storage.uri import uri_scheme
 
 __all__ = ["seen_as_inputs", "seen_as_outputs", "seen_as_place"]
@@ -52,6 +53,7 @@ def _path(given: object) -> Path | None:
     """The path that somebody means, if it is one."""
     if isinstance(given, str) and uri_scheme(given) == "file":
         return Path(unquote(urlsplit(given).path))
-    if isinstance(given, os.PathLike) or (isinstance(given, str) and given and uri_scheme(given) is None):
-        return Path(given).expanduser().absolute()
+    name = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if isinstance(name, str) and name and (name is not given or uri_scheme(name) is None):
+        return expanded(name).absolute()
     return None

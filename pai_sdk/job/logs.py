@@ -41,12 +41,20 @@ class LogStream:
             job_id: whose log.
             follow: go on until the job has ended, instead of stopping at the last line written so far.
             instance: only this instance's lines; all of them otherwise.
-            start: the number of the first line wanted, per instance; 0 where nothing is said.
+            start: the number of the first line wanted, per instance, by its full name or its ending; 0 where
+                nothing is said.
             policy: how patiently to follow.
         """
         if start is not None and not isinstance(start, Mapping):
             what = f"is of type {type(start).__name__}"
             raise InvalidInputError([Problem("start", what, "give a dict: instance to line, as in `cursor`")])
+        wrong = [
+            Problem(f"start[{name!r}]", f"{line!r} is not the number of a line", "a whole number, 0 or more")
+            for name, line in (start or {}).items()
+            if not isinstance(line, int) or line < 0
+        ]
+        if wrong:
+            raise InvalidInputError(wrong)
         self.cursor: dict[str, int] = dict(start or {})
         self._backend = backend
         self._job_id = job_id
@@ -95,6 +103,7 @@ class LogStream:
 
     def _wanted(self, record: JobRecord) -> list[str]:
         names = record.instance_names
+        self._know_by_full_name(names)
         if self._only is None:
             return names
         found = [name for name in names if name == self._only or name.endswith(f"-{self._only}")]
@@ -105,3 +114,9 @@ class LogStream:
                 [Problem("instance", f"{self._only!r} is none of this job's", f"it has {there}")]
             )
         return found
+
+    def _know_by_full_name(self, names: list[str]) -> None:
+        for given in [*self.cursor]:
+            full = next((name for name in names if name.endswith(f"-{given}")), None)
+            if full is not None and given not in names:
+                self.cursor.setdefault(full, self.cursor.pop(given))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -102,13 +103,26 @@ class JobParameters:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        # These may hold secrets: names only. And a session is long.
         shown = [
-            f"{f.name}={sorted(value) if f.name in ('environments', 'git_config') else value!r}"
+            f"{f.name}={_names_of(value) if f.name in _SECRET else repr(value)}"
             for f in fields(self)
-            if f.name not in ("session", "jobs")
+            if f.name not in ("session", "jobs")  # a session is long
             and not f.name.startswith("_")
-            and (value := getattr(self, f.name)) not in (None, f.default)
-            and value not in ({}, [])
+            and not _says_nothing(value := getattr(self, f.name), f.default)
         ]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({re.sub(_USER_IN_URL, '//…@', ', '.join(shown))})"
+
+
+_SECRET = ("environments", "git_config")  # their values may be; of those, names only
+_USER_IN_URL = r"//[^\s/'\"]*@"
+
+
+def _says_nothing(value: object, default: object) -> bool:
+    if isinstance(value, list | dict | tuple):
+        return not value
+    # Not compared with what is of another type: an array would be compared item by item.
+    return value is None or (type(value) is type(default) and value == default)
+
+
+def _names_of(value: object) -> str:
+    return str(sorted(map(str, value))) if isinstance(value, Mapping) else f"<{type(value).__name__}>"

@@ -17,6 +17,7 @@ from pai_sdk.job.request import SUBMISSION_LABEL
 from pai_sdk.job.spec import HyperParameter, Label, MetricDefinition, hyperparameter_text
 
 __all__ = [
+    "base_of",
     "command_parts",
     "compute_resource",
     "environment",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_LONGEST_BASE = 75  # time and digits come behind it
 _MOST = 2**31 - 1  # the numbers of the wire have 32 bits
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -39,9 +41,22 @@ def job_name(given: str | None, base: str, problems: Problems) -> str:
         if not isinstance(given, str) or not _JOB_NAME.fullmatch(given):
             problems.add("job_name", f"{given!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
         return given
-    if not isinstance(base, str) or not _JOB_NAME.fullmatch(base):
-        problems.add("base_job_name", f"{base!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
-    return f"{base}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+    if not isinstance(base, str) or not _JOB_NAME.fullmatch(base) or len(base) > _LONGEST_BASE:
+        hint = f"letters, digits, '-', '_', '.', {_LONGEST_BASE} at most"
+        problems.add("base_job_name", f"{base!r} is not usable", hint)
+    return f"{base}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
+
+
+def base_of(kind: type) -> str:
+    """What the names of its jobs begin with, where nothing was said: the name of the class.
+
+    Example:
+        >>> class _MyTrainer: ...
+        >>> base_of(_MyTrainer)
+        'mytrainer'
+    """
+    usable = re.sub(r"[^a-z0-9_.-]+", "-", kind.__name__.lower()).strip("-._")
+    return usable[:_LONGEST_BASE] or "job"
 
 
 def compute_resource(
@@ -56,7 +71,9 @@ def compute_resource(
 ) -> ComputeResource | None:
     """Public instances, or instances of a quota; a mixture of both is refused, not thinned out silently."""
     if isinstance(instance_count, bool) or not isinstance(instance_count, int) or not 1 <= instance_count <= _MOST:
-        problems.add("instance_count", f"{instance_count!r} is not a number of instances", "1 or more")
+        problems.add(
+            "instance_count", f"{instance_count!r} is not a number of instances", "a whole number, 1 or more"
+        )
         instance_count = 1
     if resource_type not in (None, "General", "Lingjun"):
         problems.add("resource_type", f"{resource_type!r} is not known", "General or Lingjun")
@@ -106,6 +123,8 @@ def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Probl
     check_names([*present], where, problems)
     values: list[HyperParameter] = []
     for name, value in present.items():
+        if not isinstance(name, str):
+            continue  # told above
         with problems.under(f"{where}[{name!r}]"):
             values.append(HyperParameter.model_validate({"name": name, "value": hyperparameter_text(value)}))
     return values
@@ -126,12 +145,17 @@ def environment(given: Mapping[str, str] | None, problems: Problems) -> dict[str
 
 
 def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[str] | None:
-    """Requirements, one text each."""
+    """Requirements, one text each. A wrong one is not shown: an index URL may hold a password."""
     for number, requirement in enumerate(given or ()):
-        if not isinstance(requirement, str) or not requirement.strip() or "\n" in requirement:
-            problems.add(
-                f"requirements[{number}]", f"{requirement!r} is not a requirement", "such as 'numpy==2.1'"
-            )
+        if not isinstance(requirement, str):
+            what = f"is of type {type(requirement).__name__}"
+        elif not requirement.strip():
+            what = "is empty"
+        elif "\n" in requirement:
+            what = "has more than one line"
+        else:
+            continue
+        problems.add(f"requirements[{number}]", what, "give one requirement, such as 'numpy==2.1'")
     return list(given) if given else None
 
 
@@ -151,7 +175,7 @@ def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig |
     if max_run_time is None:
         return None
     if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or not 1 <= max_run_time <= _MOST:
-        hint = "1 or more, or None for no limit"
+        hint = "a whole number, 1 or more, or None for no limit"
         problems.add("max_run_time", f"{max_run_time!r} is not a number of seconds", hint)
         return None
     return SchedulerConfig(max_running_time_in_seconds=max_run_time)

@@ -20,6 +20,7 @@ from pai_sdk.job.parameters import Description, JobParameters
 from pai_sdk.job.problems import Problems
 from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.job.spec import AlgorithmSpec, Channel, CodeDir
+from pai_sdk.paths import expanded
 from pai_sdk.session import Session
 from pai_sdk.storage.uri import OssUri, is_remote_uri, remote_uri_problems
 
@@ -53,7 +54,7 @@ def make_plan(
     algorithm = described.algorithm
     inputs, outputs = seen_as_inputs(inputs, backend), seen_as_outputs(outputs, backend)
     output_path = _checked_place(parameters.output_path, "output_path", backend, problems)
-    name = parts.job_name(job_name, parameters.base_job_name or type(parameters).__name__.lower(), problems)
+    name = parts.job_name(job_name, parameters.base_job_name or parts.base_of(type(parameters)), problems)
     command = parts.command_parts(described.command, problems) if algorithm is None else algorithm.command
     code_dir, code_uploads, keep = _code(described, command, backend, problems)
     region_id = session.settings.region_id
@@ -171,7 +172,7 @@ def _code(
             OssUri.parse(source)  # nothing else can hold code
             return backend.code_dir(_as_code_folder(source)), [], None
         else:
-            root = Path(source).expanduser()
+            root = expanded(source)
         tree = package_code(root, allow_secrets=described.allow_secrets, cloned=keep is not None)
         with problems.under("command"):
             check_entry(command, tree, source)

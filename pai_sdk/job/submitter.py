@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, PaiError, Problem
 from pai_sdk.job.keywords import checks_keywords
 from pai_sdk.job.names import LOCAL_TYPES, is_local_id
 from pai_sdk.job.parameters import Description, JobParameters
 
 if TYPE_CHECKING:
     from pai_sdk.backend.base import Plan
+    from pai_sdk.display.base import Display
     from pai_sdk.job.channels import InputSource, OutputTarget
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.session import Session
@@ -32,6 +33,10 @@ class JobSubmitter(JobParameters):
 
     jobs: list[TrainingJob] = field(default_factory=list, init=False)
     """The jobs submitted by this object, oldest first."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy, and what arrives in another process, has not submitted anything yet.
+        return {**vars(self), "jobs": []}
 
     @checks_keywords
     def plan(
@@ -67,12 +72,13 @@ class JobSubmitter(JobParameters):
             show_logs: show status and log while waiting.
         """
         from pai_sdk.display.base import Silent
-        from pai_sdk.display.choice import choose_display
+        from pai_sdk.display.choice import choose_display, notebook_cell
 
         job = self._session().submit(plan, instance_type=self.instance_type)
         self.jobs.append(job)
         display = choose_display() if show_logs else Silent()
-        display.submitted(job.record)
+        job.card_in_cell = notebook_cell() if show_logs else None
+        _show_submitted(job, display)
         if wait:
             # What runs on this machine ends with the program that runs it in the foreground.
             ends = is_local_id(job.id)
@@ -85,15 +91,23 @@ class JobSubmitter(JobParameters):
         Args:
             timeout: the longest wait for a job, in seconds; none by default.
             show_logs: show status and log meanwhile.
-            all_jobs: wait for every job submitted by this object, one after the other.
+            all_jobs: wait for every job submitted by this object, one after the other, failures among them or not.
 
         Raises:
             InvalidInputError: nothing has been submitted yet.
-            JobFailed: a job ended without success.
+            JobFailed: a job ended without success; of several the first, when all have ended.
+            JobStopped: somebody stopped it.
             WaitTimeoutError: the timeout has passed; the job goes on.
         """
-        for job in self.jobs[:] if all_jobs else [self._last_job()]:
-            job.wait(timeout, show_logs=show_logs)
+        failures: list[JobFailed | JobStopped] = []
+        self._last_job()
+        for job in self.jobs[:] if all_jobs else self.jobs[-1:]:
+            try:
+                job.wait(timeout, show_logs=show_logs)
+            except (JobFailed, JobStopped) as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     @property
     def latest_job(self) -> TrainingJob | None:
@@ -123,3 +137,18 @@ class JobSubmitter(JobParameters):
             what = f"is of type {type(self.session).__name__}"
             raise InvalidInputError([Problem("session", what, "give a Session, or leave it out")])
         return self.session
+
+
+def _show_submitted(job: TrainingJob, display: Display) -> None:
+    """Show a job that has just been created. An error here would hide it, and its author submit it again."""
+    from pai_sdk.display.commands import next_commands
+    from pai_sdk.job.detached import detached
+    from pai_sdk.job.record import JobRecord
+
+    try:
+        display.submitted(job.record)
+    except PaiError as fault:
+        display.submitted(JobRecord(training_job_id=job.id))
+        display.notice(f"it cannot be looked at: {fault}")
+    except KeyboardInterrupt:
+        raise detached(job.id, next_commands(JobRecord(training_job_id=job.id))) from None

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
-from pai_sdk.display.choice import choose_display
+from pai_sdk.display.choice import choose_display, notebook_cell
 from pai_sdk.display.commands import next_commands
-from pai_sdk.errors import InvalidInputError, JobStopped, PaiError, Problem, WaitTimeoutError
+from pai_sdk.errors import (
+    InvalidInputError,
+    JobStopped,
+    PaiError,
+    Problem,
+    StorageError,
+    WaitTimeoutError,
+)
 from pai_sdk.job.detached import detached, stopped
 from pai_sdk.job.failure import job_failure
 from pai_sdk.job.follow import Follower
@@ -21,13 +27,16 @@ from pai_sdk.job.logs import FollowPolicy, LogStream
 from pai_sdk.job.names import is_local_id
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, MetricPoint
 from pai_sdk.job.status import JobStatus
+from pai_sdk.paths import path_given
 
 if TYPE_CHECKING:
     from pai_sdk.session import Session
 
-__all__ = ["TrainingJob"]
+__all__ = ["TrainingJob", "check_labels"]
 
 _STOPPED_WITHIN_S = 60.0
+_LOOK_WITHIN_S = 5.0
+_LONGEST_WAIT_S = 1e9  # a lifetime; the operating system cannot count much further
 
 
 class TrainingJob:
@@ -35,6 +44,7 @@ class TrainingJob:
 
     Attributes:
         id: the job's id.
+        card_in_cell: the cell of a notebook that shows the job already.
 
     Example:
         >>> def finish(job: TrainingJob) -> Path:
@@ -46,6 +56,7 @@ class TrainingJob:
         self.id = job_id
         self._backend = backend
         self._record = record
+        self.card_in_cell: int | None = None
 
     @classmethod
     def get(cls, job_id: str, *, session: Session | None = None) -> TrainingJob:
@@ -132,7 +143,7 @@ class TrainingJob:
         not fail the wait. A service that is out of reach is waited for, as long as the policy's patience lasts.
 
         Args:
-            timeout: the longest wait, in seconds; none by default.
+            timeout: the longest wait, in seconds; none by default. The job is looked at once in any case.
             show_logs: read the log and show it; False shows at most the end.
             display: what shows it; by default a card in a notebook, lines elsewhere, nothing without logs.
             policy: how patiently to follow.
@@ -148,10 +159,9 @@ class TrainingJob:
             KeyboardInterrupt: Ctrl-C; the interrupt tells how to come back, or that the job was stopped.
         """
         shown = display or (choose_display() if show_logs else Silent())
-        if timeout is not None and (not isinstance(timeout, int | float) or math.isnan(timeout)):
-            raise InvalidInputError(
-                [Problem("timeout", f"{timeout!r} is not a number of seconds", "such as 3600")]
-            )
+        if show_logs and display is None:
+            self.card_in_cell = notebook_cell()
+        timeout = _seconds_or_none(timeout)
         policy = policy or FollowPolicy()
         deadline = None if timeout is None else policy.schedule.now() + timeout
         with one_interrupt():
@@ -159,18 +169,14 @@ class TrainingJob:
                 if show_logs:
                     self._follow(shown, deadline, policy)
                 self._await_end(shown, deadline, policy)
+                if self._record is None:  # with no time at all, the job is still looked at
+                    self._await_end(Silent(), policy.schedule.now() + _LOOK_WITHIN_S, policy, once=True)
             except KeyboardInterrupt:
                 # Raised afresh: where in our waiting it was cut off would only push the commands off the screen.
                 raise self._interrupted(shown, policy, stop=on_interrupt == "stop") from None
-        if not self.record.status.is_terminal:
-            raise WaitTimeoutError(
-                f"job {self.id} is still {self.record.status} after {timeout:g} s; it goes on. "
-                f"Wait longer, or stop it: {next_commands(self.record)[-1]}",
-                job_id=self.id,
-                status=self.record.status,
-                timeout_s=timeout or 0.0,
-            )
-        shown.ended(self.record)
+        if self._record is None or not self._record.status.is_terminal:
+            raise _out_of_time(self.id, self._record, timeout or 0.0)
+        shown.ended(self._record)
         self.raise_for_status()
         return self
 
@@ -204,8 +210,10 @@ class TrainingJob:
         except PaiError as fault:
             display.notice(f"the log cannot be shown: {fault}")
 
-    def _await_end(self, display: Display, deadline: float | None, policy: FollowPolicy) -> None:
-        """Wait without the log, as patiently as with it."""
+    def _await_end(
+        self, display: Display, deadline: float | None, policy: FollowPolicy, *, once: bool = False
+    ) -> None:
+        """Wait without the log, as patiently as with it; `once` for the first answer, whatever it says."""
         if self._record is not None and self._record.status.is_terminal:
             return
         follower = Follower(self._backend, self.id, lambda record: [], {}, policy)
@@ -214,6 +222,8 @@ class TrainingJob:
                 if isinstance(update, JobRecord):
                     self._record = update
                     display.changed(update)
+                    if once:
+                        return
         finally:
             follower.close()
 
@@ -225,7 +235,7 @@ class TrainingJob:
         Args:
             follow: go on until the job has ended and its last line is there.
             instance: one instance, by its full name or its ending (`master-0`, `worker-1`).
-            start: the number of the first line wanted, per instance (a former stream's `cursor`).
+            start: the number of the first line wanted, per instance, named likewise (a former stream's `cursor`).
         """
         return LogStream(self._backend, self.id, follow=follow, instance=instance, start=start)
 
@@ -258,17 +268,28 @@ class TrainingJob:
 
         Raises:
             InvalidInputError: the job has no such output channel.
+            StorageError: the job wrote nothing there.
             TransferError: some files could not be fetched; the others are there.
         """
-        if not isinstance(target, str | os.PathLike) or not os.fspath(target):
-            raise InvalidInputError([Problem("target", f"{target!r} is not a folder", "such as 'model/'")])
+        folder = path_given(target, "target")
         outputs = self.outputs
         if channel not in outputs:
             known = ", ".join(outputs) or "none"
             raise InvalidInputError(
                 [Problem("channel", f"job {self.id} has no output {channel!r}", f"it has: {known}")]
             )
-        return self._backend.download(outputs[channel], Path(target), progress=progress)
+        try:
+            return self._backend.download(outputs[channel], folder, progress=progress)
+        except StorageError as error:
+            if error.code != "NoSuchKey":
+                raise
+            so_far = "" if self.record.status.is_terminal else f"; it is {self.record.status}"
+            raise StorageError(
+                f"job {self.id} wrote nothing to its output {channel!r}{so_far} ({error})",
+                uri=outputs[channel],
+                status_code=error.status_code,
+                code=error.code,
+            ) from error
 
     # ---- changing it
 
@@ -286,10 +307,7 @@ class TrainingJob:
         Raises:
             InvalidInputError: they are not texts by name.
         """
-        if not isinstance(labels, Mapping) or not all(
-            isinstance(text, str) for pair in labels.items() for text in pair
-        ):
-            raise InvalidInputError([Problem("labels", "must be a dict of texts", "such as {'team': 'vision'}")])
+        check_labels(labels)
         self._backend.update_labels(self.id, labels)
         self.refresh()
 
@@ -318,10 +336,53 @@ class TrainingJob:
         took = f" {duration_text(seconds)}" if seconds is not None else ""
         return f"<TrainingJob {self.id} {self._record.status}{took}>"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         from pai_sdk.display.card import card_html
 
+        if self.card_in_cell is not None and self.card_in_cell == notebook_cell():
+            return None  # `estimator.fit()` as the last value of its cell: one card is enough
+
         return card_html(self.record)
+
+
+def _out_of_time(job_id: str, seen: JobRecord | None, timeout_s: float) -> WaitTimeoutError:
+    if seen is None:
+        what, status = f"there was no answer about job {job_id} within {timeout_s:g} s", ""
+    else:
+        status = seen.status
+        stands = f"is still {status}" if status else "has not ended"
+        what = f"job {job_id} {stands} after {timeout_s:g} s; it goes on"
+    stop = next_commands(seen or JobRecord(training_job_id=job_id))[-1]
+    return WaitTimeoutError(
+        f"{what}. Wait longer, or stop it: {stop}", job_id=job_id, status=status, timeout_s=timeout_s
+    )
+
+
+def check_labels(labels: object) -> None:
+    """See that they are labels.
+
+    Raises:
+        InvalidInputError: they are not texts by name.
+    """
+    if not isinstance(labels, Mapping) or not all(
+        isinstance(text, str) for pair in labels.items() for text in pair
+    ):
+        raise InvalidInputError([Problem("labels", "must be a dict of texts", "such as {'team': 'vision'}")])
+
+
+def _seconds_or_none(timeout: object) -> float | None:
+    """A timeout as it is counted with.
+
+    Raises:
+        InvalidInputError: it is no number.
+    """
+    if timeout is None:
+        return None
+    # numpy's numbers are Real, too. What is not even equal to itself is not a number.
+    if not isinstance(timeout, Real) or timeout != timeout:
+        raise InvalidInputError([Problem("timeout", f"{timeout!r} is not a number of seconds", "such as 3600")])
+    seconds: Any = timeout
+    return float(min(max(seconds, 0), _LONGEST_WAIT_S))
 
 
 def _session(session: Session | None, *, local: bool) -> Session:

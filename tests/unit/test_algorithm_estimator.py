@@ -132,7 +132,7 @@ def test_what_is_not_there_is_told_with_all_else(catalog: ScriptedServer) -> Non
     there = session(catalog.endpoint)
     assert complaints(AlgorithmEstimator("digit", max_run_time=0, session=there)) == {
         "algorithm_name": "there is no algorithm 'digit' in the workspace (did you mean 'digits'?)",
-        "max_run_time": "0 is not a number of seconds (1 or more, or None for no limit)",
+        "max_run_time": "0 is not a number of seconds (a whole number, 1 or more, or None for no limit)",
     }
     found = complaints(AlgorithmEstimator("digits", "v3", session=there))
     assert found["algorithm_version"].startswith("the algorithm 'digits' has no version 'v3'")

@@ -204,6 +204,13 @@ def test_all_that_is_missing_is_told_at_once(clean_home: Path) -> None:
         assert f"Session({name}=…)" in text
         assert f"export {VARIABLES[name]}=…" in text
         assert f'"{name}": "…" in {clean_home}/.pai/config.json' in text
+    assert "embedded" not in text
+
+
+@pytest.mark.usefixtures("clean_home")
+def test_where_nothing_is_configured_the_way_without_settings_is_told() -> None:
+    with pytest.raises(SettingsError, match=r"Session\.embedded\(\) needs none of them"):
+        Settings().require("region_id", "workspace_id")
 
 
 @pytest.mark.parametrize(
@@ -322,6 +329,17 @@ class TestSave:
         assert path == clean_home / ".pai" / "config.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert values_of(load_settings({})) == EVERY
+
+    def test_where_they_are_read_from(
+        self, tmp_path: Path, clean_home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PAI_CONFIG_PATH", str(tmp_path / "team" / "pai.json"))
+        path = save_config(Settings(region_id="cn-hangzhou"))
+        assert path == tmp_path / "team" / "pai.json"
+        assert load_settings({}).region_id == "cn-hangzhou"
+        assert save_config(Settings(region_id="cn-beijing"), tmp_path / "other.json") == tmp_path / "other.json"
+        assert load_settings({}).region_id == "cn-hangzhou"
+        assert [*clean_home.iterdir()] == []
 
     def test_what_else_is_there_stays(self, config_file: Path) -> None:
         config_file.write_text('{"mine": {"a": 1}, "region_id": "cn-beijing", "workspace_id": "7"}')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -12,9 +13,18 @@ from typing import Any
 import pytest
 
 from pai_sdk import credentials as module
-from pai_sdk.credentials import Credentials, default_credentials, static_credentials
+from pai_sdk.credentials import Credentials, default_credentials, provider_of, static_credentials
 from pai_sdk.errors import CredentialsError, SettingsError
 from tests.unit.api.scripted_server import Reply, ScriptedServer
+
+
+@pytest.fixture(autouse=True)
+def library(clean_home: Path) -> None:
+    """The official library, loaded before a test sets anything.
+
+    It keeps what some variables were when it was loaded, for all tests that the same process runs afterwards.
+    """
+    importlib.import_module("alibabacloud_credentials.provider")
 
 
 def set_key(monkeypatch: pytest.MonkeyPatch, access_key_id: str, secret: str, token: str | None = None) -> None:
@@ -62,6 +72,27 @@ class TestStatic:
         assert isinstance(caught.value, SettingsError)
 
 
+class TestGiven:
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            (lambda: ("id", "hush"), "returned a tuple"),
+            (lambda: None, "returned None"),
+            (lambda: Credentials("id", "hush\n"), "holds a space, a line end"),
+            (Credentials("id", ""), "the access key secret is empty"),
+            (Credentials("id", b"hush"), "the access key secret is of type bytes"),  # type: ignore[arg-type]
+        ],
+    )
+    def test_what_is_given_as_a_key_must_be_one(self, given: Any, told: str) -> None:
+        with pytest.raises(CredentialsError, match=told) as caught:
+            provider_of(None, None, None, given)()
+        assert "hush" not in str(caught.value)
+
+    def test_a_bearer_token_needs_no_key(self) -> None:
+        key = Credentials("", "", bearer_token="token")
+        assert provider_of(None, None, None, key)() is key
+
+
 class TestEnvironment:
     def test_read_at_each_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
         find = default_credentials()
@@ -74,6 +105,11 @@ class TestEnvironment:
         write_cli_profile(clean_home)
         set_key(monkeypatch, "env-1", "secret-1")
         assert default_credentials()().access_key_id == "env-1"
+
+    def test_no_sign_is_cut_off_either_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        odd = ("STS.:/id=", '=+/Secret:A"', "'AWS:token==")
+        set_key(monkeypatch, *odd)
+        assert default_credentials()() == static_credentials(*odd)() == Credentials(*odd)
 
     def test_half_a_key_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "env-1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MOST_LINES = 400
 MAY_PRINT = ("cli", "notebook")
+TELLS = {"add", "notice", "say", "echo", "debug", "info", "warning", "error", "JobFailed", "JobStopped"}
 DROPPED = {
     "3.12": ("asynchat", "asyncore", "distutils", "imp", "smtpd"),
     "3.13": (
@@ -61,6 +63,20 @@ def test_the_library_does_not_print() -> None:
     assert prints == []
 
 
+def test_no_message_has_lost_the_f_before_it() -> None:
+    """`"no such file {path}"`: its reader would learn what the variable is called."""
+    plain = [
+        f"{_name(path)}:{text.lineno}: {text.value}"
+        for path in MODULES
+        for call in ast.walk(_tree(path))
+        if isinstance(call, ast.Call) and _is_told(call.func)
+        for argument in [*call.args, *(keyword.value for keyword in call.keywords)]
+        for text in _plain_texts(argument)
+        if re.search(r"\{[a-z_][\w.]*(\(.*\)|\[.*\])?(![rsa])?(:[^}]*)?\}", text.value)
+    ]
+    assert plain == []
+
+
 @pytest.mark.parametrize("since", DROPPED)
 def test_nothing_is_used_that_was_dropped(since: str) -> None:
     used = [(_name(path), name) for path in MODULES for name in _imported(path) if name in DROPPED[since]]
@@ -78,6 +94,22 @@ def _name(path: Path) -> str:
 
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def _is_told(function: ast.expr) -> bool:
+    """Whether what is called takes a text for people: an error, a problem, a notice, a record of a log."""
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    return name.endswith(("Error", "Problem", "Fault", "Exception")) or name in TELLS
+
+
+def _plain_texts(value: ast.expr) -> Iterator[ast.Constant]:
+    """The texts in an expression that are no f-strings, and not filled in by a call of their own."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        yield value
+    elif isinstance(value, ast.List | ast.BinOp | ast.IfExp):
+        for inner in ast.iter_child_nodes(value):
+            if isinstance(inner, ast.expr):
+                yield from _plain_texts(inner)
 
 
 def _imported(path: Path) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError
 from pai_sdk.job.request import SUBMISSION_LABEL
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 
-KEY = {"access_key_id": "LTAI-an-id", "access_key_secret": "very-secret"}
+KEY: dict[str, Any] = {"access_key_id": "LTAI-an-id", "access_key_secret": "very-secret"}
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +75,7 @@ def test_what_a_job_needs_is_named_all_at_once(tmp_path: Path) -> None:
     [
         ({"access_key_id": "a"}, "access_key_secret: is missing"),
         ({"access_key_secret": "a"}, "access_key_id: is missing"),
+        ({"security_token": "a"}, "(?s)access_key_id: is missing.*access_key_secret: is missing"),
         ({**KEY, "credentials": Credentials("a", "b")}, "contradicts"),
     ],
 )
@@ -123,7 +124,7 @@ def test_the_passed_session_wins_over_the_default() -> None:
 
 def test_an_unknown_setting_is_no_setting() -> None:
     with pytest.raises(TypeError, match="oss_bucket"):
-        setup_default_session("cn-shanghai", "9", oss_bucket="typo")
+        setup_default_session("cn-shanghai", "9", oss_bucket="typo")  # type: ignore[call-arg]
 
 
 def test_the_environment_makes_the_default_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from pai_sdk import Session, TrainingJob
-from pai_sdk.errors import InvalidInputError, PaiError, SettingsError
-from tests.unit.job.fake_backend import FakeBackend
+from pai_sdk.backend.base import Plan
+from pai_sdk.display.base import Silent
+from pai_sdk.errors import InvalidInputError, PaiError, SettingsError, WaitTimeoutError
+from pai_sdk.job import training_job
+from pai_sdk.retry import RetryPolicy
+from tests.unit.job.fake_backend import FAST, FakeBackend
 
 
 @pytest.fixture
@@ -26,6 +33,18 @@ CALLS: list[tuple[str, Callable[[Session], Any]]] = [
     ("job_id", lambda s: TrainingJob.get(" ", session=s)),
     ("status", lambda s: TrainingJob.list(status="Succeeded", session=s)),
     ("labels", lambda s: TrainingJob.list(labels="a=b", session=s)),  # type: ignore[arg-type]
+    ("labels", lambda s: TrainingJob.list(labels={"a": 5}, session=s)),  # type: ignore[dict-item]
+    ("name", lambda s: TrainingJob.list(name=5, session=s)),  # type: ignore[arg-type]
+    ("path", lambda s: s.upload(None, "oss://models/a")),  # type: ignore[arg-type]
+    ("path", lambda s: s.download("oss://models/a", None)),  # type: ignore[arg-type]
+    ("path", lambda s: Plan.load(None)),  # type: ignore[arg-type]
+    ("data_dir", lambda s: Session.embedded(5)),  # type: ignore[arg-type]
+    ("deadline_s", lambda s: RetryPolicy(deadline_s="60")),  # type: ignore[arg-type]
+    ("deadline_s", lambda s: RetryPolicy(deadline_s=-1)),
+    ("first_pause_s", lambda s: RetryPolicy(first_pause_s=float("nan"))),
+    ("longest_pause_s", lambda s: RetryPolicy(longest_pause_s=float("inf"))),
+    ("max_attempts", lambda s: RetryPolicy(max_attempts=0)),
+    ("max_attempts", lambda s: RetryPolicy(max_attempts=2.5)),  # type: ignore[arg-type]
     ("retry", lambda s: Session(retry=3)),  # type: ignore[arg-type]
     ("credentials", lambda s: Session(credentials="key")),  # type: ignore[arg-type]
 ]
@@ -46,9 +65,13 @@ def test_a_config_path_is_a_path() -> None:
 ON_A_JOB: list[tuple[str, Callable[[TrainingJob], Any]]] = [
     ("timeout", lambda job: job.wait("3")),  # type: ignore[arg-type]
     ("timeout", lambda job: job.wait(float("nan"))),
+    ("timeout", lambda job: job.wait(Decimal(3))),  # type: ignore[arg-type]
+    ("timeout", lambda job: job.wait(timedelta(seconds=3))),  # type: ignore[arg-type]
     ("target", lambda job: job.download("model", "")),
     ("target", lambda job: job.download("model", None)),  # type: ignore[arg-type]
     ("start", lambda job: job.logs(start=3)),  # type: ignore[arg-type]
+    ("start['a']", lambda job: job.logs(start={"a": "5"})),  # type: ignore[dict-item]
+    ("start['a']", lambda job: job.logs(start={"a": -1})),
     ("labels", lambda job: job.update_labels(None)),  # type: ignore[arg-type]
     ("labels", lambda job: job.update_labels({"a": 1})),  # type: ignore[dict-item]
     ("instance", lambda job: [*job.logs(instance="nobody")]),
@@ -62,6 +85,37 @@ def test_so_does_one_on_a_job(name: str, call: Callable[[TrainingJob], Any]) -> 
     with pytest.raises(InvalidInputError) as caught:
         call(TrainingJob("train1", backend))
     assert [problem.where for problem in caught.value.problems] == [name]
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e300, 10**400])
+def test_a_wait_may_be_as_long_as_one_likes(timeout: float) -> None:
+    backend = FakeBackend()
+    backend.lines["train1-master-0"] = ["hello"]
+    backend.status = "Succeed"
+    assert TrainingJob("train1", backend).wait(timeout, policy=FAST, display=Silent()).status.is_success
+
+
+@pytest.mark.parametrize("timeout", [0, -5, float("-inf")])
+def test_a_wait_without_time_looks_once(timeout: float) -> None:
+    backend = FakeBackend()
+    job = TrainingJob("train1", backend)
+    with pytest.raises(WaitTimeoutError, match="still Running after 0 s"):
+        job.wait(timeout, policy=FAST, display=Silent())
+    backend.status = "Succeed"
+    assert TrainingJob("train1", backend).wait(timeout, policy=FAST, display=Silent()).status.is_success
+
+
+def test_a_wait_ends_though_no_answer_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_job, "_LOOK_WITHIN_S", 0.05)
+    answer = threading.Event()
+    backend = FakeBackend()
+    monkeypatch.setattr(backend, "get", lambda *_, **__: answer.wait(60))
+    try:
+        with pytest.raises(WaitTimeoutError, match=r"no answer about job train1 within 0\.05 s") as caught:
+            TrainingJob("train1", backend).wait(0.05, policy=FAST, display=Silent())
+        assert caught.value.status == ""
+    finally:
+        answer.set()
 
 
 def test_an_instance_that_never_comes_ends_the_following() -> None:

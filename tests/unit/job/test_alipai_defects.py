@@ -1,7 +1,5 @@
-"""What alipai 0.4.13 does wrong when it describes a job, by the number of the defect, and what a user sees here.
-
-Those that are not here are covered beside what they are about.
-"""
+"""What alipai 0.4.13 does wrong when it describes a job, and what a user sees here; the rest of it is tested
+beside what it is about."""
 
 from __future__ import annotations
 
@@ -38,14 +36,14 @@ def told(submitter: Any, *args: Any) -> dict[str, str]:
     return {problem.where: f"{problem.what} {problem.hint}" for problem in caught.value.problems}
 
 
-def test_5_resource_type_is_checked_and_not_lost() -> None:
+def test_a_resource_type_is_checked_and_not_lost() -> None:
     """It is dropped by the client below; a Lingjun job goes to general resources."""
     assert "give its `resource_id`" in told(made(resource_type=ResourceType.Lingjun))["resource_type"]
     quota = {"instance_type": None, "instance_spec": {"cpu": 8}, "resource_id": "quota-lingjun"}
     assert wire(made(resource_type="Lingjun", **quota))["ComputeResource"]["ResourceId"] == "quota-lingjun"
 
 
-def test_6_all_of_a_vpc_reaches_the_request() -> None:
+def test_all_of_a_vpc_reaches_the_request() -> None:
     """Switch and CIDRs are dropped; the alias of the CIDRs is wrong too."""
     vpc = UserVpcConfig(
         vpc_id="v", security_group_id="s", switch_id="w", extended_cidrs=["10.0.0.0/8"], default_route="eth1"
@@ -59,7 +57,7 @@ def test_6_all_of_a_vpc_reaches_the_request() -> None:
     }
 
 
-def test_7_what_cannot_be_sent_together_is_refused() -> None:
+def test_what_cannot_be_sent_together_is_refused() -> None:
     """The quota is dropped beside an instance type, spot terms beside an instance spec, and unknown settings."""
     spot = {"spot_strategy": "SpotAsPriceGo"}
     assert "contradicts" in told(made(resource_id="q"))["resource_id"]
@@ -77,13 +75,13 @@ def test_7_what_cannot_be_sent_together_is_refused() -> None:
         InstanceSpec(cpu="8", memory="32Gi"),
     ],
 )
-def test_8_an_instance_spec_is_a_dict_or_a_model(given: Any) -> None:
+def test_an_instance_spec_is_a_dict_or_a_model(given: Any) -> None:
     """Documented as a dict, which then has no `model_dump`."""
     request = wire(made(instance_type=None, instance_spec=given, resource_id="q"))
     assert request["ComputeResource"]["InstanceSpec"] == {"CPU": "8", "Memory": "32Gi"}
 
 
-def test_9_and_10_an_answer_with_little_in_it_is_a_job_all_the_same() -> None:
+def test_an_answer_with_little_in_it_is_a_job_all_the_same() -> None:
     """A channel without a URI, an instance without a GPU and so on raise, after the job was created."""
     backend = FakeBackend()
     backend.extra = {
@@ -99,7 +97,7 @@ def test_9_and_10_an_answer_with_little_in_it_is_a_job_all_the_same() -> None:
     assert job.record.model_extra == {"Something": {"New": 1}}
 
 
-def test_11_an_experiment_moves_no_outputs() -> None:
+def test_an_experiment_moves_no_outputs() -> None:
     """Outputs are documented to go to the experiment's artifacts, and do not. Here the plan says where."""
     request = wire(made(experiment_config=ExperimentConfig(experiment_id="exp-1")))
     assert request["ExperimentConfig"] == {"ExperimentId": "exp-1"}
@@ -107,19 +105,19 @@ def test_11_an_experiment_moves_no_outputs() -> None:
     assert request["OutputChannels"][0]["OutputUri"] == f"oss://bucket/out/{name}/model/"
 
 
-def test_12_a_wrong_input_is_named() -> None:
+def test_a_wrong_input_is_named() -> None:
     """The message has the text `{item}`, not the item."""
     assert "/no/such/data" in told(made(), {"train": "/no/such/data"})["inputs['train']"]
 
 
-def test_13_no_workspace_is_no_workspace() -> None:
+def test_no_workspace_is_no_workspace() -> None:
     """The workspace `"None"` is sent."""
     session = Session("cn-x", oss_bucket_name="models", access_key_id="i", access_key_secret="s")
     with pytest.raises(SettingsError, match="workspace_id"):
         made(session=session).fit()
 
 
-def test_27_a_local_job_is_described_as_any_other(tmp_path: Path) -> None:
+def test_a_local_job_is_described_as_any_other(tmp_path: Path) -> None:
     """Locally, lists as commands crash; variables, requirements, outputs, time limit and metrics are ignored."""
     (tmp_path / "a.csv").write_text("1")
     local = made(
@@ -142,7 +140,7 @@ def test_27_a_local_job_is_described_as_any_other(tmp_path: Path) -> None:
     assert {uris["model"], uris["checkpoints"]} == {"oss://bkt/model/", "oss://bkt/ckpt/"}
 
 
-def test_27_the_model_of_a_local_job_is_found() -> None:
+def test_the_model_of_a_local_job_is_found() -> None:
     """`model_data()` says that there is no job, right after one."""
     session = FakeSession()
     session.backend.extra = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://bkt/m/"}]}
@@ -152,7 +150,7 @@ def test_27_the_model_of_a_local_job_is_found() -> None:
 
 
 @pytest.mark.parametrize("kind", [Estimator, Processor, AlgorithmEstimator, Session, TrainingJob])
-def test_40_whoever_checks_types_is_told_the_right_ones(kind: type) -> None:
+def test_whoever_checks_types_is_told_the_right_ones(kind: type) -> None:
     """No `py.typed`, a third of the parameters without a type, and wrong ones (`resource_id: Dict`)."""
     assert (Path(pai_sdk.__file__).parent / "py.typed").exists()
     for name, method in inspect.getmembers(kind, inspect.isfunction):
@@ -163,7 +161,7 @@ def test_40_whoever_checks_types_is_told_the_right_ones(kind: type) -> None:
         assert {field.type for field in dataclasses.fields(kind) if field.name == "resource_id"} == {"str | None"}
 
 
-def test_41_processor_is_a_class() -> None:
+def test_processor_is_a_class() -> None:
     """It is a function in disguise: no subclass, no `isinstance`."""
 
     class Sorter(Processor):
@@ -205,14 +203,14 @@ print(plan.request.algorithm_spec.job_type, [p.name for p in plan.request.hyperp
 """
 
 
-def test_42_a_script_for_alipai_reads_the_same_but_for_its_imports() -> None:
+def test_a_script_for_alipai_reads_the_same_but_for_its_imports() -> None:
     """Its own documentation has parameters that there are not."""
     script = OLD_CODE.format(pai="pai_sdk")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.split("\n")[:2] == ["3 1", "TFJob ['lr', 'epochs']"], done.stderr
 
 
-def test_43_nothing_is_printed_and_errors_are_ours(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed_and_errors_are_ours(capfd: pytest.CaptureFixture[str]) -> None:
     """It prints 38 times, and the errors of its transport come through."""
     session = FakeSession()
     session.backend.status = "Failed"

@@ -134,7 +134,7 @@ def in_a_job(values: Mapping[str, str], take: str, folder: Path) -> list[str]:
         env={"PATH": os.defpath, **variables},
         cwd=folder,
         capture_output=True,
-        timeout=10,
+        timeout=60,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")

@@ -42,6 +42,16 @@ def test_missing_ones_are_told_with_them() -> None:
     }
 
 
+def test_what_sagemaker_calls_otherwise_is_told_by_our_name() -> None:
+    told = problems(lambda: Estimator("img", entry_point="train.py", role="r", sagemaker_session=None, tags=[]))
+    assert "command='python train.py'" in told["entry_point"]
+    assert "role_arn" in told["role"]
+    assert told["sagemaker_session"] == "did you mean 'session'?"
+    assert told["tags"] == "did you mean 'labels'?"
+    # Only where there is such a parameter.
+    assert problems(lambda: Processor("img", "true").run(tags=[])) == {"tags": "there is no such parameter"}
+
+
 @pytest.mark.parametrize(
     "call",
     [

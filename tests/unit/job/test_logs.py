@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from pai_sdk.job.record import JobRecord, LogPage
 from pai_sdk.job.workers import Workers
 from tests.unit.job.fake_backend import FAST, FakeBackend
 from tests.unit.job.simulated import SimulatedTime
+from tests.waiting import until
 
 
 def write_in_background(backend: FakeBackend, lines: int, *, status: str = "Succeed") -> threading.Thread:
@@ -54,7 +58,7 @@ def test_every_line_once_and_in_order_whatever_fails(seed: int, says_complete: b
 
 def test_more_instances_than_threads_are_all_read() -> None:
     backend = FakeBackend()
-    backend.lines = {f"train1-worker-{number}": [] for number in range(25)}
+    backend.lines = {f"train1-worker-{number}": [] for number in range(120)}
     writer = write_in_background(backend, 30)
     seen = [line.instance for line in LogStream(backend, "train1", follow=True, policy=FAST)]
     writer.join()
@@ -122,10 +126,7 @@ def test_nothing_is_left_running_when_the_reader_goes_away(fake_backend: FakeBac
     fake_backend.lines = {"train1-master-0": ["a"]}
     for _ in LogStream(fake_backend, "train1", follow=True, policy=FAST):
         break
-    deadline = time.monotonic() + 2
-    while any(t.name.startswith("pai-log") for t in threading.enumerate()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert [t.name for t in threading.enumerate() if t.name.startswith("pai-log")] == []
+    until(lambda: not any(t.name.startswith("pai-log") for t in threading.enumerate()))
 
 
 def test_short_pages_are_not_waited_between_while_there_is_more() -> None:
@@ -141,17 +142,21 @@ def test_short_pages_are_not_waited_between_while_there_is_more() -> None:
     slow = type(FAST)(hold_s=0.0, pause_s=0.5, retry=FAST.retry)
     started = time.monotonic()
     assert len(list(LogStream(backend, "train1", follow=True, policy=slow))) == 1000
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 50  # with the pauses it would be a hundred seconds
 
 
 def test_closing_does_not_wait_for_each_thread() -> None:
     backend = FakeBackend()
     backend.lines = {f"train1-worker-{number}": [] for number in range(8)}
-    backend.on_read = lambda: time.sleep(2)
+    over = threading.Event()
+    backend.on_read = lambda: over.wait(60)
     stream = LogStream(backend, "train1", follow=True, policy=FAST)
     started = time.monotonic()
-    list(stream.updates(deadline=started + 0.1))
-    assert time.monotonic() - started < 0.8
+    try:
+        list(stream.updates(deadline=started + 0.1))
+        assert time.monotonic() - started < 5
+    finally:
+        over.set()
 
 
 class TimedBackend(FakeBackend):
@@ -223,6 +228,49 @@ def test_a_log_that_nobody_calls_complete_ends_when_it_has_been_quiet() -> None:
     assert clock.time < 110
 
 
+def test_an_end_with_nothing_more_to_say_is_not_waited_for() -> None:
+    clock = SimulatedTime()
+    backend = TimedBackend(clock, [(0, "train1-master-0", "only")], 600)
+    stream = LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock))
+    assert [line.text for line in stream] == ["only"]
+    assert clock.time < 600 + 1.1, "one pause between two looks, and no more"
+
+
+def test_an_instance_that_never_starts_hides_nobodys_lines() -> None:
+    clock = SimulatedTime()
+    backend = TimedBackend(clock, [(5, "train1-master-0", "no route to worker-0")], 100)
+    backend.lines["train1-worker-0"] = []
+    named = {"train1-master-0": "Running", "train1-worker-0": "Pending"}
+    backend.extra = {"Instances": [{"Name": name, "Status": status} for name, status in named.items()]}
+    stream = iter(LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock)))
+    assert next(stream).text == "no route to worker-0"
+    assert clock.time < 7
+    assert list(stream) == []
+
+
+def test_a_quiet_job_costs_one_question_for_itself_and_one_for_each_open_log() -> None:
+    clock, asked = SimulatedTime(), Counter[str]()
+
+    class Counted(TimedBackend):
+        """Its first worker ends at once, the rest of it goes on for an hour."""
+
+        def get(self, job_id: str, **more: Any) -> JobRecord:
+            asked["the job"] += 1
+            return super().get(job_id, **more)
+
+        def read_log(self, job_id: str, instance: str, **more: Any) -> LogPage:
+            asked[instance.removeprefix("train1-")] += 1
+            page = super().read_log(job_id, instance, **more)
+            return replace(page, complete=True) if instance == "train1-worker-0" else page
+
+    backend = Counted(clock, [(0, "train1-master-0", "a"), (0, "train1-worker-0", "b")], 3600)
+    stream = LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock))
+    assert sorted(line.text for line in stream) == ["a", "b"]
+    assert asked["the job"] == pytest.approx(3600, abs=20)
+    assert asked["master-0"] == pytest.approx(3600, abs=20)
+    assert asked["worker-0"] == 1, "what has been read to its end is not asked for again"
+
+
 def test_many_jobs_share_a_few_threads_and_none_waits_for_another() -> None:
     before = {*threading.enumerate()}
     backends = [FakeBackend() for _ in range(50)]
@@ -240,6 +288,35 @@ def test_many_jobs_share_a_few_threads_and_none_waits_for_another() -> None:
         assert [line.text for line in stream if line.text != "first"] == ["second"]
 
 
+def test_many_silent_jobs_whose_answers_are_held_back_keep_no_other_job_waiting() -> None:
+    over = threading.Event()
+
+    class Holding(FakeBackend):
+        def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
+            over.wait(wait_s)
+            return super().get(job_id)
+
+        def read_log(self, job_id: str, instance: str, *, wait_s: float = 0.0, **more: Any) -> LogPage:
+            page = super().read_log(job_id, instance, **more)
+            return page if page.lines or not over.wait(wait_s) else super().read_log(job_id, instance, **more)
+
+    policy = FollowPolicy(hold_s=60, pause_s=0.05, retry=FAST.retry, schedule=Workers(8, spare=2))
+    backends = [Holding() for _ in range(30)]
+    for backend in backends:
+        backend.lines = {"train1-master-0": ["first"]}
+    streams = [iter(LogStream(backend, "train1", follow=True, policy=policy)) for backend in backends]
+    began = time.monotonic()
+    try:
+        for stream in streams:
+            assert next(stream).text == "first"
+        assert time.monotonic() - began < 30, "none of them waited until an answer was let go"
+    finally:
+        over.set()
+        for backend in backends:
+            backend.status = "Succeed"
+        assert [line for stream in streams for line in stream] == []
+
+
 def test_a_consumer_that_pauses_stops_the_reading_and_not_the_other_jobs() -> None:
     backend, other = FakeBackend(), FakeBackend()
     backend.lines = {"train1-master-0": [str(n) for n in range(300_000)]}
@@ -253,3 +330,13 @@ def test_a_consumer_that_pauses_stops_the_reading_and_not_the_other_jobs() -> No
     assert [line.text for line in LogStream(other, "train1", follow=True, policy=policy)] == ["fine"]
     assert len(reads) <= 6
     assert 1 + sum(1 for _ in stream) == 300_000
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_start_may_name_an_instance_by_its_ending(follow: bool) -> None:
+    backend = FakeBackend()
+    backend.status = "Succeed"
+    backend.lines = {"train1-master-0": ["a", "b", "c"], "train1-worker-0": ["d", "e"]}
+    stream = LogStream(backend, "train1", follow=follow, start={"master-0": 2, "train1-worker-0": 1}, policy=FAST)
+    assert sorted(line.text for line in stream) == ["c", "e"]
+    assert stream.cursor == {"train1-master-0": 3, "train1-worker-0": 2}

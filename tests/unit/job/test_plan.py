@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -248,3 +249,11 @@ def test_a_file_that_is_no_plan_says_what_is_wrong(tmp_path: Path, content: str 
     assert len(texts) == len(told)
     assert all("plan.json" in text for text in texts)
     assert all(any(words in text for text in texts) for words in told)
+
+
+def test_a_file_that_is_no_plan_is_not_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text('{"TrainingJobName": "n", "ComputeResource": {"EcsSpec": "x"}, "Environments": "TOKEN=hush"}')
+    with pytest.raises(InvalidInputError, match=r"plan\.json\.Environments") as caught:
+        Plan.load(path)
+    assert "hush" not in "".join(traceback.format_exception(caught.value))

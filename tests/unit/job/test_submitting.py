@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -279,6 +281,31 @@ def test_the_channels_of_a_processor(session: Any) -> None:
     request = wire(processor, {"raw": "oss://bkt/x/"})
     assert [channel["Name"] for channel in request["OutputChannels"]] == ["clean"]
     assert request["AlgorithmSpec"]["InputChannels"][0] == {"Name": "raw", "Required": True}
+
+
+def test_a_submitter_is_used_again_without_a_trace_of_the_first_time(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1")
+    given = {
+        "command": ["python", "train.py"],
+        "hyperparameters": {"lr": 0.1, "layers": [1, 2]},
+        "environments": {"A": "b"},
+        "requirements": ["x==1"],
+        "labels": {"team": "a"},
+        "settings": {"tags": {"a": "b"}},
+        "metric_definitions": [{"name": "loss", "regex": "loss=(.*)"}],
+    }
+    inputs, outputs = {"train": tmp_path / "a.csv"}, {"model": "oss://bkt/model/"}
+    before = copy.deepcopy((given, inputs, outputs))
+    trainer = estimator(session, **given)
+    plans = [wire(trainer, inputs, outputs), wire(trainer, inputs, outputs)]
+    trainer.fit(inputs, outputs, wait=False, show_logs=False)
+    plans.append(session.backend.submitted.to_wire())
+    texts = set()
+    for plan in plans:
+        marks = {plan["TrainingJobName"]: "name", plan["Labels"][-1]["Value"]: "id"}
+        texts.add(re.sub("|".join(marks), lambda found, marks=marks: marks[found[0]], json.dumps(plan)))
+    assert len(texts) == 1, "they differ in name and label of the submission only"
+    assert (given, inputs, outputs) == before
 
 
 def test_two_plans_of_one_second_have_names_of_their_own(session: Any) -> None:

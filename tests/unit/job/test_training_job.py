@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from typing import Any
 
 import pytest
 
 from pai_sdk.api.refusals import api_error
 from pai_sdk.display.base import Silent
 from pai_sdk.errors import (
+    AuthenticationError,
     ConnectionFailedError,
     InvalidInputError,
     JobFailed,
@@ -18,7 +20,7 @@ from pai_sdk.errors import (
 )
 from pai_sdk.job.detached import detached
 from pai_sdk.job.follow import FollowPolicy
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine
+from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, LogPage
 from pai_sdk.job.status import JobStatus
 from pai_sdk.job.training_job import TrainingJob
 from tests.unit.job.fake_backend import FAST, FakeBackend
@@ -97,6 +99,23 @@ def test_a_long_traceback_still_fits_on_a_screen(fake_backend: FakeBackend) -> N
     assert len(str(caught.value).splitlines()) <= 24
     assert "KeyError: 'x'" in str(caught.value)
     assert caught.value.traceback == "\n".join(deep)
+
+
+def test_a_failure_reads_the_end_of_a_long_log_only() -> None:
+    read: list[int] = []
+
+    class Counted(FakeBackend):
+        def read_log(self, *args: Any, **more: Any) -> LogPage:
+            page = super().read_log(*args, **more)
+            read.append(len(page.lines))
+            return page
+
+    backend = Counted()
+    backend.lines = {"train1-master-0": [*map(str, range(100_000)), "the reason"]}
+    backend.status = "Failed"
+    with pytest.raises(JobFailed, match="the reason"):
+        TrainingJob("train1", backend).raise_for_status()
+    assert sum(read) < 1000
 
 
 def test_stopped_is_neither_success_nor_failure(fake_backend: FakeBackend) -> None:
@@ -212,7 +231,18 @@ def test_repr_needs_no_network(fake_backend: FakeBackend) -> None:
     job = TrainingJob("train1", fake_backend)
     job.refresh()
     assert repr(job) == "<TrainingJob train1 Succeed 3m12s>"
-    assert "Succeed" in job._repr_html_()
+    assert "Succeed" in (job._repr_html_() or "")
+
+
+def test_a_cell_that_has_the_card_does_not_show_it_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = 3
+    monkeypatch.setattr("pai_sdk.job.training_job.notebook_cell", lambda: cell)
+    backend = FakeBackend()
+    backend.status = "Succeed"
+    job = TrainingJob("train1", backend).wait(policy=FAST)
+    assert job._repr_html_() is None  # IPython shows the plain repr then
+    cell = 4
+    assert "Succeed" in (job._repr_html_() or "")
 
 
 def test_an_interrupted_wait_ends_with_the_way_back() -> None:
@@ -246,6 +276,34 @@ def test_a_wait_outlives_minutes_without_a_network(show_logs: bool) -> None:
     job.wait(3600, show_logs=show_logs, display=Recorder(), policy=FollowPolicy(schedule=clock))
     assert job.status == "Succeed"
     assert 600 < clock.time < 620
+
+
+@pytest.mark.parametrize("show_logs", [True, False])
+def test_a_wait_outlives_a_temporary_key_that_is_renewed_late(
+    show_logs: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, backend = SimulatedTime(), FakeBackend()
+    backend.lines = {"train1-master-0": ["one"]}
+    answer, renewed_at = backend.get, 300.0
+
+    def get(job_id: str, **more: object) -> JobRecord:
+        if 10 <= clock.time < renewed_at:
+            raise api_error("it is old", code="InvalidSecurityToken.Expired", status_code=400, request_id="r")
+        backend.status = "Succeed" if clock.time > 600 else "Running"
+        return answer(job_id)
+
+    backend.get = get  # type: ignore[method-assign]
+    job = TrainingJob("train1", backend)
+    with caplog.at_level("WARNING"):
+        job.wait(show_logs=show_logs, display=Recorder(), policy=FollowPolicy(schedule=clock))
+    assert job.status == "Succeed"
+    assert len(caplog.messages) == 1, "who could renew the key is told, and once"
+    assert "InvalidSecurityToken.Expired" in caplog.text
+
+    clock.time, renewed_at, backend.status = 0, float("inf"), "Running"
+    with pytest.raises(AuthenticationError):
+        TrainingJob("train1", backend).wait(show_logs=False, policy=FollowPolicy(schedule=clock))
+    assert 600 < clock.time < 700
 
 
 def test_a_timeout_is_kept_on_a_clock_that_nobody_sets(fake_backend: FakeBackend) -> None:

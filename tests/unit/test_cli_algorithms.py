@@ -1,0 +1,34 @@
+"""`pai-sdk algorithm create`: a spec that is wrong is told before anything is registered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pai_sdk.cli.app import app
+from pai_sdk.errors import InvalidInputError
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "spec.json cannot be read: No such file"),
+        ('{"Image": "x"', "spec.json is not JSON"),
+        ("[]", "does not hold a JSON object"),
+        ('{"Imag": "x", "Command": ["true"]}', "did you mean 'Image'?"),
+    ],
+)
+def test_a_wrong_spec_registers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, told: str
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("pai_sdk.cli.algorithms.get_default_session", lambda: asked.append("session"))
+    path = tmp_path / "spec.json"
+    if content is not None:
+        path.write_text(content)
+    done = CliRunner().invoke(app, ["algorithm", "create", "digits", "v1", "--spec", str(path)])
+    assert isinstance(done.exception, InvalidInputError)
+    assert told in str(done.exception)
+    assert asked == []
