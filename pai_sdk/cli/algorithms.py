@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.session import get_default_session
+
+if TYPE_CHECKING:
+    from pai_sdk.job.spec import AlgorithmSpec
 
 __all__ = ["app"]
 
@@ -65,11 +68,22 @@ def show(
     typer.echo(json.dumps(shown, ensure_ascii=False, indent=2))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> AlgorithmSpec:
+    """The spec of a file, checked before anything is registered."""
+    from pydantic import ValidationError
+
+    from pai_sdk.job.spec import AlgorithmSpec
+    from pai_sdk.job.wire import problems_of
+
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInputError([Problem("--spec", f"{path} cannot be read: {error.strerror}")]) from None
     except ValueError as error:
         raise InvalidInputError([Problem("--spec", f"{path} is not JSON: {error}")]) from None
     if not isinstance(content, dict):
         raise InvalidInputError([Problem("--spec", f"{path} does not hold a JSON object")])
-    return content
+    try:
+        return AlgorithmSpec.model_validate(content)
+    except ValidationError as error:
+        raise InvalidInputError(problems_of(error, "--spec")) from None

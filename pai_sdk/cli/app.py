@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -18,21 +19,21 @@ __all__ = ["app", "run"]
 
 app = typer.Typer(
     name="pai-sdk",
-    help="Training jobs: serve, submit, watch. Exit codes: 0 succeeded, 100 failed, 101 not finished, "
-    "102 not found, 103 stopped, 1 other errors, 2 wrong usage.",
+    help="List, follow and stop training jobs; serve the API that runs them. Exit codes: 0 succeeded, 100 failed, "
+    "101 not finished, 102 not found, 103 stopped, 1 other errors, 2 wrong usage.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("serve")(serve.serve)
-app.command("pack")(pack.pack)
 app.command("ps")(jobs.ps)
 app.command("logs")(jobs.logs)
 app.command("status")(jobs.status)
 app.command("wait")(jobs.wait)
 app.command("stop")(jobs.stop)
+app.command("pack")(pack.pack)
 app.command("prune")(local.prune)
+app.command("serve")(serve.serve)
 app.add_typer(algorithms.app, name="algorithm")
 
 
@@ -54,10 +55,14 @@ def _frame(
     if os.environ.get("NO_COLOR"):
         context.color = False
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    # The credentials library logs a traceback for each place without a key; our error lists them all in the end.
+    logging.getLogger("credentials").disabled = not verbose
 
 
 def run() -> None:
     """Run the command and leave with its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a name that this terminal cannot show is no reason to fail
     try:
         with one_interrupt():
             app(prog_name="pai-sdk")

@@ -6,7 +6,7 @@ import json
 import signal
 from dataclasses import asdict
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,20 +14,26 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
 from pai_sdk.display.lines import LogWriter
-from pai_sdk.errors import JobFailed, JobStopped, WaitTimeoutError
+from pai_sdk.errors import JobFailed, JobStopped, PaiError, WaitTimeoutError
 from pai_sdk.job.record import JobRecord
 from pai_sdk.job.training_job import TrainingJob
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["logs", "ps", "status", "stop", "wait"]
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `pai-sdk ps` shows it.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
+_WIDE = 1000
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
 
 
 def ps(
-    status: Annotated[str | None, typer.Option(help="Only jobs in this status.")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Only jobs in this status: Running, Succeed, Failed, Terminated, …")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Only jobs with this text in their name.")] = None,
     local: Annotated[bool, typer.Option("--local", help="Those in Docker on this machine.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 20,
@@ -42,7 +48,6 @@ def ps(
     if not records:
         typer.echo("no jobs")
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -64,7 +69,7 @@ def ps(
         colour = _COLOURS.get(exit_codes.of_status(job_status), "cyan")
         shown_name = Text(job_name, no_wrap=True, overflow="ellipsis")
         table.add_row(job_id, shown_name, Text(job_status, style=colour), *rest)
-    Console().print(table)
+    _console().print(table)
 
 
 def logs(
@@ -100,7 +105,7 @@ def status(job_id: JobId, as_json: Json = False) -> None:
     if as_json:
         typer.echo(_json(record))
     else:
-        _show(record)
+        _show(record, "" if record.status.is_terminal else _last_event(job))
         if record.status.is_failure:
             try:
                 job.raise_for_status()
@@ -159,30 +164,43 @@ def _wait_quietly(job: TrainingJob) -> None:
         return  # its status says the same, and is shown next
 
 
-def _show(record: JobRecord) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _last_event(job: TrainingJob) -> str:
+    """What happened to the job last, such as what it waits for."""
+    try:
+        return next(reversed(job.events()), "")
+    except PaiError as fault:
+        return f"cannot be told: {fault}"
+
+
+def _show(record: JobRecord, event: str) -> None:
+    from rich.text import Text
 
     colour = _COLOURS.get(exit_codes.of_status(record.status), "cyan")
     seconds = elapsed_s(record)
+    took = f" {duration_text(seconds)}" if seconds is not None else ""
     rows = [
-        ("job", record.training_job_id),
-        ("name", record.training_job_name or ""),
-        (
-            "status",
-            f"[{colour}]{record.status}[/]" + (f" {duration_text(seconds)}" if seconds is not None else ""),
-        ),
-        ("created", f"{_time_text(record.gmt_create_time)} UTC"),
+        ("job", Text(record.training_job_id)),
+        ("name", Text(record.training_job_name or "")),
+        ("status", Text(record.status, style=colour).append(took, style="default")),
+        ("created", Text(f"{_time_text(record.gmt_create_time)} UTC")),
     ]
-    rows += [("instance", f"{i.name} {i.status or ''}") for i in record.instances]
-    rows += [("metric", f"{m.name} {m.value:g}") for m in record.latest_metrics if m.value is not None]
-    rows += [(f"output {name}", uri) for name, uri in record.outputs.items()]
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
+    rows += [("last event", Text(event))] if event else []
+    rows += [("instance", Text(f"{i.name} {i.status or ''}")) for i in record.instances]
+    rows += [("metric", Text(f"{m.name} {m.value:g}")) for m in record.latest_metrics if m.value is not None]
+    rows += [(f"output {name}", Text(uri)) for name, uri in record.outputs.items()]
+    width = max(len(name) for name, _ in rows)
+    console = _console()
     for name, text in rows:
-        table.add_row(name, text)
-    Console().print(table)
+        # The terminal breaks what is too long, so that a URI can be copied whole.
+        console.print(Text(name.ljust(width + 1), style="dim"), text, soft_wrap=True)
+
+
+def _console() -> Console:
+    """Where tables go: as wide as the window, and in a pipe or a file as wide as they are."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
 
 
 def _time_text(time: str | None) -> str:

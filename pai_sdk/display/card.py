@@ -14,7 +14,7 @@ _COLOURS = {"success": "#1a7f37", "failure": "#cf222e", "stopped": "#9a6700", "r
 # The page's own colours are inherited, so that the card fits a light and a dark notebook alike.
 _BOX = (
     "border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:10px 14px;margin:4px 0;max-width:760px;"
-    "font-family:system-ui,sans-serif;font-size:13px;line-height:1.5"
+    "font-family:system-ui,sans-serif;font-size:13px;line-height:1.5;overflow-wrap:anywhere"
 )
 _MONO = "font-family:ui-monospace,monospace;font-size:12px"
 _DIM = "opacity:.65"
@@ -36,7 +36,9 @@ def card_html(
     """
     parts = [_head(record)]
     if record.status.is_failure and record.reason_message:
-        parts.append(f'<div style="color:{_COLOURS["failure"]}">{escape(record.reason_message)}</div>')
+        # The page's own colour beside a red line: red letters are hard to read on a dark page.
+        edge = f"border-left:3px solid {_COLOURS['failure']};padding-left:8px;margin-top:4px"
+        parts.append(f'<div style="{edge}">{escape(record.reason_message)}</div>')
     parts += [_metrics(record.latest_metrics, history or {}), _rows(record)]
     if tail:
         shown = escape("\n".join(tail))
@@ -44,7 +46,10 @@ def card_html(
             f'<pre style="{_MONO};background:rgba(128,128,128,.1);border-radius:4px;padding:6px 8px;margin:6px 0;'
             f'white-space:pre-wrap;overflow-wrap:anywhere;max-height:30em;overflow:auto">{shown}</pre>'
         )
-    commands = " &nbsp; ".join(f"<code>{escape(command)}</code>" for command in next_commands(record))
+    box = "display:inline-block;max-width:100%"  # a command goes to the next line as a whole
+    commands = " &nbsp; ".join(
+        f'<code style="{box}">{escape(command)}</code>' for command in next_commands(record)
+    )
     parts.append(f'<div style="{_DIM};font-size:12px">{commands}</div>')
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
 

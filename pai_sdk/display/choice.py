@@ -6,7 +6,7 @@ import sys
 
 from pai_sdk.display.base import Display
 
-__all__ = ["choose_display", "in_notebook"]
+__all__ = ["choose_display", "in_notebook", "notebook_cell"]
 
 
 def in_notebook() -> bool:
@@ -14,6 +14,11 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def notebook_cell() -> int | None:
+    """The number of the cell that runs; None outside of a notebook."""
+    return int(sys.modules["IPython"].get_ipython().execution_count) if in_notebook() else None
 
 
 def choose_display() -> Display:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+import sysconfig
 
 from pai_sdk.job.record import JobRecord
 
@@ -19,5 +20,8 @@ def next_commands(record: JobRecord) -> list[str]:
 
 
 def _command() -> str:
-    """What starts the command line here, where its script may not be on PATH."""
-    return "pai-sdk" if shutil.which("pai-sdk") else f"{shlex.quote(sys.executable)} -m pai_sdk"
+    """What starts the command line here: its script may not be on PATH, or not have been installed."""
+    if shutil.which("pai-sdk"):
+        return "pai-sdk"
+    script = shutil.which("pai-sdk", path=sysconfig.get_path("scripts"))
+    return shlex.quote(script) if script else f"{shlex.quote(sys.executable)} -m pai_sdk"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.job.record import JobRecord, LogLine
@@ -24,6 +24,23 @@ __all__ = ["LogWriter"]
 
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_red")
 _STATE_EVERY_S = 10.0
+
+
+class _Forgiving:
+    """A text stream that shows `?` where its encoding has no sign for something, instead of failing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except UnicodeEncodeError:
+            encoding = self._stream.encoding
+            return self._stream.write(text.encode(encoding, "replace").decode(encoding))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class LogWriter:
@@ -90,7 +107,9 @@ class LogWriter:
         if self._made is None:
             from rich.console import Console
 
-            self._made = Console(file=self._stream or sys.stdout, highlight=False, soft_wrap=True)
+            # What a job writes, or how it is named, must not end the watching of it.
+            file = cast("TextIO", _Forgiving(self._stream or sys.stdout))
+            self._made = Console(file=file, highlight=False, soft_wrap=True)
         return self._made
 
     def _show_state(self, instance: str) -> None:

@@ -74,9 +74,20 @@ def test_detaching_tells_how_to_come_back() -> None:
 
 def test_commands_can_be_typed_where_the_script_is_not_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
     words = shlex.split(next_commands(record())[0])
     assert words[1:] == ["-m", "pai_sdk", "logs", "-f", "train1"]
     assert subprocess.run([*words[:3], "--version"], capture_output=True, timeout=30).returncode == 0
+
+
+def test_in_an_environment_that_is_not_activated_its_own_script_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scripts = tmp_path / "my env" / "bin"
+    scripts.mkdir(parents=True)
+    (tmp_path / "pai-sdk").rename(scripts / "pai-sdk")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(scripts))
+    assert shlex.split(next_commands(record())[1]) == [str(scripts / "pai-sdk"), "status", "train1"]
 
 
 def test_a_card_shows_all_and_trusts_nothing() -> None:
@@ -95,6 +106,11 @@ def test_a_card_shows_all_and_trusts_nothing() -> None:
     assert "<svg" in html
     assert "worker-0" in html
     assert "oss://b/m/" in card_html(record("Succeed", **OUTPUTS))
+
+
+def test_a_card_breaks_a_name_that_is_wider_than_it_is() -> None:
+    box = card_html(record(TrainingJobName="a" * 120)).partition(">")[0]
+    assert "overflow-wrap:anywhere" in box
 
 
 def test_a_flat_line_can_be_drawn() -> None:

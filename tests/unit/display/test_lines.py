@@ -119,3 +119,18 @@ def test_a_card_keeps_a_progress_bar_on_one_row(monkeypatch: pytest.MonkeyPatch)
     for text in ("begun", "\r10%\r", "\r20%\r", "\r100%", "end", "\r1%\r", ""):
         display.line(LogLine("t-master-0", 0, text))
     assert [row.text for row in display._tail] == ["begun", "100%", "end", "1%"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_a_stream_has_no_sign_for_becomes_a_question_mark(encoding: str) -> None:
+    """A line that cannot be shown must not end the following of a job that goes on."""
+    written = io.BytesIO()
+    writer = LogWriter(io.TextIOWrapper(written, encoding=encoding, newline="\n"))
+    writer.say("● Running", "dim")
+    show(writer, "损失 0.5", "half a character: \ud83d")
+    writer.knows(two_instances())
+    show(writer, "损失 0.4")
+    texts = ["● Running", "损失 0.5", "half a character: \ud83d", "master-0 | 损失 0.4"]
+    assert written.getvalue().decode(encoding).splitlines() == [
+        text.encode(encoding, "replace").decode(encoding) for text in texts
+    ]
