@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pai_sdk import Session
 from pai_sdk.service.embedded import ensure_running
+from tests.waiting import until
 
 
 def end_service(data_dir: Path) -> None:
@@ -24,12 +24,7 @@ def end_service(data_dir: Path) -> None:
 
 def wait_until_gone(pid: int) -> None:
     """Return when no process has this number any more."""
-    deadline = time.monotonic() + 15
-    with suppress(ProcessLookupError):
-        while time.monotonic() < deadline:
-            os.kill(pid, 0)
-            time.sleep(0.02)
-        raise TimeoutError(f"process {pid} is still there")
+    until(lambda: not psutil.pid_exists(pid), f"the end of process {pid}")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ GIVEN = json.loads(sys.argv[1])
 ANSWERS = {}
 SPEC = {
     "Image": "none",
-    "Command": ["sh", "-c", "echo loss=0.5 done=0.25; echo PAI_HPS_LR=$PAI_HPS_LR; sleep 60"],
+    "Command": ["sh", "-c", "echo loss=0.5 done=0.25; echo PAI_HPS_LR=$PAI_HPS_LR; sleep 600"],
     "HyperParameters": [{"Name": "lr", "Type": "Float", "DefaultValue": "0.1"}],
     "MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}],
     "ProgressDefinitions": {"OverallProgress": {"Regex": "done=([0-9.]+)"}},
@@ -52,7 +52,7 @@ def request(model, **fields):
 
 
 def until(look):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not look() and time.monotonic() < deadline:
         time.sleep(0.1)
 

@@ -7,18 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from pai_sdk import Processor, Session
 from tests import ml
+from tests.faults.proxy import FaultProxy, Faults
+from tests.waiting import PATIENCE_S, until
 
 PAI = [sys.executable, "-c", "from pai_sdk.cli import main; main()"]
 
 
-def pai(session: Session, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def pai(session: Session, *arguments: str, timeout: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*PAI, *arguments], env=environment(session), text=True, capture_output=True, timeout=timeout
     )
@@ -72,7 +73,7 @@ def test_a_failure_says_why(session: Session) -> None:
 
 
 def test_not_finished_stop_and_stopped(session: Session) -> None:
-    job_id = submitted(session, "sleep 60")
+    job_id = submitted(session, "sleep 600")
     assert pai(session, "wait", job_id, "--timeout", "0.5", "--no-logs").returncode == 101
     assert pai(session, "status", job_id).returncode == 101
     assert "Terminated" in pai(session, "stop", "--wait", job_id).stdout
@@ -87,7 +88,7 @@ def test_no_such_job(session: Session) -> None:
 
 
 def test_a_followed_log_is_there_while_the_job_runs(session: Session) -> None:
-    job_id = submitted(session, "echo begun; sleep 30")
+    job_id = submitted(session, "echo begun; sleep 600")
     with subprocess.Popen(
         [*PAI, "logs", "-f", job_id],
         env=environment(session),
@@ -100,7 +101,7 @@ def test_a_followed_log_is_there_while_the_job_runs(session: Session) -> None:
             assert follower.stdout.readline().startswith(ml.NOTICE)
         assert follower.stdout.readline() == "begun\n"
         follower.send_signal(signal.SIGINT)
-        _, errors = follower.communicate(timeout=20)
+        _, errors = follower.communicate(timeout=PATIENCE_S)
     assert follower.returncode == 101
     assert f" stop {job_id}" in errors
     assert pai(session, "status", job_id).returncode == 101, "the job goes on"
@@ -131,14 +132,14 @@ def test_serve_tells_other_clients_all_they_need(tmp_path: Path) -> None:
             access_key_secret=info["access_key_secret"],
         )
         job_id = submitted(session, "echo hi")
-        session.get_job(job_id).wait(30, show_logs=False)
+        session.get_job(job_id).wait(PATIENCE_S, show_logs=False)
         server.send_signal(signal.SIGTERM)
-        assert server.wait(20) == 0
+        assert server.wait(PATIENCE_S) == 0
 
 
 def test_wrong_key_wrong_endpoint_one_clear_sentence(session: Session) -> None:
     wrong_key = {**environment(session), "ALIBABA_CLOUD_ACCESS_KEY_SECRET": "wrong"}
-    told = subprocess.run([*PAI, "ps"], env=wrong_key, text=True, capture_output=True, timeout=60)
+    told = subprocess.run([*PAI, "ps"], env=wrong_key, text=True, capture_output=True, timeout=PATIENCE_S)
     assert told.returncode == 1
     assert "SignatureDoesNotMatch" in told.stderr
     assert "Traceback" not in told.stderr
@@ -155,10 +156,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(session: Session) -> None:
         child.stdout.readline()
         child.stdout.close()
         assert child.stderr.read() == b""
-        assert child.wait(timeout=60) == 0
+        assert child.wait(timeout=PATIENCE_S) == 0
     with Path("/dev/full").open("wb") as full:
         told = subprocess.run(
-            [*PAI, "logs", job_id], env=environment(session), stdout=full, stderr=subprocess.PIPE, timeout=60
+            [*PAI, "logs", job_id],
+            env=environment(session),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=PATIENCE_S,
         )
     assert told.returncode == 1
     assert told.stderr.startswith(b"error: ")
@@ -183,13 +188,14 @@ def test_a_service_on_no_address_of_this_machine(session: Session, tmp_path: Pat
 
 
 def test_an_interrupted_wait_without_log_tells_the_way_back(session: Session) -> None:
-    job_id = submitted(session, "sleep 60")
-    with subprocess.Popen(
-        [*PAI, "wait", "--no-logs", job_id], env=environment(session), stderr=subprocess.PIPE, text=True
-    ) as child:
-        time.sleep(2)
-        child.send_signal(signal.SIGINT)
-        _, told = child.communicate(timeout=30)
+    job_id = submitted(session, "sleep 600")
+    with FaultProxy(session.settings.endpoint or "", seed=0, faults=Faults(rate=0)) as proxy:
+        command = [*PAI, "wait", "--no-logs", job_id]
+        variables = {**environment(session), "PAI_ENDPOINT": proxy.url}
+        with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as child:
+            until(lambda: proxy.seen[f"GET /api/v1/trainingjobs/{job_id}"] > 1)  # found, and waited for
+            child.send_signal(signal.SIGINT)
+            _, told = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 101
     assert f"logs -f {job_id}" in told
     assert pai(session, "stop", "--wait", job_id).returncode == 0
@@ -202,8 +208,11 @@ def test_the_greeting_of_serve_can_be_pasted_into_a_shell(tmp_path: Path) -> Non
         greeting = [server.stdout.readline() for _ in range(7)]
         exports = "".join(line for line in greeting if line.startswith("  export "))
         told = subprocess.run(
-            ["sh", "-c", f'{exports}exec "$@"', "sh", *PAI, "ps"], text=True, capture_output=True, timeout=60
+            ["sh", "-c", f'{exports}exec "$@"', "sh", *PAI, "ps"],
+            text=True,
+            capture_output=True,
+            timeout=PATIENCE_S,
         )
         server.send_signal(signal.SIGTERM)
         assert (told.returncode, told.stdout) == (0, "no jobs\n"), told.stderr
-        assert server.wait(20) == 0
+        assert server.wait(PATIENCE_S) == 0

@@ -12,6 +12,7 @@ import psutil
 
 from pai_sdk import Processor, Session
 from tests.leftovers import end_processes_of
+from tests.waiting import PATIENCE_S
 
 
 def test_a_session_finds_its_service_on_another_port(clean_home: Path, tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_a_session_finds_its_service_on_another_port(clean_home: Path, tmp_path:
 def end_service_and_have_it_come_up_elsewhere(data: Path) -> None:
     info = json.loads((data / "service.json").read_text())
     os.kill(info["pid"], signal.SIGKILL)
-    psutil.Process(info["pid"]).wait(10)
+    psutil.Process(info["pid"]).wait(PATIENCE_S)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # As if its last port had been that one: the service keeps the port that it reads here.

@@ -9,9 +9,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from pai_sdk.service.folder import read_info
 from pai_sdk.service.settings import ServiceInfo
 from tests import ml
 from tests.service.services import running_service
+from tests.waiting import PATIENCE_S, until
 
 _SIZE_MIB = 96
 _SERVE = 'mount -t tmpfs -o size=$1m,mode=700 none "$2" && shift 2 && exec "$@"'
@@ -67,16 +67,26 @@ class SmallService:
     def free(self) -> None:
         (self.disk / "ballast").unlink()
 
+    def restart(self) -> None:
+        """End the service, and start another one that sees the same disk."""
+        kinds = {"mnt": "--mount"} if os.geteuid() == 0 else {"user": "--user", "mnt": "--mount"}
+        with ExitStack() as stack:  # as long as somebody has them open, namespaces live on without a process
+            opened = {
+                option: stack.enter_context(Path(f"/proc/{self.process.pid}/ns/{kind}").open()).fileno()
+                for kind, option in kinds.items()
+            }
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(PATIENCE_S)
+            enter = [f"{option}=/proc/self/fd/{descriptor}" for option, descriptor in opened.items()]
+            serve = [sys.executable, "-m", "pai_sdk.service", "--data", str(self.data)]
+            with self.log.open("ab") as output:
+                self.process = subprocess.Popen(
+                    ["nsenter", *enter, *serve], pass_fds=opened.values(), stdout=output, stderr=output
+                )
+            until(lambda: (info := read_info(self.disk)) and info.pid == self.process.pid)
+
     def faults(self) -> list[str]:
         return [line for line in self.log.read_text().splitlines() if " INFO " not in line]
-
-
-def until(condition: Callable[[], Any], within_s: float = 15.0) -> Any:
-    deadline = time.monotonic() + within_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture
@@ -92,10 +102,12 @@ def small(tmp_path: Path) -> Iterator[SmallService]:
     try:
         disk = Path(f"/proc/{process.pid}/root{data}")
         info = until(lambda: read_info(disk))
-        yield SmallService(process, info, data, log)
+        service = SmallService(process, info, data, log)
+        yield service
+        process = service.process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def processor(small: SmallService, command: str, **rest: Any) -> Processor:
@@ -107,14 +119,22 @@ def start(small: SmallService, command: str) -> TrainingJob:
     return processor(small, command).run(outputs=outputs, wait=False, show_logs=False)
 
 
+def accepted(small: SmallService, command: str) -> TrainingJob | None:
+    """The job; None as long as the room that was given back is not there yet."""
+    try:
+        return start(small, command)
+    except PaiError:
+        return None
+
+
 def test_a_job_that_fills_the_disk_fails_with_that_reason(small: SmallService) -> None:
     job = start(small, 'dd if=/dev/zero of="$PAI_OUTPUT_MODEL/big" bs=1M count=500')
     with pytest.raises(JobFailed) as caught:
-        job.wait(20, show_logs=False)
+        job.wait(PATIENCE_S, show_logs=False)
     assert caught.value.reason_code == "DiskFull"
     assert "is full. Free some space" in str(caught.value)
     job.delete()
-    assert until(lambda: processor(small, "true").run(show_logs=False)).status == "Succeed"
+    assert until(lambda: accepted(small, "true")).wait(PATIENCE_S, show_logs=False).status == "Succeed"
 
 
 def test_on_a_full_disk_a_running_job_ends_and_a_new_one_is_refused(small: SmallService) -> None:
@@ -125,10 +145,23 @@ def test_on_a_full_disk_a_running_job_ends_and_a_new_one_is_refused(small: Small
         start(small, "echo never")
     (small.disk / "jobs" / running.id / "ml" / "usercode" / "go").mkdir()  # a folder needs no room here
     with pytest.raises(JobFailed) as caught:
-        running.wait(20, show_logs=False)
+        running.wait(PATIENCE_S, show_logs=False)
     assert caught.value.reason_code == "DiskFull"
     small.free()
-    assert until(lambda: start(small, "true")).wait(20, show_logs=False).status == "Succeed"
+    assert until(lambda: accepted(small, "true")).wait(PATIENCE_S, show_logs=False).status == "Succeed"
+    assert all("Traceback" not in line for line in small.faults()), small.faults()
+
+
+def test_a_service_begins_on_a_full_disk_so_that_jobs_can_be_deleted(small: SmallService) -> None:
+    job = start(small, "true")
+    job.wait(show_logs=False)
+    assert (small.disk / "reserve").exists()
+    small.fill()
+    small.restart()
+    assert not (small.disk / "reserve").exists()
+    job.delete()
+    small.free()
+    assert until(lambda: start(small, "true")).wait(show_logs=False).status == "Succeed"
     assert all("Traceback" not in line for line in small.faults()), small.faults()
 
 
@@ -141,7 +174,7 @@ def test_outputs_without_room_fail_the_job(small: SmallService) -> None:
     small.fill()
     (output.parents[2] / "usercode" / "go").mkdir()
     with pytest.raises(JobFailed) as caught:
-        job.wait(20, show_logs=False)
+        job.wait(PATIENCE_S, show_logs=False)
     assert caught.value.reason_code == "OutputsNotSaved"
     assert "No space left on device" in str(caught.value)
 
@@ -163,6 +196,16 @@ def test_a_folder_that_cannot_be_written_is_refused_with_one_sentence(tmp_path: 
     assert "cannot be used: Read-only file system; choose another one" in refused.stderr
 
 
+def test_a_disk_without_any_room_is_refused_with_one_sentence(tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+    script = 'mount -t tmpfs -o size=1m none "$1" && shift && exec "$@"'
+    refused = serve(full / "data", under=[*namespace, "sh", "-c", script, "sh", str(full)])
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "cannot be used: No space left on device; make room, or choose another one" in refused.stderr
+
+
 def serve(data: Path, *, under: list[str] | None = None) -> subprocess.CompletedProcess[str]:
     command = [*(under or []), sys.executable, "-m", "pai_sdk.service", "--data", str(data)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -18,6 +18,7 @@ from jupyter_client.blocking import BlockingKernelClient
 
 from pai_sdk import Processor, Session
 from tests.e2e.test_command_line import PAI, environment
+from tests.waiting import PATIENCE_S
 
 BAR = r"i=0; while [ $i -lt 600 ]; do i=$((i+1)); printf '\r%d%%|##   |' $i; sleep 0.2; done"
 
@@ -39,7 +40,8 @@ class Terminal:
             "110",
             "-y",
             "40",
-            f"cd {shlex.quote(str(folder))}; env {settings} PS1='$ ' sh",
+            # Without noflsh, a second Ctrl-C throws away what was written and not yet drawn.
+            f"cd {shlex.quote(str(folder))}; stty noflsh; env {settings} PS1='$ ' sh",
         )
 
     def _tmux(self, command: str, *arguments: str) -> str:
@@ -47,7 +49,7 @@ class Terminal:
             ["tmux", "-L", self._name, "-f", "/dev/null", command, *arguments],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -63,8 +65,8 @@ class Terminal:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p").rstrip()
 
-    def until(self, text: str, timeout_s: float = 30.0) -> str:
-        deadline = time.monotonic() + timeout_s
+    def until(self, text: str) -> str:
+        deadline = time.monotonic() + PATIENCE_S
         while text not in self.screen:
             assert time.monotonic() < deadline, f"no {text!r} on the screen:\n{self.screen}"
             time.sleep(0.05)
@@ -132,12 +134,12 @@ def test_an_interrupt_at_any_moment_of_the_parting_words_cuts_none_off(
         text=True,
     ) as process:
         assert process.stdout is not None
-        while "begun" not in process.stdout.readline():
-            pass
-        for _ in range(round(0.8 / apart_s)):
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-                time.sleep(apart_s)
+        assert any("begun" in line for line in iter(process.stdout.readline, ""))
+        # Half of the second in which further ones do nothing: the last may be handled late.
+        over_at = time.monotonic() + 0.5
+        while time.monotonic() < over_at and process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(apart_s)
         said = process.stdout.read()
     assert f"stop {job_id}" in said
     assert "Traceback" not in said
@@ -148,7 +150,7 @@ def test_a_progress_bar_stays_on_one_row(terminal: Terminal, job_id: str) -> Non
     terminal.type(f"clear; {shlex.join(PAI)} logs -f {job_id}")
     first = terminal.until("%|##")
     bar = next(row for row in first.splitlines() if "%|##" in row)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while bar in (now := terminal.screen) or "%|##" not in now:
         assert time.monotonic() < deadline, now
     assert sum("%|##" in row for row in now.splitlines()) == 1, now
@@ -181,7 +183,7 @@ def kernel() -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
     manager.start_kernel()
     client = manager.blocking_client()
     client.start_channels()
-    client.wait_for_ready(timeout=60)
+    client.wait_for_ready(timeout=PATIENCE_S)
     yield manager, client
     client.stop_channels()
     manager.shutdown_kernel(now=True)
@@ -195,7 +197,7 @@ def test_an_interrupted_cell_ends_with_one_short_message(
     asked = client.execute(code)
     shown, error = "", None
     while error is None:
-        message = client.get_iopub_msg(timeout=30)
+        message = client.get_iopub_msg(timeout=PATIENCE_S)
         if message["parent_header"].get("msg_id") != asked:
             continue
         content = message["content"]

@@ -13,6 +13,7 @@ from pai_sdk import Estimator, Processor, Session, TrainingJob
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped
 from pai_sdk.job.spec import Channel
 from tests import ml
+from tests.waiting import PATIENCE_S
 
 HOSTILE = {
     "plain": "abc",
@@ -134,7 +135,7 @@ def test_three_instances_meet_and_share_their_folders(session: Session, tmp_path
                     total += int(server.accept()[0].recv(16))
                 print("sum of ranks", total)
             else:
-                for attempt in range(200):
+                for attempt in range(1000):
                     try:
                         socket.create_connection(address).sendall(str(rank).encode())
                         break
@@ -156,7 +157,7 @@ def test_the_instance_that_fails_first_is_the_one_reported(session: Session, tmp
             import os, time
             if os.environ["RANK"] == "1":
                 raise ValueError("no such column: 'age'")
-            time.sleep(60)
+            time.sleep(600)
         """,
     )
     with pytest.raises(JobFailed) as caught:
@@ -192,16 +193,16 @@ def test_a_missing_input_ends_the_job_before_it_runs(session: Session) -> None:
 
 def test_the_time_limit_ends_a_job(session: Session) -> None:
     with pytest.raises(JobFailed, match=r"1 s|1s|second") as caught:
-        processor(session, "sleep 60", max_run_time=1).run(show_logs=False)
+        processor(session, "sleep 600", max_run_time=1).run(show_logs=False)
     assert caught.value.reason_code == "MaxRunningTimeExceeded"
 
 
 def test_stop(session: Session) -> None:
-    job = processor(session, "echo begun; sleep 60").run(wait=False, show_logs=False)
+    job = processor(session, "echo begun; sleep 600").run(wait=False, show_logs=False)
     for _ in job.logs(follow=True):
         job.stop()
     with pytest.raises(JobStopped):
-        job.wait(30, show_logs=False)
+        job.wait(PATIENCE_S, show_logs=False)
     assert job.status == "Terminated"
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.trials import create
 
 
+@pytest.mark.timeout(600)
 def test_one_job_for_each_submission_or_a_clear_error(tmp_path: Path) -> None:
     report = create.run(tmp_path / "data", range(10))
     assert report.problems == []

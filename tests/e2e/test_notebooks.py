@@ -28,6 +28,7 @@ def shown(cell: nbformat.NotebookNode) -> str:
     return "\n".join(parts)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("embedded_home")
 def test_the_first_job(tmp_path: Path) -> None:
     notebook = executed("first-job.ipynb", tmp_path)
@@ -45,6 +46,8 @@ def test_the_first_job(tmp_path: Path) -> None:
 
 
 def test_notebooks_are_committed_without_output() -> None:
-    for path in NOTEBOOKS.glob("*.ipynb"):
+    committed = [*NOTEBOOKS.glob("*.ipynb")]
+    assert committed
+    for path in committed:
         for cell in nbformat.read(path, as_version=4).cells:
             assert not cell.get("outputs"), f"{path.name}: clear its outputs before committing"

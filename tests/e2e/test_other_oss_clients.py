@@ -47,7 +47,7 @@ def test_ossfs(python: Path, endpoint: str, step: str, tmp_path: Path) -> None:
         env={**os.environ, **settings},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

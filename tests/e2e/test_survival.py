@@ -7,11 +7,14 @@ import signal
 import threading
 from pathlib import Path
 
+import pytest
+
 from pai_sdk import Processor, Session
 from pai_sdk.service.embedded import ensure_running
 from tests import ml
 from tests.e2e.conftest import wait_until_gone
 from tests.trials import survival
+from tests.waiting import PATIENCE_S
 
 
 def test_a_job_its_log_and_its_follower_outlive_the_service(service_dir: Path, session: Session) -> None:
@@ -34,19 +37,20 @@ def test_a_job_its_log_and_its_follower_outlive_the_service(service_dir: Path, s
 
     follower = threading.Thread(target=follow)
     follower.start()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE_S)
     first = ensure_running(service_dir)
     os.kill(first.pid, signal.SIGKILL)
     wait_until_gone(first.pid)
     second = ensure_running(service_dir)
     assert second.pid != first.pid
     assert (second.endpoint, second.access_key_id) == (first.endpoint, first.access_key_id)
-    follower.join(60)
+    follower.join(PATIENCE_S)
     assert seen == [f"line {number}" for number in range(1, 61)]
-    assert job.wait(30, show_logs=False).status == "Succeed"
+    assert job.wait(PATIENCE_S, show_logs=False).status == "Succeed"
     assert len(list(session.list_jobs(name=job.name))) == 1
 
 
+@pytest.mark.timeout(600)
 def test_nothing_is_lost_and_nothing_runs_twice_when_it_is_killed_under_load(tmp_path: Path) -> None:
     """The short form of `python -m tests.trials survival`."""
     report = survival.run(tmp_path / "trial", kills=3, seed=7)

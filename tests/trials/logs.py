@@ -111,7 +111,10 @@ def run(folder: Path, seed: int, *, lines: int = 10_000) -> list[str]:
             )
         }
         kind = _PlainProxy if is_plain else FaultProxy
-        with kind(client.info.endpoint, seed=seed, faults=faults) as proxy, _session(client, proxy.url) as session:
+        with (
+            kind(lambda: service.client.info.endpoint, seed=seed, faults=faults) as proxy,
+            _session(client, proxy.url) as session,
+        ):
             writer = threading.Thread(target=_write, args=(service, root, texts, dice))
             writer.start()
             shown = _Shown()

@@ -242,7 +242,7 @@ class _Trial:
         self.check(listed.total() == sum(self.report.jobs.values()), f"{listed.total()} jobs are listed")
         pid = ensure_running(self.data).pid
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while (left := self._processes()) and time.monotonic() < deadline:
             time.sleep(0.05)
         self.check(not left, f"processes are left: {left}")
