@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.amounts import bytes_of
@@ -90,7 +91,10 @@ def input_files(sandbox: Sandbox, request: TrainingJobRequest) -> dict[str, str]
     """The channels whose URI is a file, with the file's name; only files that are there count."""
     found = {}
     for channel in request.input_channels:
-        name = (channel.input_uri or "").rpartition("/")[2]
+        uri = channel.input_uri or ""
+        name = uri.rpartition("/")[2]
+        if uri.startswith("file:"):
+            name = Path(unquote(name)).name
         if name and (sandbox.input_dir(channel.name) / name).is_file():
             found[channel.name] = name
     return found

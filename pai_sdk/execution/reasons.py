@@ -7,6 +7,7 @@ import signal
 __all__ = [
     "REASON_COMMAND_NOT_FOUND",
     "REASON_DISK_FULL",
+    "REASON_ENGINE_AWAY",
     "REASON_KILLED_BY_SIGNAL",
     "REASON_MAX_RUNNING_TIME",
     "REASON_NON_ZERO_EXIT",
@@ -35,6 +36,8 @@ REASON_STOPPED_BY_USER = "StoppedByUser"
 REASON_SUPERVISOR_LOST = "SupervisorLost"
 REASON_SANDBOX_FAILED = "SandboxFailed"
 REASON_DISK_FULL = "DiskFull"
+REASON_ENGINE_AWAY = "EngineAway"
+"""Of a job that has not ended, as far as anybody can tell."""
 
 _SIGNAL_BASE = 128  # a shell's way to say "ended by signal n": 128 + n
 _KILLED = _SIGNAL_BASE + signal.SIGKILL
@@ -65,7 +68,8 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
     if exit_code == 127:
         return REASON_COMMAND_NOT_FOUND, (
             f"Instance {instance} ended with exit code 127: a program of the command was not found; the log's "
-            "last lines name it. Check its spelling, or add what brings it to the requirements."
+            "last lines name it. Check its spelling, or add what brings it to the requirements; a script that is "
+            "there may have Windows line ends."
         )
     if exit_code == 126:
         return REASON_NOT_EXECUTABLE, (

@@ -56,7 +56,7 @@ def _left_on_this_machine(tests: Path) -> list[str]:
     """Folders that these tests made beside pytest's own, and what is still mounted in either."""
     folders = [str(path) for path in Path("/tmp").glob(f"pai-*-{os.getpid()}")]
     points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    ours = (str(tests), *(f"/tmp/pai-{kind}-{os.getpid()}" for kind in ("docker", "user", "podman")))
+    ours = (str(tests), *(f"/tmp/pai-{kind}-{os.getpid()}" for kind in ("docker", "user", "podman", "drill")))
     return folders + [point for point in points if point.startswith(ours)]
 
 
@@ -94,7 +94,7 @@ def remove_all(engine: Engine, job_id: str) -> None:
     """Kill what a job has in the engine; a thread of a test may be at it too."""
     with engine.client() as client:
         label = {"label": f"{LABEL_JOB}={job_id}"}
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while left := [*client.containers.list(all=True, filters=label), *client.networks.list(filters=label)]:
             assert time.monotonic() < deadline, f"cannot be removed: {left}"
             for one in left:

@@ -6,13 +6,20 @@ import json
 import os
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from pai_sdk import Processor, Session
+from pai_sdk.errors import JobFailed
+from pai_sdk.job.spec import Channel
+from pai_sdk.job.status import JobStatus
 from tests.docker.conftest import lines_of
+from tests.docker.engine import BASE_IMAGE
+from tests.waiting import PATIENCE_S, until
 
 
 def test_channels_parameters_and_variables(submit, tmp_path):
@@ -34,7 +41,7 @@ def test_channels_parameters_and_variables(submit, tmp_path):
         HyperParameters=[{"Name": "lr", "Value": "0.1"}, {"Name": "note", "Value": "it's $(hostile)\n"}],
         Environments={"NOTE": "two words\n'and' \"more\" $HOME"},
     )
-    lines = lines_of(job.wait(timeout=30, show_logs=False))
+    lines = lines_of(job.wait(timeout=PATIENCE_S, show_logs=False))
     assert lines == [
         "folderfile",
         "0.1|two words",
@@ -50,17 +57,66 @@ def test_channels_parameters_and_variables(submit, tmp_path):
 
 def test_no_secret_is_in_what_the_engine_shows(submit, engine, backend):
     job = submit(
-        "echo up; sleep 30", Environments={"TOKEN": "s3cret"}, HyperParameters=[{"Name": "k", "Value": "v"}]
+        "echo up; sleep 1000", Environments={"TOKEN": "s3cret"}, HyperParameters=[{"Name": "k", "Value": "v"}]
     )
     next(iter(job.logs(follow=True)))
     with engine.client() as client:
         attributes = json.dumps(client.containers.get(f"{job.id}-master-0").attrs)
     assert "s3cret" not in attributes
+    assert lines_of(job) == ["up"], "nor does the log begin with all variables"
     root = backend.data_dir / "jobs" / job.id
     readable = [path for path in root.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
     assert readable
     assert not [path for path in readable if b"s3cret" in path.read_bytes()]
     job.stop()
+
+
+def test_names_of_folders_and_files_may_hold_anything(engine, monkeypatch, tmp_path):
+    """As they do where people name them; some of these signs have a meaning in lists of volumes, and in URIs."""
+    odd = tmp_path / "a:b,c=d 'e' \"f\" $g #h ?i %41 损失"
+    for name in ("code", "data"):
+        (odd / name).mkdir(parents=True)
+        (odd / name / name).write_text(name)
+    (odd / "one, two:ro").write_text("file")
+    monkeypatch.setenv("DOCKER_HOST", engine.socket)
+    monkeypatch.setenv("PAI_LOCAL_DIR", str(odd / "local"))
+    command = (
+        'cat code $PAI_INPUT_FOLDER/data "$PAI_INPUT_FILE";'
+        "echo kept >$PAI_OUTPUT_THERE/m; echo too >$PAI_OUTPUT_HERE/m"
+    )
+    with Session() as session:
+        processor = Processor(BASE_IMAGE, command, source_dir=odd / "code", instance_type="local", session=session)
+        processor.set_output_channels([Channel(name="there"), Channel(name="here")])
+        job = processor.run(
+            {"folder": odd / "data", "file": odd / "one, two:ro"}, {"there": odd / "out"}, show_logs=False
+        )
+        assert lines_of(job) == ["codedatafile"]
+        assert (odd / "out" / "m").read_text() == "kept\n"
+        assert job.download("here", tmp_path / "fetched").joinpath("m").read_text() == "too\n"
+        job.delete()
+
+
+def test_nothing_is_left_in_the_folder_for_temporary_files(submit, monkeypatch, tmp_path):
+    temporary, code = tmp_path / "tmp", tmp_path / "code"
+    for folder in (temporary, code):
+        folder.mkdir()
+    (code / "main.py").write_text("print('ran')")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    where = {"LocationType": "file", "LocationValue": {"Path": str(code)}}
+    for command, end in (("python3 main.py", JobStatus.SUCCEED), ("python3 main.py; exit 1", JobStatus.FAILED)):
+        job = submit(command, CodeDir=where)
+        with suppress(JobFailed):
+            job.wait(timeout=PATIENCE_S, show_logs=False)
+        assert (job.status, lines_of(job)) == (end, ["ran"])
+    assert list(temporary.iterdir()) == []
+
+
+def test_shared_memory_is_as_large_as_it_is_asked_for_and_larger_than_the_engines(submit):
+    size = "df --block-size=1M --output=size /dev/shm | tail -1"
+    given = submit(size, compute={"InstanceSpec": {"SharedMemory": "300MiB"}})
+    usual = submit(size)
+    assert [line.strip() for line in lines_of(given.wait(timeout=PATIENCE_S, show_logs=False))] == ["300"]
+    assert int(lines_of(usual.wait(timeout=PATIENCE_S, show_logs=False))[0]) > 256
 
 
 _HOME = Path(f"/tmp/pai-user-{os.getpid()}")  # below pytest's own folder nobody else may look
@@ -122,11 +178,8 @@ def test_files_belong_to_the_caller(as_user, user):
 
 
 def test_they_do_so_even_when_the_container_of_root_is_killed(as_user, engine):
-    with as_user("mkdir /ml/output/model/sub; sleep 60", "root") as process, engine.client() as client:
-        deadline = time.monotonic() + 60
-        while not (_HOME / "out" / "sub").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    with as_user("mkdir /ml/output/model/sub; sleep 1000", "root") as process, engine.client() as client:
+        until((_HOME / "out" / "sub").exists)
         for container in client.containers.list():
             container.kill()
         process.communicate(timeout=90)

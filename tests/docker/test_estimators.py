@@ -20,6 +20,7 @@ from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on, silent_registry
 from tests.service.services import running_service
+from tests.waiting import PATIENCE_S
 
 PAI = str(Path(sys.executable).with_name("pai-sdk"))
 SPEC: dict[str, Any] = {
@@ -117,6 +118,36 @@ def test_a_processor_and_several_jobs_at_once(home: Path) -> None:
     assert {job.id for job in TrainingJob.list(local=True)} == {job.id for job in jobs}
 
 
+def test_who_does_not_wait_has_the_same_job(home: Path, code: Path, data: Path) -> None:
+    """Code and inputs stay under a job that runs, and its outputs are those of its end."""
+    command = (
+        "echo up; while [ ! -e /ml/output/model/go ]; do sleep 0.1; done;"
+        "python3 main.py; cp $PAI_INPUT_TRAIN /ml/output/model/m.txt"
+    )
+    trainer = estimator(code, command)
+    job = trainer.fit({"train": data}, wait=False, show_logs=False)
+    assert not job.status.is_terminal, "it came back before the end"
+    model = Path(trainer.model_data().removeprefix("file://"))
+    (code / "main.py").write_text("print('the next version')")
+    del trainer
+    (model / "go").touch()
+    assert lines_of(job.wait(PATIENCE_S, show_logs=False)) == ["up", "mine []"]
+    assert (model / "m.txt").read_text() == "1,2\n"
+
+
+def test_an_estimator_is_used_again_and_goes_on_from_its_checkpoints(home: Path, tmp_path: Path) -> None:
+    command = (
+        "cat /ml/output/checkpoints/epoch 2>/dev/null; echo epoch $PAI_HPS_EPOCH >/ml/output/checkpoints/epoch"
+    )
+    trainer = Estimator(BASE_IMAGE, command, checkpoints_path=str(tmp_path / "kept"), instance_type="local")
+    said = []
+    for epoch in (1, 2, 3):
+        trainer.set_hyperparameters(epoch=epoch)
+        said.append(lines_of(trainer.fit(show_logs=False)))
+    assert said == [[], ["epoch 1"], ["epoch 2"]]
+    assert len({job.id for job in trainer.jobs}) == 3
+
+
 def test_a_given_algorithm(home: Path, code: Path, data: Path) -> None:
     trainer = AlgorithmEstimator(algorithm_spec=SPEC, source_dir=code, instance_type="local")
     job = trainer.fit({"train": data}, show_logs=False)
@@ -188,11 +219,11 @@ def test_a_job_is_stopped_while_its_image_is_pulled(home: Path) -> None:
         processor = Processor(f"{registry}/large:1", "true", instance_type="local")
         submitting = threading.Thread(target=processor.run, kwargs={"wait": False, "show_logs": False})
         submitting.start()
-        assert was_asked.wait(30)
+        assert was_asked.wait(PATIENCE_S)
         (job,) = TrainingJob.list(local=True)
         assert job.status == "Initializing"
         assert pai("stop", job.id, "--wait").returncode == 0
-        submitting.join(10)
+        submitting.join(PATIENCE_S)
         assert not submitting.is_alive()
         assert job.refresh().status == "Terminated"
         assert processor.jobs[0].id == job.id

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 
 import docker
 import pytest
 
 from pai_sdk.errors import JobFailed, JobStopped
 from tests.docker.conftest import lines_of
+from tests.waiting import PATIENCE_S, until
 
 SAVES = "trap 'echo saved; exit 0' TERM; echo up $RANK; while :; do sleep 0.1; done"
 
@@ -30,18 +30,18 @@ def test_docker_stop_of_one_container_stops_the_job(submit, engine):
     with engine.client() as client:
         client.containers.get(f"{job.id}-worker-0").stop()
     with pytest.raises(JobStopped):
-        job.wait(timeout=30, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert [lines_of(job, rank)[-1] for rank in range(2)] == ["saved", "saved"]
     assert "told to end (SIGTERM)" in job.record.reason_message
 
 
 def test_docker_kill_is_named(submit, engine):
-    job = submit("echo up; sleep 100")
+    job = submit("echo up; sleep 1000")
     up(job)
     with engine.client() as client:
         client.containers.get(f"{job.id}-master-0").kill()
     with pytest.raises(JobFailed, match=r"was killed from outside \(exit code 137\)") as failed:
-        job.wait(timeout=30, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.reason_code == "KilledBySignal"
 
 
@@ -52,34 +52,35 @@ def test_a_container_that_is_removed_by_hand(submit, engine, count):
     with engine.client() as client:
         client.containers.get(f"{job.id}-master-0").remove(force=True)
     with pytest.raises(JobFailed, match="it was removed from outside") as failed:
-        job.wait(timeout=30, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.instance == f"{job.id}-master-0"
 
 
-def test_a_paused_job_goes_on_when_it_is_let(submit, engine):
-    job = submit("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done")
+def test_a_paused_job_goes_on_when_it_is_let(submit, engine, backend):
+    job = submit("echo before; while [ ! -e go ]; do sleep 0.1; done; echo after")
     up(job)
     with engine.client() as client:
         container = client.containers.get(f"{job.id}-master-0")
         container.pause()
         assert job.status == "Running"
         container.unpause()
-    job.wait(timeout=30, show_logs=False)
-    assert lines_of(job) == [str(number) for number in range(1, 9)]
+    (backend.data_dir / "jobs" / job.id / "ml" / "usercode" / "go").touch()
+    job.wait(timeout=PATIENCE_S, show_logs=False)
+    assert lines_of(job) == ["before", "after"]
 
 
 def test_a_paused_job_can_be_stopped(submit, engine):
-    job = submit("echo up; sleep 100", tags={"pai-sdk.local.grace_s": "0"})
+    job = submit("echo up; sleep 1000", tags={"pai-sdk.local.grace_s": "0"})
     up(job)
     with engine.client() as client:
         client.containers.get(f"{job.id}-master-0").pause()
     job.stop()
-    with pytest.raises((JobStopped, JobFailed)):
-        job.wait(timeout=30, show_logs=False)
+    with pytest.raises(JobStopped, match="was stopped by its user"):
+        job.wait(timeout=PATIENCE_S, show_logs=False)
 
 
-def test_an_engine_that_takes_its_containers_along(submit, engine):
-    """Restarted, it finds them dead: the job has ended, and it is said why."""
+def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
+    """Restarted, it finds them dead: the job has ended, and it is said why. Until then, that nobody can tell."""
     job = submit("echo up; sleep 1000", count=2)
     up(job, 2)
     with engine.client() as client:
@@ -89,11 +90,15 @@ def test_an_engine_that_takes_its_containers_along(submit, engine):
         for pid in pids:
             os.kill(pid, 9)
         assert job.status == "Running"  # as far as anybody can tell
+        until(lambda: job.refresh().reason_code == "EngineAway", "it is not said that nobody can tell")
+        assert "has not answered since" in job.record.reason_message
     finally:
         engine.up()
     with pytest.raises(JobFailed, match="killed from outside") as failed:
-        job.wait(timeout=60, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.instance is not None
+    told = [record.getMessage() for record in caplog.records if "answer" in record.getMessage()]
+    assert ["has not answered since" in told[0], "answers again" in told[1], len(told)] == [True, True, 2]
 
 
 def test_a_full_disk_below_the_job_hides_no_exit_code(tmp_path, docker_host):
@@ -118,10 +123,8 @@ def test_a_full_disk_below_the_job_hides_no_exit_code(tmp_path, docker_host):
             }
             job_id = backend.submit(Plan(TrainingJobRequest.model_validate(wire)), progress=False)
             job = TrainingJob(job_id, backend)
-            until = time.monotonic() + 30
-            while not (record := backend.get(job_id)).status.is_terminal:
-                assert time.monotonic() < until
-                time.sleep(0.05)
+            until(lambda job_id=job_id: backend.get(job_id).status.is_terminal)
+            record = backend.get(job_id)
             assert str(record.status) == ("Succeed" if code == 0 else "Failed")
             assert f"exit code {code}" in (record.reason_message or "exit code 0")
             (backend.data_dir / "jobs" / job_id / "ml" / "usercode" / "big").unlink()

@@ -11,6 +11,7 @@ import pytest
 
 from pai_sdk.errors import JobFailed, JobStopped, LocalRunError
 from tests.docker.conftest import lines_of
+from tests.waiting import PATIENCE_S
 
 BUSYBOX = "pai-sdk-test:busybox"
 BASH = "pai-sdk-test:bash"
@@ -68,20 +69,20 @@ def test_other_shells(submit, request, shell, tmp_path):
         count=2,
         Environments=environment,
         OutputChannels=[{"Name": "model", "OutputUri": tmp_path.as_uri()}],
-    ).wait(timeout=30, show_logs=False)
+    ).wait(timeout=PATIENCE_S, show_logs=False)
     assert [lines_of(job, rank) for rank in range(2)] == [[f"theirs theirs {rank}", "UID=77"] for rank in range(2)]
     job = submit(SAVES, image=image)
     next(iter(job.logs(follow=True)))
     job.stop()
     with pytest.raises(JobStopped):
-        job.wait(timeout=15, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert lines_of(job)[-1] == "saved"
 
 
 def test_an_image_with_a_user_a_folder_and_variables_of_its_own(submit, engine):
     changes = ["USER nobody", "WORKDIR /srv", "ENV name=image PATH=/opt/x:/usr/bin:/bin"]
     image = changed(engine, "own", changes)
-    job = submit('echo "$(id -u) $PWD $name ${PATH%%:*}"', image=image).wait(timeout=30, show_logs=False)
+    job = submit('echo "$(id -u) $PWD $name ${PATH%%:*}"', image=image).wait(timeout=PATIENCE_S, show_logs=False)
     assert lines_of(job) == ["0 /ml/usercode image /opt/x"]
 
 
@@ -92,7 +93,7 @@ def test_volumes_of_an_image_hide_nothing(submit, engine, tmp_path):
         "echo kept >$PAI_OUTPUT_MODEL/m; touch /ml/usercode/x",
         image=image,
         OutputChannels=[{"Name": "model", "OutputUri": tmp_path.as_uri()}],
-    ).wait(timeout=30, show_logs=False)
+    ).wait(timeout=PATIENCE_S, show_logs=False)
     assert (tmp_path / "m").read_text() == "kept\n"
     assert job.status == "Succeed"
     with engine.client() as client:
@@ -100,14 +101,14 @@ def test_volumes_of_an_image_hide_nothing(submit, engine, tmp_path):
 
 
 def test_a_command_that_reads_its_input_finds_none(submit):
-    job = submit("cat; read x || echo nothing").wait(timeout=30, show_logs=False)
+    job = submit("cat; read x || echo nothing").wait(timeout=PATIENCE_S, show_logs=False)
     assert lines_of(job) == ["nothing"]
 
 
 def test_ctrl_c_reaches_what_a_job_starts(submit):
     program = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
     with pytest.raises(JobFailed) as failed:
-        submit('python3 -c "$P"', Environments={"P": program}).wait(timeout=30, show_logs=False)
+        submit('python3 -c "$P"', Environments={"P": program}).wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.log_tail[-1] == "KeyboardInterrupt"
 
 
@@ -123,7 +124,7 @@ def test_root_may_run_a_job_as_somebody_else(submit, tmp_path, user):
         "id -u; echo m >$PAI_OUTPUT_MODEL/m; touch /ml/usercode/x",
         tags={"pai-sdk.local.user": user},
         OutputChannels=[{"Name": "model", "OutputUri": (tmp_path / "out").as_uri()}],
-    ).wait(timeout=30, show_logs=False)
+    ).wait(timeout=PATIENCE_S, show_logs=False)
     uid = int(user.partition(":")[0])
     assert lines_of(job) == [str(uid)]
     assert (tmp_path / "out" / "m").stat().st_uid == uid
@@ -135,7 +136,7 @@ def test_the_network_of_the_host(submit):
     )
     command = '[ $RANK = 1 ] || python3 -c "$P"'
     job = submit(command, count=2, tags={"pai-sdk.local.network": "host"}, Environments={"P": program})
-    assert job.wait(timeout=30, show_logs=False).status == "Succeed"
+    assert job.wait(timeout=PATIENCE_S, show_logs=False).status == "Succeed"
     with pytest.raises(Exception, match="do not find each other by name in 'bridge'"):
         submit("true", count=2, tags={"pai-sdk.local.network": "bridge"})
     with pytest.raises(LocalRunError, match="no-such-net"):

@@ -18,7 +18,7 @@ import pytest
 from pai_sdk.execution.docker.container import environment_file
 from pai_sdk.execution.docker.runfolder import RunFolder
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 Started = tuple["Containers", "subprocess.Popen[bytes]"]
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 _OWN_PIDS = ["unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
@@ -74,7 +74,8 @@ class Containers:
             "UMASK": "022",
         } | settings
         theirs = {"PAI_WORKING_DIR": str(self.folder / "code"), **(variables or {})}
-        (self.folder / "code").mkdir(parents=True, exist_ok=True)
+        for folder in ("code", "logs"):
+            (self.folder / folder).mkdir(parents=True, exist_ok=True)
         self.run.prepare(
             {
                 f"{name}.settings": "".join(f"PAI_SDK_{key}={value}\n" for key, value in own.items()),
@@ -124,6 +125,7 @@ def everywhere(tmp_path: Path) -> Iterator[list[Containers]]:
     """One for each shell there is; what takes its time is tried with all of them at once."""
     there_are = [name for name, shell in SHELLS.items() if shutil.which(shell[0])]
     found = [Containers(tmp_path / f"a run by {name}", SHELLS[name]) for name in there_are]
+    assert found, "none of the shells is on this machine"
     yield found
     for process in (process for containers in found for process in containers.processes):
         process.kill()
@@ -226,7 +228,7 @@ def test_what_does_not_listen_is_killed_after_the_grace_period(everywhere: list[
 
 
 def test_the_time_limit(everywhere: list[Containers]) -> None:
-    for containers, process in started(everywhere, f"{UP_AND_SAVES}", LIMIT_S=1):
+    for containers, process in started(everywhere, f"{UP_AND_SAVES}", LIMIT_S=3):
         assert containers.end_of(process) == 0
         assert containers.run.why("one") == "timeout"
         assert "saved" in containers.log()
@@ -279,9 +281,47 @@ def test_the_first_failure_ends_the_others(everywhere: list[Containers]) -> None
         assert (containers.run.first_failure, containers.run.why("two")) == (("one", 4), "peer")
 
 
+@pytest.mark.parametrize("why", ["stopped", "timeout"])
+def test_who_fails_because_its_peer_is_ended_has_not_failed_first(everywhere: list[Containers], why: str) -> None:
+    """It cannot go on without the other, and fails, mostly before its own watcher has told it to end."""
+    misses = "trap '' TERM; echo up; until [ -e ../two.why ]; do sleep 0.02; done; echo missed its peer; exit 1"
+    peers = started(everywhere, misses)
+    limit_s = 1 if why == "timeout" else 0
+    ended = [containers.start("echo up; exec sleep 1000", "two", LIMIT_S=limit_s) for containers in everywhere]
+    for containers in everywhere:
+        if why == "stopped":
+            containers.run.ask_to_stop("StoppedByUser", "why")
+    for (containers, peer), other in zip(peers, ended, strict=True):
+        assert (containers.end_of(other, "two"), containers.end_of(peer)) == (143, 1)
+        assert containers.run.first_failure is None, "somebody is blamed who only missed the other"
+        assert [containers.run.why(name) for name in ("one", "two")] == [why, why]
+
+
+@pytest.mark.parametrize("save_s", [0, 0.7])
+def test_the_drill_takes_all_instances_before_any_begins_anew(everywhere: list[Containers], save_s: float) -> None:
+    """However long one takes to save, and however soon the other misses it: they meet again."""
+    saves = f"trap 'sleep {save_s}; >saved; exit 1' TERM; echo up; while :; do sleep 0.02; done"
+    misses = "trap '' TERM; echo up; until [ -e saved ]; do sleep 0.02; done; exit 1"
+    commands = {"one": f"[ -e saved ] && exit 0; {saves}", "two": f"[ -e saved ] && exit 0; {misses}"}
+    pairs = [
+        [containers.start(command, name, PREEMPT_AFTER_S=1000) for name, command in commands.items()]
+        for containers in everywhere
+    ]
+    for containers in everywhere:
+        for name in commands:
+            containers.until_log("up", name)
+        (containers.folder / "preempt").touch()  # as the first of them does when its time has come
+    for containers, processes in zip(everywhere, pairs, strict=True):
+        codes = [containers.end_of(process, name) for process, name in zip(processes, commands, strict=True)]
+        assert codes == [0, 0], containers.log("one") + containers.log("two")
+        for name in commands:
+            assert containers.log(name).count("is preempted now") == 1
+            assert containers.log(name).count("is started again") == 1
+
+
 def test_the_drill_preempts_once(everywhere: list[Containers]) -> None:
     command = "echo up; [ -e saved ] && exit 0; trap 'touch saved; exit 1' TERM; while :; do sleep 0.1; done"
-    for containers, process in started(everywhere, command, PREEMPT_AFTER_S=1):
+    for containers, process in started(everywhere, command, PREEMPT_AFTER_S=2):
         assert containers.end_of(process) == 0
         told = [line for line in containers.log().splitlines() if "drill" in line]
         assert ["is preempted now" in told[0], "is started again" in told[1], len(told)] == [True, True, 2]

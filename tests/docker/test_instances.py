@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from pai_sdk.errors import JobFailed
 from tests.docker.conftest import lines_of
+from tests.waiting import PATIENCE_S
 
 # A ring: each rank passes what it knows to the next one until all know the sum of all ranks.
 ALL_REDUCE = """
@@ -27,7 +26,7 @@ if rank == 0:
     for peer in peers:
         peer.sendall(total.to_bytes(8, "big"))
 else:
-    for attempt in range(100):
+    for attempt in range(600):
         try:
             sock = socket.create_connection(master, timeout=10)
             break
@@ -41,38 +40,36 @@ print(f"rank {rank} of {size}: sum {total}", flush=True)
 
 def test_three_instances_reduce_over_tcp(submit):
     job = submit('python3 -c "$PROGRAM"', count=3, Environments={"PROGRAM": ALL_REDUCE})
-    job.wait(timeout=60, show_logs=False)
+    job.wait(timeout=PATIENCE_S, show_logs=False)
     assert [lines_of(job, rank) for rank in range(3)] == [[f"rank {rank} of 3: sum 111"] for rank in range(3)]
 
 
 def test_the_first_failure_stops_the_rest_and_is_the_one_reported(submit):
     job = submit("[ $RANK = 1 ] && exit 7; trap 'echo told' TERM; while :; do sleep 0.1; done", count=3)
-    begun = time.monotonic()
     with pytest.raises(JobFailed, match="exit code 7") as failed:
-        job.wait(timeout=60, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.instance == f"{job.id}-worker-0"
     assert [one.status for one in job.record.instances] == ["Terminated", "Failed", "Terminated"]
-    assert time.monotonic() - begun < 20
 
 
 def test_an_early_success_stops_nobody(submit):
-    job = submit("[ $RANK = 1 ] && exit 0; sleep 2; echo late", count=2).wait(timeout=60, show_logs=False)
+    job = submit("[ $RANK = 1 ] && exit 0; sleep 2; echo late", count=2).wait(timeout=PATIENCE_S, show_logs=False)
     assert job.status == "Succeed"
     assert lines_of(job) == ["late"]
 
 
 def test_an_instance_killed_from_outside_is_told_to_the_others(submit, engine):
-    job = submit("echo up; sleep 100", count=2)
+    job = submit("echo up; sleep 1000", count=2)
     next(iter(job.logs(follow=True)))
     with engine.client() as client:
         client.containers.get(f"{job.id}-worker-0").kill()
     with pytest.raises(JobFailed) as failed:
-        job.wait(timeout=60, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.instance == f"{job.id}-worker-0"
 
 
 def test_two_jobs_at_once_do_not_meet(submit):
     jobs = [submit('python3 -c "$PROGRAM"', count=2, Environments={"PROGRAM": ALL_REDUCE}) for _ in range(2)]
     for job in jobs:
-        job.wait(timeout=60, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
         assert lines_of(job, 0) == ["rank 0 of 2: sum 11"]

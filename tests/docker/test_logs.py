@@ -8,6 +8,7 @@ import pytest
 
 from pai_sdk.errors import JobFailed
 from tests.docker.conftest import lines_of
+from tests.waiting import PATIENCE_S
 
 
 def test_bytes_long_lines_and_a_last_line_without_end(submit):
@@ -21,8 +22,18 @@ def test_bytes_long_lines_and_a_last_line_without_end(submit):
 def test_the_last_line_before_a_kill_is_there(submit):
     job = submit("echo one; printf two; kill -9 $$")
     with pytest.raises(JobFailed):
-        job.wait(timeout=30, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert lines_of(job) == ["one", "two"]
+
+
+def test_what_is_written_just_before_the_end_is_followed_to_its_last_line(submit):
+    jobs = [submit("seq 200; echo 'ValueError: the reason' >&2; exit 1") for _ in range(5)]
+    for job in jobs:
+        lines = [line.text for line in job.logs(follow=True)]
+        assert lines == [*map(str, range(1, 201)), "ValueError: the reason"]
+        with pytest.raises(JobFailed) as failed:
+            job.wait(timeout=PATIENCE_S, show_logs=False)
+        assert failed.value.log_tail[-1] == "ValueError: the reason"
 
 
 def test_an_engine_that_is_killed_costs_no_line(submit, engine):
@@ -38,12 +49,12 @@ def test_an_engine_that_is_killed_costs_no_line(submit, engine):
 
     reader = threading.Thread(target=follow)
     reader.start()
-    started.wait(timeout=30)
+    started.wait(timeout=PATIENCE_S)
     engine.kill()
     try:
-        reader.join(timeout=30)
+        reader.join(timeout=PATIENCE_S)
         assert seen == [f"line {number}" for number in range(1, 61)]
     finally:
         engine.up()
-    job.wait(timeout=30, show_logs=False)
+    job.wait(timeout=PATIENCE_S, show_logs=False)
     assert job.status == "Succeed"

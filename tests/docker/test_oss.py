@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on
 from tests.service.services import Client, running_service
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_until_they_are_saved_the_job_says_so(
     job = run.run(outputs={"model": "oss://later/out/"}, wait=False, show_logs=False)
     list(job.logs(follow=True))
     with pytest.raises(JobFailed, match="could not be saved") as failed:
-        job.wait(60, show_logs=False)
+        job.wait(PATIENCE_S, show_logs=False)
     kept = tmp_path / "local" / "jobs" / job.id / "ml" / "output"
     assert str(kept) in str(failed.value)
     assert (kept / "model" / "m.txt").read_text() == "kept\n"
@@ -146,14 +146,12 @@ def test_a_list_shows_a_job_as_running_until_its_outputs_are_saved(
     job = run.run(outputs={"model": f"oss://{client.info.bucket}/out/"}, wait=False, show_logs=False)
     other = LocalBackend(tmp_path / "local")
     try:
-        deadline = time.monotonic() + 30
-        while (record := next(iter(other.list()))).reason_code is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        record = until(lambda: next((each for each in other.list() if each.reason_code is not None), None))
         assert (record.status, record.reason_code) == ("Running", "SavingOutputs")
         assert "when somebody next asks" in (record.reason_message or "")
     finally:
         other.close()
-    assert job.wait(30, show_logs=False).status == "Succeed"
+    assert job.wait(PATIENCE_S, show_logs=False).status == "Succeed"
     assert next(iter(session.list_jobs(local=True))).status == "Succeed"
 
 
@@ -180,7 +178,7 @@ def test_a_waiter_killed_while_it_saves_is_no_loss(
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as waiter:
         assert waiter.stdout.readline() == "saving\n"
         waiter.send_signal(signal.SIGKILL)
-    assert job.wait(30, show_logs=False).status == "Succeed"
+    assert job.wait(PATIENCE_S, show_logs=False).status == "Succeed"
     assert bucket.get_object("out/m.txt").read() == b"good\n"
 
 
@@ -196,3 +194,14 @@ def test_without_a_region_it_is_said_what_is_missing(
     with Session() as session, pytest.raises(Exception, match=r"region|endpoint|bucket"):
         processor(session, "true").run({"train": "oss://models/data/"}, show_logs=False)
     assert not (Path.home() / ".pai" / "service").exists()
+
+
+def test_a_job_goes_on_from_the_checkpoints_of_an_earlier_one(session: Session, client: Client) -> None:
+    count = (
+        'cd "$PAI_OUTPUT_CHECKPOINTS"; n=$(cat step 2>/dev/null || echo 0); echo "from $n"; echo $((n + 1)) > step'
+    )
+    kept = f"oss://{client.info.bucket}/kept/checkpoints/"
+    counting = processor(session, count)
+    for expected in ("from 0", "from 1", "from 2"):
+        job = counting.run(outputs={"checkpoints": kept}, show_logs=False)
+        assert lines_of(job) == [expected]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pai_sdk.errors import JobFailed, JobStopped
 from pai_sdk.execution.docker.engine import find_engine
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE, Engine, base_archive, install, remove_folder, why_not
+from tests.waiting import PATIENCE_S, until
 
 # Limits as they are within a container of this machine's own, which may not raise them.
 _SETTINGS = """
@@ -25,7 +25,6 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 runtime = "runc"
 """
-_UP_WITHIN_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +49,13 @@ def podman() -> Iterator[Engine]:
         command = [*podman, "system", "service", "--time", "0", engine.socket]
         service = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + _UP_WITHIN_S
-        while not engine.answers():
-            assert time.monotonic() < deadline, (folder / "log").read_text()
-            time.sleep(0.1)
+        until(engine.answers, f"Podman (its log is {folder}/log)")
         yield engine
         with engine.client() as client:
             assert client.containers.list(all=True) == []
     finally:
         service.terminate()
-        service.wait(timeout=20)
+        service.wait(timeout=PATIENCE_S)
         subprocess.run([*podman, "rm", "--all", "--force"], env=environment, check=False, capture_output=True)
         remove_folder(folder)
 
@@ -80,13 +76,13 @@ def test_it_is_known_for_what_it_is(docker_host):
 def test_a_job_succeeds_and_its_output_is_the_callers(submit, tmp_path):
     outputs = [{"Name": "model", "OutputUri": tmp_path.as_uri()}]
     job = submit("echo learned >$PAI_OUTPUT_MODEL/m; echo done", OutputChannels=outputs)
-    assert lines_of(job.wait(timeout=30, show_logs=False)) == ["done"]
+    assert lines_of(job.wait(timeout=PATIENCE_S, show_logs=False)) == ["done"]
     assert (tmp_path / "m").read_text() == "learned\n"
 
 
 def test_a_job_fails_with_its_reason(submit):
     with pytest.raises(JobFailed, match="exit code 3"):
-        submit("exit 3").wait(timeout=30, show_logs=False)
+        submit("exit 3").wait(timeout=PATIENCE_S, show_logs=False)
 
 
 def test_a_job_is_stopped(submit):
@@ -94,13 +90,15 @@ def test_a_job_is_stopped(submit):
     next(iter(job.logs(follow=True)))
     job.stop()
     with pytest.raises(JobStopped):
-        job.wait(timeout=30, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert lines_of(job)[-1] == "saved"
 
 
 def test_two_instances_end_together(submit):
     """On the host's network: Debian's Podman has no name service of its own without a further package."""
-    job = submit("echo $RANK; [ $RANK = 1 ] && exit 7; sleep 100", count=2, tags={"pai-sdk.local.network": "host"})
+    job = submit(
+        "echo $RANK; [ $RANK = 1 ] && exit 7; sleep 1000", count=2, tags={"pai-sdk.local.network": "host"}
+    )
     with pytest.raises(JobFailed, match="exit code 7"):
-        job.wait(timeout=30, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     assert [one.status for one in job.record.instances] == ["Terminated", "Failed"]

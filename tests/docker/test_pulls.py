@@ -15,8 +15,9 @@ from pai_sdk.execution.docker import images
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.registry import registry
+from tests.waiting import PATIENCE_S
 
-KEY = "somebody:s3cret"
+KEY = "AWS:A:s3cret/W==S"  # a password may begin, go on and end with whatever separates and pads it
 
 
 @pytest.fixture
@@ -64,10 +65,10 @@ def test_an_image_is_pulled_with_a_bar_and_then_it_is_there(submit, client, imag
     with registry(client, image) as host:
         client.images.remove(image)
         name = f"{host}/team/image:1"
-        job = submit("test -s /pulled && echo pulled", image=name).wait(timeout=60, show_logs=False)
+        job = submit("test -s /pulled && echo pulled", image=name).wait(timeout=PATIENCE_S, show_logs=False)
     assert lines_of(job) == ["pulled"]
     assert bars[0].done == bars[0].expected > 300_000
-    again = submit("echo there", image=name).wait(timeout=60, show_logs=False)  # the registry is gone
+    again = submit("echo there", image=name).wait(timeout=PATIENCE_S, show_logs=False)  # the registry is gone
     assert lines_of(again) == ["there"]
     client.images.remove(name)
 
@@ -80,7 +81,7 @@ def test_a_private_registry_gets_the_key_of_docker_login(submit, client, image, 
         (clean_home / ".docker").mkdir()
         auths = {host: {"auth": base64.b64encode(KEY.encode()).decode()}}
         (clean_home / ".docker" / "config.json").write_text(json.dumps({"auths": auths}))
-        submit("true", image=f"{host}/team/image:1").wait(timeout=60, show_logs=False)
+        submit("true", image=f"{host}/team/image:1").wait(timeout=PATIENCE_S, show_logs=False)
         client.images.remove(f"{host}/team/image:1")
 
 

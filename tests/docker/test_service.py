@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +24,7 @@ from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_instances import ALL_REDUCE
 from tests.service.services import Client, running_service
+from tests.waiting import PATIENCE_S, until
 
 TRAIN = """
 import json, os, time
@@ -33,7 +34,7 @@ lr = json.loads(Path("/ml/input/config/hyperparameters.json").read_text())["lr"]
 begun = time.monotonic()
 for epoch in range(3):
     print(f"epoch={epoch} loss={1 / (epoch + 1):.2f}", flush=True)
-while time.monotonic() < begun + 2.5:
+while time.monotonic() < begun + 4:
     sum(range(10_000))
 checkpoints = Path(os.environ["PAI_OUTPUT_CHECKPOINTS"])
 (checkpoints / "last").symlink_to("/ml/output/checkpoints/3.txt")
@@ -96,15 +97,15 @@ def test_a_training_from_its_data_to_its_model(session: Session, client: Client,
     assert lines_of(job) == ["epoch=0 loss=1.00", "epoch=1 loss=0.50", "epoch=2 loss=0.33"]
 
     instance = f"{job.id}-master-0"
-    # The log's times are known, and so is what the container has used: it has counted for two seconds.
+    # The log's times are known, and so is what the container has used: it has counted for some seconds.
     assert client.log(job.id, InstanceId=instance, StartTime=_wire_time(begun_at - 3600)) == lines_of(job)
     assert client.log(job.id, InstanceId=instance, StartTime=_wire_time(begun_at + 3600)) == []
     usage = client.get(f"/trainingjobs/{job.id}/instancemetrics", MetricType="CpuCoreUsage", InstanceId=instance)
     assert any(point["Value"] > 0 for point in usage["InstanceMetrics"][0]["Metrics"])
 
     job.delete()
-    _until(lambda: not list((tmp_path / "service" / "jobs").glob(f"*{job.id}*")))
-    _until(lambda: not list((tmp_path / "service" / "jobs").glob(".trash-*")))
+    until(lambda: not list((tmp_path / "service" / "jobs").glob(f"*{job.id}*")))
+    until(lambda: not list((tmp_path / "service" / "jobs").glob(".trash-*")))
 
 
 def test_three_instances_reduce_over_tcp(session: Session) -> None:
@@ -128,7 +129,7 @@ def test_a_job_is_stopped_and_its_containers_are_gone(session: Session, engine: 
     next(iter(job.logs(follow=True)))
     job.stop()
     with pytest.raises(JobStopped):
-        job.wait(30, show_logs=False)
+        job.wait(PATIENCE_S, show_logs=False)
     with engine.client() as docker:
         assert docker.containers.list(all=True) == []
 
@@ -169,15 +170,15 @@ def test_an_image_that_is_not_there_is_named(session: Session) -> None:
 def test_stopping_while_the_image_is_pulled(session: Session, client: Client) -> None:
     with silent_registry() as (registry, was_asked):
         job = processor(session, "true", image=f"{registry}/large:1").run(wait=False, show_logs=False)
-        assert was_asked.wait(30)
+        assert was_asked.wait(PATIENCE_S)
         begun = time.monotonic()
         assert client.get(f"/trainingjobs/{job.id}")["Status"] == "Initializing"
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 30  # the pull lasts for minutes
         # Another job is not held up.
         processor(session, "true").run(show_logs=False)
         job.stop()
         with pytest.raises(JobStopped):
-            job.wait(10, show_logs=False)
+            job.wait(PATIENCE_S, show_logs=False)
 
 
 def test_the_service_ends_while_an_image_is_pulled_and_the_next_one_begins_anew(
@@ -187,15 +188,15 @@ def test_the_service_ends_while_an_image_is_pulled_and_the_next_one_begins_anew(
     with silent_registry() as (registry, was_asked):
         with running_service(data, executor="docker") as client, session_on(client.info) as session:
             job = processor(session, "true", image=f"{registry}/large:1").run(wait=False, show_logs=False)
-            assert was_asked.wait(30)
+            assert was_asked.wait(PATIENCE_S)
             begun = time.monotonic()
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
         was_asked.clear()
         with running_service(data, executor="docker") as client, session_on(client.info) as session:
-            assert was_asked.wait(30)
+            assert was_asked.wait(PATIENCE_S)
             session.get_job(job.id).stop()
             with pytest.raises(JobStopped):
-                session.get_job(job.id).wait(10, show_logs=False)
+                session.get_job(job.id).wait(PATIENCE_S, show_logs=False)
 
 
 def test_a_job_outlives_the_kill_of_its_service(docker_host: Engine, tmp_path: Path) -> None:
@@ -209,12 +210,12 @@ def test_a_job_outlives_the_kill_of_its_service(docker_host: Engine, tmp_path: P
         process.send_signal(signal.SIGKILL)
         process.wait()
     with serving(tmp_path / "service") as (process, info), session_on(info) as session:
-        again = session.get_job(job.id).wait(60, show_logs=False)
+        again = session.get_job(job.id).wait(PATIENCE_S, show_logs=False)
         assert [lines_of(again, rank) for rank in (0, 1)] == [[f"line {i}" for i in range(1, 41)]] * 2
         saved = session.download(f"oss://{info.bucket}/out/", tmp_path / "out", progress=False)
         assert sorted(path.name for path in saved.iterdir()) == ["rank-0", "rank-1"]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_without_an_engine_it_refuses_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +250,7 @@ def silent_registry() -> Iterator[tuple[str, threading.Event]]:
     class Silent(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             was_asked.set()
-            is_over.wait(60)
+            is_over.wait(2 * PATIENCE_S)
 
         do_HEAD = do_GET
 
@@ -270,10 +271,3 @@ def silent_registry() -> Iterator[tuple[str, threading.Event]]:
 
 def _wire_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def _until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -10,10 +10,11 @@ import time
 import pytest
 
 from pai_sdk.backend.local import LocalBackend
-from pai_sdk.errors import ConflictError, JobFailed, NotFoundError
+from pai_sdk.errors import ConflictError, JobFailed, JobStopped, NotFoundError
 from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, owner
 from pai_sdk.job.training_job import TrainingJob
 from tests.docker.conftest import lines_of
+from tests.waiting import PATIENCE_S
 
 _SUBMIT = """
 import json, os, sys, time
@@ -27,34 +28,39 @@ request = TrainingJobRequest.model_validate({
     "ComputeResource": {"EcsSpec": "local", "EcsCount": 2},
     "AlgorithmSpec": {"Image": "pai-sdk-test:base", "Command": ["sh", "-c", sys.argv[2]]},
 })
+print("ready", flush=True)
 print(backend.submit(Plan(request), progress=False), flush=True)
 time.sleep(1000)
 """
 
 
 def _submitter(backend: LocalBackend, command: str) -> subprocess.Popen[str]:
+    """A process that is about to submit: Python itself needs a while to start."""
     program = [sys.executable, "-c", _SUBMIT, str(backend.data_dir), command]
-    return subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
 
 
 def test_a_job_outlives_the_kill_of_its_submitter(backend, another):
     with _submitter(backend, "sleep 2; echo alive $RANK") as process:
         job_id = process.stdout.readline().strip()
         process.send_signal(signal.SIGKILL)
-    job = TrainingJob(job_id, another()).wait(timeout=60, show_logs=False)
+    job = TrainingJob(job_id, another()).wait(timeout=PATIENCE_S, show_logs=False)
     assert sorted(lines_of(job)) == ["alive 0", "alive 1"]
 
 
 def test_a_submitter_killed_at_any_moment_leaves_nothing_that_cannot_be_found(backend, engine):
-    for delay_s in (0.05, 0.2, 0.35, 0.5, 0.7, 0.9, 1.2):
-        with _submitter(backend, "sleep 100") as process:
-            time.sleep(0.35 + delay_s)  # Python itself needs a while to start
+    for delay_s in (0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 1.0):
+        with _submitter(backend, "sleep 1000") as process:
+            time.sleep(delay_s)
             process.send_signal(signal.SIGKILL)
     for record in list(backend.list()):
         job = TrainingJob(record.training_job_id, backend)
         job.stop()
         with pytest.raises(Exception, match=r"stopped|was stopped|ended before all containers"):
-            job.wait(timeout=60, show_logs=False)
+            job.wait(timeout=PATIENCE_S, show_logs=False)
     backend.prune()
     assert list(backend.list()) == []
     with engine.client() as client:
@@ -63,35 +69,35 @@ def test_a_submitter_killed_at_any_moment_leaves_nothing_that_cannot_be_found(ba
 
 
 def test_another_process_stops_it(submit, another):
-    job = submit("echo up; sleep 100")
+    job = submit("echo up; sleep 1000")
     other = TrainingJob(job.id, another())
     next(iter(other.logs(follow=True)))
     other.stop()
-    with pytest.raises(Exception, match="stopped"):
-        job.wait(timeout=30, show_logs=False)
+    with pytest.raises(JobStopped):
+        job.wait(timeout=PATIENCE_S, show_logs=False)
 
 
 def test_many_see_the_end_at_once(submit, another):
     job = submit("sleep 1; echo end", count=2)
     others = [TrainingJob(job.id, another()) for _ in range(4)]
-    assert [lines_of(other.wait(timeout=30, show_logs=False), 0) for other in others] == [["end"]] * 4
+    assert [lines_of(other.wait(timeout=PATIENCE_S, show_logs=False), 0) for other in others] == [["end"]] * 4
 
 
 def test_a_job_is_deleted_only_after_its_end(submit, backend):
-    job = submit("echo up; sleep 100")
+    job = submit("echo up; sleep 1000")
     with pytest.raises(ConflictError, match="stop it first"):
         job.delete()
     job.stop()
-    with pytest.raises(Exception, match="stopped"):
-        job.wait(timeout=30, show_logs=False)
+    with pytest.raises(JobStopped):
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     job.delete()
     with pytest.raises(NotFoundError, match=job.id):
         backend.get(job.id)
 
 
 def test_prune_takes_what_ended_and_what_lost_its_folder(submit, backend, engine, tmp_path):
-    ended = submit("true").wait(timeout=30, show_logs=False)
-    runs = submit("echo up; sleep 100")
+    ended = submit("true").wait(timeout=PATIENCE_S, show_logs=False)
+    runs = submit("echo up; sleep 1000")
     next(iter(runs.logs(follow=True)))
     with engine.client() as client:
         labels = {LABEL_JOB: "local-gone", LABEL_FOLDER: str(tmp_path / "gone"), LABEL_OWNER: owner()}
@@ -104,7 +110,7 @@ def test_prune_takes_what_ended_and_what_lost_its_folder(submit, backend, engine
 def test_a_failed_job_can_be_described_later(submit, another):
     job = submit("echo why >&2; exit 5")
     with pytest.raises(JobFailed):
-        job.wait(timeout=30, show_logs=False)
+        job.wait(timeout=PATIENCE_S, show_logs=False)
     later = another()
     info = later.error_info(job.id)
     assert info is not None

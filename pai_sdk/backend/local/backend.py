@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.backend.base import Plan, Purpose, Upload
-from pai_sdk.backend.local.files import InputCache, copy_tree, save_output
+from pai_sdk.backend.local.files import InputCache, copy_output, copy_tree, save_output
 from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
 from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields
 from pai_sdk.backend.local.watching import LocalLogs, metric_values
 from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
+from pai_sdk.execution.docker.containers import engine_may_be_away
 from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.execution.sandbox import RESUMED_CHANNELS
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir
@@ -114,7 +116,9 @@ class LocalBackend:
             with self._jobs.submitting(job_id):
                 self._start(job_id, plan, progress=progress)
         except BaseException:
-            self._jobs.discard(job_id)
+            # Its folder last: containers whose folder is gone could not be found by the job's id any more.
+            with engine_may_be_away():
+                self._executor.remove(self._jobs.sandbox(job_id).root)
             raise
         return job_id
 
@@ -134,7 +138,19 @@ class LocalBackend:
             if (output.output_uri or "").startswith("file:"):
                 outputs[output.name] = file_path(output.output_uri or "")
                 outputs[output.name].mkdir(parents=True, exist_ok=True)
+            elif output.name in RESUMED_CHANNELS:
+                self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
         self._executor.start(sandbox.root, job_id, request, inputs=inputs, outputs=outputs, progress=progress)
+
+    def _bring_back(self, uri: str, folder: Path, *, progress: bool) -> None:
+        """What an earlier job has left in a folder that this one goes on with, if there is anything."""
+        from pai_sdk.storage.transfer import download
+
+        try:
+            download(self._oss(), OssUri.parse(uri).as_dir(), folder, progress=progress)
+        except StorageError as error:
+            if error.code != "NoSuchKey":
+                raise
 
     def _fill(
         self, request: TrainingJobRequest, uploads: Sequence[Upload], usercode: Path, *, progress: bool
@@ -300,7 +316,8 @@ class LocalBackend:
         if not source.exists():
             raise StorageError(f"{source}: there is no such file or folder", uri=uri, code="NoSuchKey")
         if source.is_dir():
-            return Path(shutil.copytree(source, target, dirs_exist_ok=True))
+            copy_output(source, target)
+            return target
         target.parent.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(source, target))
 
@@ -328,4 +345,7 @@ class LocalBackend:
 
 
 def _differs(record: JobRecord, before: JobRecord) -> bool:
-    return (record.status, record.instances, record.labels) != (before.status, before.instances, before.labels)
+    def shown(one: JobRecord) -> tuple[object, ...]:
+        return one.status, one.reason_message, one.instances, one.labels
+
+    return shown(record) != shown(before)

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import CodeError, LocalRunError, Problem, StorageError, TransferError
-from pai_sdk.storage.objects import make_folder, must_be_no_folder
+from pai_sdk.storage.objects import make_folder, must_take_a_file
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
+from pai_sdk.storage.walk import list_folder
 
 if TYPE_CHECKING:
     from pai_sdk.storage.objects import ObjectInfo
     from pai_sdk.storage.oss import OssClient
 
-__all__ = ["InputCache", "copy_tree", "save_output"]
+__all__ = ["InputCache", "copy_output", "copy_tree", "save_output"]
 
 _DEFAULT_LIMIT_BYTES = 20 << 30
 
@@ -86,6 +87,7 @@ class InputCache:
         found: Iterable[ObjectInfo] = [single] if single else client.list(uri.as_dir())
         count = 0
         with ByteBar("fetching inputs", shown=progress) as bar, TransferPool() as pool:
+            client = client.until(pool.stopped)
             for info in found:
                 count += 1
                 name = uri.name if single else info.uri.key.removeprefix(uri.as_dir().key)
@@ -105,7 +107,7 @@ class InputCache:
         cached = self._fetched(client, info)
         place = target.joinpath(*parts)
         make_folder(place.parent)
-        must_be_no_folder(place)
+        must_take_a_file(place)
         try:
             os.link(cached, place)
         except OSError:  # another file system, or one without links
@@ -163,19 +165,39 @@ def _locked(path: Path, how: int) -> Iterator[bool]:
         os.close(descriptor)
 
 
+def copy_output(source: Path, target: Path) -> None:
+    """Copy what a job left in an output folder. Links within it become what they lead to.
+
+    Raises:
+        TransferError: some of it could not be copied, or leads out of the folder; the rest is there.
+    """
+    listing = list_folder(source)
+    failures: dict[str, Exception] = {problem.where: StorageError(problem.what) for problem in listing.problems}
+    make_folder(target)
+    for file in listing.files:
+        place = target / file.path
+        try:
+            make_folder(place.parent)
+            shutil.copy(source / file.path, place)
+        except (OSError, StorageError) as error:
+            failures[file.path] = error
+    if failures:
+        raise TransferError(f"{len(failures)} files were not copied from {source}", failures=failures)
+
+
 def save_output(files: Callable[[], OssClient], folder: Path, uri: str, *, progress: bool) -> None:
     """Put what a job left in an output folder to OSS.
 
     Raises:
         TransferError: some files could not be put there.
-        LocalRunError: what lies there cannot be taken along.
+        LocalRunError: not all that lies there can be taken along; the rest was.
     """
-    from pai_sdk.errors import InvalidInputError
     from pai_sdk.storage.transfer import upload_tree
 
-    try:
-        tree = FileTree.scan(folder)
-    except InvalidInputError as error:
-        raise LocalRunError(f"the output {folder} cannot be saved: {error}") from error
+    listing = list_folder(folder)
+    tree = FileTree.of(listing)
     if tree.entries:
         upload_tree(files(), tree, OssUri.parse(uri), progress=progress, marker=False)
+    if listing.problems:
+        left = "; ".join(f"{problem.where} {problem.what}" for problem in listing.problems)
+        raise LocalRunError(f"not all of the output {folder} can be saved: {left}")

@@ -156,14 +156,15 @@ class LocalJobs:
 
 
 def _outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
+    code, message = state.reason_code or None, state.reason_message or None
     if state.phase in ("absent", "preparing"):
-        return JobStatus.INITIALIZING, None, None
+        return JobStatus.INITIALIZING, code, message
     if state.phase == "running":
-        return JobStatus.RUNNING, None, None
+        return JobStatus.RUNNING, code, message
     if state.reason_code == REASON_STOPPED_BY_USER:
         return JobStatus.TERMINATED, state.reason_code, state.reason_message
     if not state.succeeded:
-        return JobStatus.FAILED, state.reason_code or None, state.reason_message or None
+        return JobStatus.FAILED, code, message
     return JobStatus.SUCCEED, None, None
 
 

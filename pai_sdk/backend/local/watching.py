@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
+import math
+import os
 import re
 import threading
 import time
@@ -9,10 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pai_sdk.execution.contract import instances
+from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.log_index import LogIndex
+from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.record import LogPage, MetricPoint
 from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.wire import wire_time
 
 __all__ = ["LocalLogs", "metric_values"]
 
@@ -53,7 +59,7 @@ class LocalLogs:
 def metric_values(
     sandbox: Sandbox, job_id: str, request: TrainingJobRequest, *, name: str | None
 ) -> Iterator[MetricPoint]:
-    """The values found by the job's metric definitions, instance after instance."""
+    """The values found by the job's metric definitions, the oldest first where their times are known."""
     spec = request.algorithm_spec
     patterns = [
         (definition.name, re.compile(definition.regex))
@@ -62,19 +68,35 @@ def metric_values(
     ]
     if not patterns:
         return
-    for instance in instances(job_id, request):
-        path = sandbox.log_file(instance.name)
-        if not path.exists():
-            continue
-        with path.open(encoding="utf-8", errors="replace") as log:
-            for line in log:
-                yield from _values(line, patterns)
+    run = RunFolder(sandbox.root / "run")
+    logs = [
+        _values_in(sandbox.log_file(instance.name), run.log_times(instance.name), patterns)
+        for instance in instances(job_id, request)
+    ]
+    yield from heapq.merge(*logs, key=lambda point: point.timestamp or "")
 
 
-def _values(line: str, patterns: list[tuple[str, re.Pattern[str]]]) -> Iterator[MetricPoint]:
+def _values_in(path: Path, times: LogTimes, patterns: list[tuple[str, re.Pattern[str]]]) -> Iterator[MetricPoint]:
+    if not path.exists():
+        return
+    with path.open("rb") as log:
+        # What was written behind the last note came with the end.
+        last = wire_time(os.fstat(log.fileno()).st_mtime) if times.times else None
+        offset = 0
+        for line in log:
+            offset += len(line)
+            at = times.of_byte(offset - 1)
+            timestamp = last if at is None else wire_time(at)
+            for name, value in _values(line.decode(errors="replace"), patterns):
+                yield MetricPoint(name=name, value=value, timestamp=timestamp)
+
+
+def _values(line: str, patterns: list[tuple[str, re.Pattern[str]]]) -> Iterator[tuple[str, float]]:
     for name, pattern in patterns:
         for match in pattern.finditer(line):
             try:
-                yield MetricPoint(name=name, value=float(match.group(1)))
+                value = float(match.group(1) or "")
             except (ValueError, IndexError):
                 continue
+            if math.isfinite(value):
+                yield name, value

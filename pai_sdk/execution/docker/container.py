@@ -149,14 +149,24 @@ class Mounts:
     outputs: Mapping[str, Path] = field(default_factory=dict)
     pip_cache: Path | None = None
 
-    def prepare(self, sandbox: Sandbox) -> None:
+    def prepare(self, sandbox: Sandbox, instances: Sequence[Instance]) -> None:
         """Make the places that are mounted over: a file for a file, a folder for a folder."""
         for channel, path in self.inputs.items():
             if path.is_file():
                 (sandbox.input_dir(channel) / path.name).touch()
+        logs = sandbox.root / "run" / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        for instance in instances:
+            sandbox.log_file(instance.name).touch()
+            (logs / sandbox.log_file(instance.name).name).touch()
 
-    def arguments(self, sandbox: Sandbox) -> list[dict[str, Any]]:
-        """The mounts as the engine wants them. A source that is missing is an error there, and is not made."""
+    def arguments(self, sandbox: Sandbox, instance: Instance) -> list[dict[str, Any]]:
+        """The mounts as the engine wants them. A source that is missing is an error there, and is not made.
+
+        Of the logs an instance gets its own, as a file: no container can put anything beside it, or something
+        else in its place, that would be read or written by who reads the logs.
+        """
+        log = sandbox.log_file(instance.name)
         mounts = [
             _bind(sandbox.ml, "/ml"),
             _bind(sandbox.ml / "input", "/ml/input", read_only=True),
@@ -164,16 +174,20 @@ class Mounts:
             _bind(sandbox.usercode, "/ml/usercode"),
             _bind(sandbox.ml / "output", "/ml/output"),
             _bind(sandbox.root / "run", RUN_DIR),
-            _bind(sandbox.logs_dir, f"{RUN_DIR}/logs"),
+            _bind(log, f"{RUN_DIR}/logs/{log.name}"),
         ]
         for channel, path in self.inputs.items():
             target = f"/ml/input/data/{channel}" + (f"/{path.name}" if path.is_file() else "")
             mounts.append(_bind(path, target, read_only=True))
-        kept = {path.name: path for path in sorted((sandbox.ml / "output").glob("*")) if path.is_dir()}
-        mounts += [_bind(path, f"/ml/output/{channel}") for channel, path in {**kept, **self.outputs}.items()]
+        mounts += [_bind(path, f"/ml/output/{channel}") for channel, path in self.all_outputs(sandbox).items()]
         if self.pip_cache:
             mounts.append(_bind(self.pip_cache, f"{RUN_DIR}/pip-cache"))
         return mounts
+
+    def all_outputs(self, sandbox: Sandbox) -> dict[str, Path]:
+        """Each output channel's folder: of this machine, or in the sandbox."""
+        kept = {path.name: path for path in sorted((sandbox.ml / "output").glob("*")) if path.is_dir()}
+        return {**kept, **self.outputs}
 
 
 def _bind(source: Path, target: str, *, read_only: bool = False) -> dict[str, Any]:
@@ -207,7 +221,7 @@ def create_arguments(
             "PAI_SDK_LOG": str(sandbox.log_file(instance.name)),
         },
         "labels": {**labels(job_id, sandbox), LABEL_INSTANCE: instance.name},
-        "mounts": mounts.arguments(sandbox),
+        "mounts": mounts.arguments(sandbox, instance),
         "working_dir": "/",
         "user": user,
         "stop_signal": "SIGTERM",

@@ -32,6 +32,9 @@ _SILENT = (
     "the machine too busy."
 )
 _SAID = "The container of {name} ended before it could write its log. It said: {words}"
+_TOLD_TO_END = (
+    "The job's container was told to end (SIGTERM): by `docker stop`, or by an engine that ended or started anew."
+)
 _KILLED_CODES = (137, 255)  # 255: the engine or the machine started anew, and found it dead
 _KILLED = (
     "The container of {name} was killed from outside (exit code {code}): by `docker kill` or `docker stop`, or "
@@ -113,11 +116,7 @@ def _reason(
     whys = {run.why(instance.name) for instance in instances}
     failure = run.first_failure
     if not run.has_begun:
-        return (
-            None,
-            REASON_SUPERVISOR_LOST,
-            _INTERRUPTED,
-        )
+        return None, REASON_SUPERVISOR_LOST, _INTERRUPTED
     if run.requirements_failed:
         first = instances[0].name
         ended = run.exit_of(first)
@@ -128,23 +127,33 @@ def _reason(
         )
     if failure is None and "timeout" in whys:
         return None, REASON_MAX_RUNNING_TIME, max_running_time_message(job["max_running_s"])
-    if failure is None and "stopped" in whys:
+    if failure is None and (
+        "stopped" in whys or (run.stop_wish is not None and _was_cut_off(run, instances, ends))
+    ):
         code, message = run.stop_wish or ("", "")
-        return None, code or REASON_STOPPED_BY_USER, message or "The job's container was told to end (SIGTERM)."
+        return None, code or REASON_STOPPED_BY_USER, message or _TOLD_TO_END
     if failure is None:
-        failure = next(
-            (
-                (i.name, end.code)
-                for i in instances
-                if run.exit_of(i.name) is None and (end := ends.get(i.name)) and end.code and not run.why(i.name)
-            ),
-            None,
-        )
+        failure = _unnoted_failure(run, instances, ends)
     if failure is None:
         gone = next((i.name for i in instances if run.exit_of(i.name) is None and not ends.get(i.name)), None)
         return (gone, REASON_SUPERVISOR_LOST, _GONE.format(name=gone)) if gone else (None, "", "")
     name, exit_code = failure
     return name, *_failure_reason(name, exit_code, run, ends.get(name), job["memory_bytes"])
+
+
+def _unnoted_failure(
+    run: RunFolder, instances: Sequence[Instance], ends: Mapping[str, ContainerEnd | None]
+) -> tuple[str, int] | None:
+    """An instance that did not succeed, and its exit code; rather one that was not ended by us."""
+    exits = [(one.name, _exit_code(one, run, ends.get(one.name))) for one in instances]
+    failures = [(name, exit_code) for name, exit_code in exits if exit_code]
+    return min(failures, key=lambda failure: bool(run.why(failure[0])), default=None)
+
+
+def _was_cut_off(run: RunFolder, instances: Sequence[Instance], ends: Mapping[str, ContainerEnd | None]) -> bool:
+    """Whether an instance had to be killed, since it did not end when it was asked to."""
+    silent = [instance.name for instance in instances if run.exit_of(instance.name) is None]
+    return any((end := ends.get(name)) is None or end.code for name in silent)
 
 
 def _failure_reason(
@@ -171,7 +180,12 @@ def _failure_reason(
 
 
 def _instance(instance: Instance, run: RunFolder, end: ContainerEnd | None) -> dict[str, Any]:
-    ended = run.exit_of(instance.name)
-    code = ended.code if ended else end.code if end else None
+    code = _exit_code(instance, run, end)
     status = "Succeed" if code == 0 else "Terminated" if run.why(instance.name) else "Failed"
     return {"name": instance.name, "role": instance.role, "status": status, "exit_code": code}
+
+
+def _exit_code(instance: Instance, run: RunFolder, end: ContainerEnd | None) -> int | None:
+    """An instance's exit code by its own account, or else by the engine's."""
+    ended = run.exit_of(instance.name)
+    return ended.code if ended else end.code if end else None

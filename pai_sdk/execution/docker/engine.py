@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.errors import EngineNotFoundError
+from pai_sdk.errors import EngineNotFoundError, LocalRunError
+from pai_sdk.unanswered import explain
 
 if TYPE_CHECKING:
     import docker
+    from requests import RequestException
 
 __all__ = ["Engine", "find_engine"]
 
@@ -56,14 +58,23 @@ class Engine:
         return arguments
 
     def must_answer(self) -> None:
-        """Look whether anybody is there, before docker-py does, which would leave a socket open in vain.
+        """Look whether anybody is there, before docker-py does.
+
+        That one would leave a socket open in vain, and wait for a minute where the engine hangs.
 
         Raises:
             EngineNotFoundError: nobody is.
         """
-        refusal = _refusal(self.url)
+        refusal = _refusal(self.url) or _silence(self.url)
         if refusal:
             raise EngineNotFoundError(f"the engine at {self.url} does not answer any more: {refusal}")
+
+    def lost(self, error: RequestException, *, while_doing: str) -> LocalRunError:
+        """What to raise where the engine hung up, or says nothing any more."""
+        return LocalRunError(
+            f"the Docker engine at {self.url} stopped answering while {while_doing}: "
+            f"{explain(error, self.url).sentence}; submit again when it runs"
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -106,7 +117,8 @@ def find_engine() -> Engine:
         "no Docker engine answers on this machine. Tried:\n"
         + "".join(f"  {line}\n" for line in tried)
         + "Three ways out: start Docker or Podman (`systemctl --user start podman.socket`); set DOCKER_HOST to "
-        "the socket of one that runs; or leave `instance_type` out and use Session.embedded(): it needs no engine"
+        "the socket of one that runs; or run the job without one: session=Session.embedded(), "
+        "instance_type='ecs.c6.large'"
     )
 
 
@@ -159,6 +171,18 @@ def _refusal(url: str) -> str | None:
     except OSError as error:
         return f"does not answer ({error.strerror or error})"
     return None
+
+
+def _silence(url: str) -> str:
+    """Why an engine that can be reached does not count: it says nothing. Empty when it does."""
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(_CONNECT_TIMEOUT_S)
+            probe.connect(url.removeprefix("unix://"))
+            probe.sendall(b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")
+            return "" if probe.recv(16) else "hangs up"
+    except OSError as error:
+        return f"does not answer ({error.strerror or error})"
 
 
 def _connected(candidate: _Candidate) -> tuple[Engine | None, str]:

@@ -9,14 +9,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
 from pai_sdk.execution.distributed import Instance
-from pai_sdk.execution.docker.container import (
-    Mounts,
-)
+from pai_sdk.execution.docker.absence import Absence
+from pai_sdk.execution.docker.container import Mounts
 from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_may_be_away
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
 from pai_sdk.execution.docker.engine import Engine, find_engine
@@ -24,6 +24,8 @@ from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.journal import DISK_IS_FULL, Journal
+from pai_sdk.execution.links import mend_links
+from pai_sdk.execution.reasons import REASON_ENGINE_AWAY
 from pai_sdk.execution.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class DockerExecutor(Executor):
         self._options = options
         self._engine: Engine | None = None
         self._containers = JobContainers(lambda: self.engine)
+        self._absence = Absence()
         self._asked: dict[Path, tuple[float, dict[str, ContainerEnd | None]]] = {}
 
     @property
@@ -134,9 +137,11 @@ class DockerExecutor(Executor):
                 launch = Launch(self.engine, sandbox, job_id, request, mounts, self._options)
                 launch.run(progress=progress, is_closing=self._is_closing)
             except BaseException:
-                if journal.read_job() is not None:
-                    self._containers.remove(job_id)
-                    journal.forget_job()
+                # What the engine does not let us remove now is found by whoever looks at the job next.
+                with engine_may_be_away():
+                    if journal.read_job() is not None:
+                        self._containers.remove(job_id)
+                        journal.forget_job()
                 raise
 
     def withdraw(self, root: Path) -> None:
@@ -167,15 +172,21 @@ class DockerExecutor(Executor):
         instances = [Instance(**instance) for instance in job["instances"]]
         silent = [instance.name for instance in instances if run.exit_of(instance.name) is None]
         containers = self._containers_of(sandbox, job) if silent else {}
-        if containers is None:  # the engine does not answer; it may come back, and the job with it
-            return _going_on(run, instances)
+        if containers is None:  # it may come back, and the job with it
+            return replace(
+                _going_on(run, instances),
+                reason_code=REASON_ENGINE_AWAY,
+                reason_message=self._absence.sentence,
+            )
         if run.has_begun and all(_is_over(name, containers) for name in silent):
             return self._finalize(sandbox, journal, job, run, instances)
         for name in silent:
             # It went without a word: killed from outside, or with its engine. The others are told by us.
             # Looked at again, since it may have written its end meanwhile: a success must not end the others.
+            # One that had to be killed because it was asked to end and did not has not failed.
             code = _code_of(containers.get(name))
-            if run.has_begun and _is_over(name, containers) and code and run.exit_of(name) is None:
+            is_news = run.has_begun and _is_over(name, containers) and code and run.stop_wish is None
+            if is_news and run.exit_of(name) is None:
                 run.tell_failure(name, code)
         self._insist(job, run)
         if not run.has_begun and not _is_locked(sandbox):
@@ -201,12 +212,17 @@ class DockerExecutor(Executor):
         Gives None when the engine does not answer.
         """
         known = self._asked.get(sandbox.root)
-        if known and time.monotonic() - known[0] < _ASK_ENGINE_EVERY_S:
+        asked_at = time.monotonic()
+        if known and asked_at - known[0] < _ASK_ENGINE_EVERY_S:
             return known[1]
+        if not self._absence.is_to_be_asked:
+            return None
         with engine_may_be_away():
             found = {container.name: end_of(container) for container in self._containers.of(job["job_id"])}
+            self._absence.end()
             self._asked[sandbox.root] = (time.monotonic(), found)
             return found
+        self._absence.begin(asked_at=asked_at)
         return None
 
     # ---- the end ----
@@ -227,6 +243,8 @@ class DockerExecutor(Executor):
             if not is_ours:
                 return _going_on(run, instances)
             state = ending(job, run, instances, self._last_words(job, run))
+            for channel, folder in job.get("outputs", {}).items():
+                mend_links(Path(folder), f"/ml/output/{channel}")
             try:
                 _leftover(sandbox).touch()
                 journal.write_state(state)
@@ -253,7 +271,7 @@ class DockerExecutor(Executor):
                     if run.exit_of(container.name) is not None and container.status == "running":
                         container.wait(timeout=30)  # it has written how it ended, and is about to go
                         container.reload()
-                    ends[container.name] = end_of(container, with_words=not run.has_log(container.name))
+                    ends[container.name] = end_of(container, with_words=not run.has_opened_log(container.name))
         return ends
 
     def _tidy(self, sandbox: Sandbox, job: dict[str, Any]) -> None:

@@ -41,6 +41,7 @@ def ensure_image(
     Raises:
         PullGivenUp: `is_given_up` said so.
         ImageError: no such image, no access to it, or no way to its registry.
+        LocalRunError: the engine says nothing any more.
     """
     from docker.errors import APIError, ImageNotFound
     from requests.exceptions import RequestException
@@ -51,13 +52,15 @@ def ensure_image(
         pass
     except APIError as error:  # not a name at all
         raise ImageError(_explained(image, str(error.explanation or error))) from error
+    except RequestException as error:
+        raise engine.lost(error, while_doing=f"it was asked for the image {image!r}") from error
     try:
         _pull(engine, image, progress=progress, is_given_up=is_given_up)
         return str(engine.client.images.get(image).id)
     except APIError as error:
         raise ImageError(_explained(image, str(error.explanation or error))) from error
-    except RequestException as error:  # the engine says nothing any more
-        raise ImageError(_explained(image, str(error))) from error
+    except RequestException as error:
+        raise engine.lost(error, while_doing=f"it pulled the image {image!r}") from error
 
 
 def _pull(engine: Engine, image: str, *, progress: bool, is_given_up: Callable[[], bool]) -> None:

@@ -7,9 +7,14 @@
 #   go                   all instances stand; nothing is started before
 #   stop                 the job is to be stopped
 #   failed               the instance that failed first, and its exit code
+#   timeout              the instance that reached the time limit first
+#   preempt              the instance that was preempted first; the drill takes all of them
 #   <instance>.settings  what this script has to know
 #   <instance>.env       the variables of the command
-#   <instance>.why       why this instance was ended by us: stopped, timeout, peer, or preempted
+#   <instance>.why       why this instance was ended by us: stopped, timeout or peer
+#   <instance>.preempted the drill takes this instance
+#   <instance>.vacated   it has ended for the drill, and is started again when all have
+#   <instance>.times     when its log had which size: lines of `<seconds since 1970> <bytes>`
 #   <instance>.beat      touched while this instance is alive
 #   <instance>.exit      exit code; its time is that of the end
 #
@@ -38,7 +43,14 @@ first() { # FILE TEXT: write it, unless it is there: the first one counts
 
 end() { # CODE: write down how it ended, then end
     if [ "$1" -ne 0 ] && [ ! -e "$_run/$_name.why" ]; then
-        first "$_run/failed" "$_name $1"
+        # Where the job is being ended, this one may have missed the others before it was told itself.
+        if [ -e "$_run/stop" ]; then
+            first "$_run/$_name.why" stopped
+        elif [ -e "$_run/timeout" ]; then
+            first "$_run/$_name.why" timeout
+        else
+            first "$_run/failed" "$_name $1"
+        fi
     fi
     # On a full disk there is no such file; then the engine still knows the code.
     { echo "$1" >"$_run/$_name.exit.part" || rm -f "$_run/$_name.exit.part"; } 2>/dev/null
@@ -80,6 +92,40 @@ others_are_lost() { # An instance that has given no sign of life since our last 
     return 1
 }
 
+is_over() { # SECONDS SINCE: 0 seconds are never over
+    [ "$1" -gt 0 ] && [ $((_now - $2)) -ge "$1" ]
+}
+
+is_being_ended() { # PREEMPT_AFTER: by the watcher; or it is about to, since the drill has come to another instance
+    if [ -e "$_run/$_name.why" ] || [ -e "$_run/$_name.preempted" ]; then return 0; fi
+    [ "$1" -gt 0 ] && [ "$_code" -ne 0 ] && [ -e "$_run/preempt" ]
+}
+
+others_are_there() { # Whether an instance still works that the drill has not come to yet.
+    for _settings in "$_run"/*.settings; do
+        _other=${_settings%.settings}
+        if [ ! -e "$_other.vacated" ] && [ ! -e "$_other.exit" ]; then return 0; fi
+    done
+    return 1
+}
+
+meet_again() { # An instance that began at once would meet those that are about to go.
+    true >"$_run/$_name.vacated"
+    now
+    _until=$((_now + PAI_SDK_GRACE_S + 20)) # one that died without a word is not waited for
+    while others_are_there && now && [ "$_now" -lt "$_until" ]; do
+        if [ -e "$_run/stop" ] || [ -e "$_run/failed" ] || [ -e "$_run/timeout" ]; then return; fi
+        true >"$_run/$_name.beat"
+        sleep 0.1 2>/dev/null || sleep 1
+    done
+}
+
+note_size() { # When the log was written to last, and its size then; where the image has no `stat`, nobody knows.
+    _size=$(stat -c '%Y %s' "$_run/logs/$_name.log" 2>/dev/null) || return 0
+    if [ "$_size" != "$_noted" ]; then { echo "$_size" >>"$_run/$_name.times"; } 2>/dev/null; fi
+    _noted=$_size
+}
+
 watch() { # PREEMPT_AFTER: look after the command until it has ended
     now
     _begun=$_now
@@ -87,18 +133,21 @@ watch() { # PREEMPT_AFTER: look after the command until it has ended
     true >"$_run/$_name.mark"
     while :; do
         true >"$_run/$_name.beat"
+        note_size
         now
         if [ -e "$_run/stop" ]; then
             end_for stopped
             return
-        elif [ "$PAI_SDK_LIMIT_S" -gt 0 ] && [ $((_now - _job_begun)) -ge "$PAI_SDK_LIMIT_S" ]; then
+        elif [ -e "$_run/timeout" ] || is_over "$PAI_SDK_LIMIT_S" "$_job_begun"; then
+            first "$_run/timeout" "$_name"
             end_for timeout
             return
         elif [ -e "$_run/failed" ]; then
             end_for peer
             return
-        elif [ "$1" -gt 0 ] && [ $((_now - _begun)) -ge "$1" ]; then
+        elif [ "$1" -gt 0 ] && { [ -e "$_run/preempt" ] || is_over "$1" "$_begun"; }; then
             say "drill: $_name is preempted now (SIGTERM, as when a spot instance is taken away)"
+            first "$_run/preempt" "$_name"
             true >"$_run/$_name.preempted"
             terminate
             return
@@ -181,7 +230,7 @@ follow() { # PID PREEMPT_AFTER: stay with a child until it has ended, and all it
         _code=$?
     done
     # Where the watcher ends the job, it gives what the child had started its time to end, too.
-    if [ ! -e "$_run/$_name.why" ] && [ ! -e "$_run/$_name.preempted" ]; then signal_all KILL; fi
+    if ! is_being_ended "$2"; then signal_all KILL; fi
     wait "$_watcher" 2>/dev/null
 }
 
@@ -193,6 +242,8 @@ _attentive=
 if "$_env" --default-signal=INT,QUIT true 2>/dev/null; then _attentive="$_env --default-signal=INT,QUIT"; fi
 
 true >"$_run/$_name.beat"
+_noted=
+note_size
 now
 _patience_ends=$((_now + 600)) # the engine may be slow in making the others
 while [ ! -e "$_run/go" ]; do
@@ -222,13 +273,13 @@ if [ -e "$_run/requirements.txt" ]; then
 fi
 
 true >"$_run/$_name.started"
-_preempt_after=$PAI_SDK_PREEMPT_AFTER_S
-while :; do
-    become_command "$@" &
-    follow $! "$_preempt_after"
-    [ -e "$_run/$_name.preempted" ] || break
+become_command "$@" &
+follow $! "$PAI_SDK_PREEMPT_AFTER_S"
+if [ -e "$_run/$_name.preempted" ] && [ ! -e "$_run/$_name.why" ]; then
+    meet_again
     rm -f "$_run/$_name.preempted"
-    _preempt_after=0
     say "drill: $_name is started again; a job that resumes from its checkpoints goes on where it was"
-done
+    become_command "$@" &
+    follow $! 0
+fi
 end "$_code"

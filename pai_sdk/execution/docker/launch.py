@@ -68,6 +68,9 @@ class Launch:
             LocalRunError: the engine refused.
             PullGivenUp: `is_closing` said so.
         """
+        from docker.errors import APIError
+        from requests import RequestException
+
         spec = self.request.algorithm_spec
         if spec is None or not spec.command:
             raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
@@ -80,7 +83,7 @@ class Launch:
         instances = contract.instances(self.job_id, self.request)
         run = RunFolder(self.sandbox.root / "run")
         user, give_to = self._user(options)
-        self.mounts.prepare(self.sandbox)
+        self.mounts.prepare(self.sandbox, instances)
         contract.write_config(self.sandbox, self.request)
         run.prepare(self._environments(instances, options, limits, give_to=give_to), self._requirements())
         if os.getuid() == 0 and user != "0:0":
@@ -119,6 +122,10 @@ class Launch:
                 self.engine.client.containers.create(**arguments).start()
         except PaiError:
             raise
+        except APIError as error:
+            raise _explained(error, spec.image, self.mounts) from error
+        except RequestException as error:
+            raise self.engine.lost(error, while_doing="it started the job's containers") from error
         except Exception as error:
             raise _explained(error, spec.image, self.mounts) from error
         run.go()
@@ -132,6 +139,7 @@ class Launch:
             "instances": [asdict(instance) for instance in instances],
             "grace_s": options.grace_s,
             "give_to": give_to,
+            "outputs": {name: str(path) for name, path in self.mounts.all_outputs(self.sandbox).items()},
             "memory_bytes": limits.memory_bytes,
             "max_running_s": contract.max_running_seconds(self.request),
         }

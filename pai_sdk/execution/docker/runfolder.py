@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.execution.journal import DISK_IS_FULL
+from pai_sdk.execution.log_times import LogTimes, open_plain
 from pai_sdk.execution.pip_output import pip_problem
 
 __all__ = ["InstanceExit", "RunFolder"]
+
+_LONGEST_TEXT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class InstanceExit:
 class RunFolder:
     """The files of one job's run. Each is written whole by one side and only read by the other.
 
+    The containers can write here, so nothing that is read is trusted: neither what it says nor that it is a file.
+
     Example:
         >>> RunFolder(Path("/srv/jobs/local-1/run")).has_begun
         False
@@ -51,20 +56,21 @@ class RunFolder:
             texts: the files of the instances, by name.
             requirements: lines for pip.
         """
-        for folder in (self.path, self.path / "logs", self.path / "home", self.path / "pip-cache"):
+        for folder in (self.path, self.path / "home", self.path / "pip-cache"):
             folder.mkdir(parents=True, exist_ok=True)
         script = importlib.resources.files("pai_sdk.execution.docker").joinpath("instance.sh").read_bytes()
         (self.path / "instance.sh").write_bytes(script)
         for name, text in texts.items():
-            with os.fdopen(os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(text)
+            with os.fdopen(os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(text.encode())
         lines = [f"{line}\n" for line in requirements]
         if lines:
             (self.path / "requirements.txt").write_text("".join(lines), encoding="utf-8")
 
     def go(self) -> None:
         """All instances stand: let them begin."""
-        (self.path / "go").write_text(f"{time.time():.3f}\n")
+        with suppress(FileExistsError), (self.path / "go").open("x") as file:
+            file.write(f"{time.time():.3f}\n")
 
     def ask_to_stop(self, reason_code: str, reason_message: str) -> None:
         """Have the instances end; the first reason stays. On a full disk they end without one."""
@@ -91,8 +97,8 @@ class RunFolder:
     def begun_at(self) -> float | None:
         """When they were, in seconds since 1970."""
         try:
-            return float((self.path / "go").read_text())
-        except (OSError, ValueError):
+            return float(self._text("go"))
+        except ValueError:
             return None
 
     def has_started(self, instance: str) -> bool:
@@ -102,14 +108,18 @@ class RunFolder:
     def exit_of(self, instance: str) -> InstanceExit | None:
         """How an instance ended; None while it runs, or when it could not say."""
         try:
-            with (self.path / f"{instance}.exit").open() as file:
-                return InstanceExit(int(file.read()), os.fstat(file.fileno()).st_mtime)
+            text, at = self._read(f"{instance}.exit")
+            return InstanceExit(int(text), at)
         except (OSError, ValueError):
             return None
 
-    def has_log(self, instance: str) -> bool:
-        """Whether an instance came as far as to open its log."""
-        return (self.path.parent / "logs" / f"{instance}.log").exists()
+    def has_opened_log(self, instance: str) -> bool:
+        """Whether an instance came as far as to open its log; before, it speaks to the engine."""
+        return (self.path / f"{instance}.beat").exists() or self._log_of(instance) != ""
+
+    def log_times(self, instance: str) -> LogTimes:
+        """When the log of an instance had which size; nothing where the image cannot tell."""
+        return LogTimes.read(self.path / f"{instance}.times")
 
     def why(self, instance: str) -> str:
         """Why an instance was ended by us: `stopped`, `timeout`, `peer`; empty when it was not."""
@@ -124,9 +134,9 @@ class RunFolder:
             return ("", "") if (self.path / "stop").exists() else None
         try:
             wish = json.loads(text)
-        except ValueError:  # the disk was full, or it is being written now
+            return str(wish["reason_code"]), str(wish["reason_message"])
+        except (ValueError, KeyError, TypeError):  # the disk was full, or it is being written now
             return "", ""
-        return wish["reason_code"], wish["reason_message"]
 
     @property
     def stop_asked_s_ago(self) -> float | None:
@@ -140,7 +150,7 @@ class RunFolder:
     def first_failure(self) -> tuple[str, int] | None:
         """The instance that failed first, and its exit code."""
         instance, _, code = self._text("failed").partition(" ")
-        return (instance, int(code)) if code else None
+        return (instance, int(code)) if code.isdecimal() else None
 
     @property
     def requirements_failed(self) -> bool:
@@ -149,19 +159,30 @@ class RunFolder:
 
     def pip_problem(self, instance: str) -> str:
         """What pip complained of in the log of the instance that installed the requirements."""
-        try:
-            text = (self.path.parent / "logs" / f"{instance}.log").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-        return pip_problem(text[-64 * 1024 :])
+        return pip_problem(self._log_of(instance))
 
     def forget_secrets(self) -> None:
         """Remove the variables; nobody needs them after the end."""
         for file in self.path.glob("*.env"):
             file.unlink(missing_ok=True)
 
-    def _text(self, name: str) -> str:
+    def _log_of(self, instance: str) -> str:
+        """The end of a log."""
         try:
-            return (self.path / name).read_text(encoding="utf-8").strip()
+            with (self.path.parent / "logs" / f"{instance}.log").open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _LONGEST_TEXT_BYTES))
+                return log.read(_LONGEST_TEXT_BYTES).decode(errors="replace")
         except OSError:
             return ""
+
+    def _text(self, name: str) -> str:
+        try:
+            return self._read(name)[0]
+        except OSError:
+            return ""
+
+    def _read(self, name: str) -> tuple[str, float]:
+        """What a file says, and when it was written."""
+        with open_plain(self.path / name) as file:
+            text = file.read(_LONGEST_TEXT_BYTES).decode(errors="replace").strip()
+            return text, os.fstat(file.fileno()).st_mtime

@@ -41,6 +41,9 @@ class Objects:
     def list(self, prefix: OssUri) -> Iterator[ObjectInfo]:
         return iter([self.info(key) for key in sorted(self.contents) if key.startswith(prefix.key)])
 
+    def until(self, stopped: threading.Event) -> Objects:
+        return self
+
     def get_file(self, uri: OssUri, path: Path) -> ObjectInfo:
         self.fetched.append(uri.key)
         if self.on_fetch:
@@ -134,7 +137,7 @@ def test_the_longest_unused_goes_first(tmp_path: Path) -> None:
 def _fill_in_a_process(folder: Path, number: int, all_are_there: Any, fetched: Any) -> None:
     objects = Objects({f"data/{name}": name.encode() * 1000 for name in "abcdef"})
     objects.on_fetch = lambda key: (fetched.put(key), time.sleep(0.1))  # long enough for the others to want it too
-    all_are_there.wait(30)
+    all_are_there.wait(100)
     fill(InputCache(folder / "cache"), objects, folder / str(number))
 
 
@@ -148,9 +151,9 @@ def test_processes_that_want_the_same_fetch_it_once(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(30)
+        process.join(100)
     assert [process.exitcode for process in processes] == [0] * 4
-    assert sorted(fetched.get(timeout=5) for _ in range(6)) == [f"data/{name}" for name in "abcdef"]
+    assert sorted(fetched.get(timeout=30) for _ in range(6)) == [f"data/{name}" for name in "abcdef"]
     assert fetched.empty()
 
 

@@ -173,6 +173,22 @@ def test_the_variables_of_a_job() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["a.csv", "my data.csv", "100%41 #1?.csv", "损失,a:b='x'"])
+def test_a_channel_that_is_a_file_is_known_by_the_files_name(tmp_path: Path, name: str) -> None:
+    """A URI of this machine is written with percent signs, one of OSS as the key is."""
+    uris = {
+        "here": (tmp_path / name).as_uri(),
+        "there": f"oss://bucket/k/{name}",
+        "folder": f"{tmp_path.as_uri()}/",
+    }
+    request = make_request(InputChannels=[{"Name": key, "InputUri": uri} for key, uri in uris.items()])
+    sandbox = Sandbox(tmp_path / "job")
+    sandbox.create(request)
+    for channel in ("here", "there"):
+        (sandbox.input_dir(channel) / name).touch()
+    assert contract.input_files(sandbox, request) == {"here": name, "there": name}
+
+
 @pytest.mark.parametrize(
     ("job_type", "expected"),
     [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +77,64 @@ def test_an_instance_that_was_paused_too_long(run: RunFolder) -> None:
 def test_half_a_wish_to_stop_is_a_wish(run: RunFolder) -> None:
     (run.path / "stop").write_text('{"reason_co')
     assert run.stop_wish == ("", "")
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "j-master-0 x"])
+def test_a_failure_whose_note_is_broken_is_no_success(run: RunFolder, text: str) -> None:
+    """On a full disk the note of who failed first is empty; the exit code may find room a moment later."""
+    (run.path / "failed").write_text(text)
+    (run.path / "j-master-0.exit").write_text("3\n")
+    state = told(run, {"j-master-0": ContainerEnd(3)})
+    assert (state["succeeded"], state["failed_instance"]) == (False, "j-master-0")
+    assert "exit code 3" in state["reason_message"]
+    (run.path / "j-master-0.why").write_text("peer\n")  # whoever finds such a note ends, as if it were another's
+    assert told(run, {"j-master-0": ContainerEnd(3)})["failed_instance"] == "j-master-0"
+
+
+def test_who_was_killed_because_it_did_not_listen_to_a_stop_was_stopped(run: RunFolder) -> None:
+    run.ask_to_stop("StoppedByUser", "The job was stopped.")
+    state = told(run, {"j-master-0": ContainerEnd(137)})
+    assert (state["reason_code"], state["reason_message"]) == ("StoppedByUser", "The job was stopped.")
+
+
+def test_a_success_that_a_stop_came_too_late_for_is_one(run: RunFolder) -> None:
+    run.ask_to_stop("StoppedByUser", "The job was stopped.")
+    (run.path / "j-master-0.exit").write_text("0\n")
+    assert told(run, {})["succeeded"]
+
+
+@pytest.mark.parametrize(
+    "text", ["garbage", "a b c", "", "x" * 1_000_000, '{"reason_code": 1}', "[]", "\0 \udcff"]
+)
+def test_what_a_job_writes_into_the_folder_breaks_nothing(run: RunFolder, text: str) -> None:
+    for name in ("failed", "stop", "j-master-0.exit", "j-master-0.why", "go"):
+        (run.path / name).write_text(text, errors="surrogateescape")
+    assert told(run, {"j-master-0": ContainerEnd(3)})["phase"] == "ended"
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("name", ["failed", "stop", "j-master-0.exit", "j-master-0.why", "go"])
+def test_a_link_or_a_pipe_in_the_folder_is_not_read(run: RunFolder, tmp_path: Path, name: str) -> None:
+    """They would tell a job what this machine has, or hold up whoever looks at it."""
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret 9" if name == "failed" else "9")
+    place = run.path / name
+    for put in (lambda: place.symlink_to(secret), lambda: os.mkfifo(place)):
+        place.unlink(missing_ok=True)
+        put()
+        state = told(run, {"j-master-0": ContainerEnd(3)})
+        assert "s3cret" not in str(state)
+        assert run.begun_at != 9
+        assert run.exit_of("j-master-0") is None
+        assert run.first_failure is None
+
+
+def test_variables_are_utf8_whatever_this_machine_writes_its_files_in(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys; from pai_sdk.execution.docker.runfolder import RunFolder;"
+        "RunFolder(pathlib.Path(sys.argv[1])).prepare({'one.env': '\\u635f'}, ['\\u635f'])"
+    )
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=plain, check=True)
+    assert (tmp_path / "one.env").read_bytes() == "损".encode()
+    assert (tmp_path / "requirements.txt").read_bytes() == "损\n".encode()

@@ -5,11 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.docker.engine import find_engine
+
+
+@pytest.fixture
+def brief() -> Iterator[Path]:
+    """A folder whose name leaves room for that of a socket, which may have a hundred characters."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
 
 
 def test_without_any_engine_all_that_was_tried_is_told(monkeypatch, tmp_path):
@@ -22,11 +32,11 @@ def test_without_any_engine_all_that_was_tried_is_told(monkeypatch, tmp_path):
         assert part in text
 
 
-def test_docker_host_decides_alone(monkeypatch, tmp_path):
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+def test_docker_host_decides_alone(monkeypatch, brief):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{brief}/none.sock")
     with pytest.raises(EngineNotFoundError) as missing:
         find_engine()
-    assert f"{tmp_path}/none.sock (DOCKER_HOST): no such socket" in str(missing.value)
+    assert f"{brief}/none.sock (DOCKER_HOST): no such socket" in str(missing.value)
     assert "/var/run/docker.sock" not in str(missing.value)
 
 
@@ -36,10 +46,10 @@ def test_an_engine_of_another_machine_is_refused_with_the_reason(monkeypatch):
         find_engine()
 
 
-def test_a_context_is_taken_and_a_missing_one_named(monkeypatch, tmp_path, clean_home):
+def test_a_context_is_taken_and_a_missing_one_named(monkeypatch, brief, clean_home):
     meta = clean_home / ".docker" / "contexts" / "meta" / hashlib.sha256(b"desk").hexdigest()
     meta.mkdir(parents=True)
-    endpoint = {"Host": f"unix://{tmp_path}/desk.sock", "SkipTLSVerify": False}
+    endpoint = {"Host": f"unix://{brief}/desk.sock", "SkipTLSVerify": False}
     about = {"Name": "desk", "Metadata": {}, "Endpoints": {"docker": endpoint}}
     (meta / "meta.json").write_text(json.dumps(about))
     config = clean_home / ".docker" / "config.json"
@@ -51,25 +61,26 @@ def test_a_context_is_taken_and_a_missing_one_named(monkeypatch, tmp_path, clean
         find_engine()
 
 
-def test_a_socket_with_nobody_behind_it(monkeypatch, tmp_path):
+def test_a_socket_with_nobody_behind_it(monkeypatch, brief):
     with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(f"{tmp_path}/s")
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
+        bound.bind(f"{brief}/s")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{brief}/s")
     with pytest.raises(EngineNotFoundError, match="does not answer"):
         find_engine()
 
 
 class FakeClient:
-    """Answers as an engine with these security options."""
+    """Answers as an engine with these security options, and what it tells of its version."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, version: dict[str, object] | None = None) -> None:
         self.options = list(options)
+        self.told = {"Components": [{"Name": "Engine"}]} if version is None else version
 
     def info(self) -> dict[str, object]:
         return {"SecurityOptions": self.options}
 
     def version(self) -> dict[str, object]:
-        return {"Components": [{"Name": "Engine"}]}
+        return self.told
 
     def close(self) -> None:
         pass
@@ -85,12 +96,30 @@ class FakeClient:
     ],
 )
 def test_what_an_engine_needs_to_let_containers_at_the_callers_files(
-    monkeypatch, tmp_path, options, rootless, access
+    monkeypatch, brief, options, rootless, access
 ):
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"{tmp_path}/s")
+        listening.bind(f"{brief}/s")
         listening.listen()
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{brief}/s")
         monkeypatch.setattr("docker.DockerClient", lambda **_: FakeClient(*options))
         engine = find_engine()
     assert (engine.is_rootless, engine.file_access) == (rootless, access)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_podman"),
+    [
+        ({}, False),
+        ({"Version": "5.0.0-rc.1", "Components": None}, False),
+        ({"Version": "99.0", "Components": [{"Version": "99.0"}, {"Name": "Engine"}]}, False),
+        ({"Version": "v2", "Components": [{"Name": "Podman Engine", "Version": "v2"}]}, True),
+    ],
+)
+def test_whatever_its_version_says_an_engine_that_answers_is_taken(monkeypatch, brief, version, is_podman):
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{brief}/s")
+        listening.listen()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{brief}/s")
+        monkeypatch.setattr("docker.DockerClient", lambda **_: FakeClient(version=version))
+        assert find_engine().is_podman is is_podman

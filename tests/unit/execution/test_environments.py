@@ -17,7 +17,7 @@ from tests.unit.execution.conftest import Jobs, make_request
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch, tiny_package: Path) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tiny_package))
+    monkeypatch.setenv("PIP_FIND_LINKS", tiny_package.as_uri())
 
 
 def make(folder: Path, name: str, *, size_bytes: int = 10, unused_s: float = 0.0) -> Path:
@@ -93,7 +93,7 @@ def test_an_environment_is_in_use_as_long_as_its_job_runs(jobs: Jobs) -> None:
     assert len(left(jobs.executor.cache_dir)) == 2
     jobs.executor.stop(jobs.root("train1"), reason_code="StoppedByUser", reason_message="enough")
     jobs.wait()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while left(jobs.executor.cache_dir) != {"newer"}:  # the guardian goes a moment after the job
         assert time.monotonic() < deadline, left(jobs.executor.cache_dir)
         environments.prune(jobs.executor.cache_dir, kept_s=-1, kept_bytes=0)

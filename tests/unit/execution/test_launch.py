@@ -1,4 +1,4 @@
-"""Who containers run as, without an engine: it is what the engine is asked for that counts."""
+"""Who containers run as and what is installed in them, without an engine: what it is asked for counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from docker.errors import APIError
+from requests import ConnectionError
 
+from pai_sdk.errors import LocalRunError
 from pai_sdk.execution.docker.container import Mounts
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.launch import Launch
@@ -30,6 +33,17 @@ class AskedFor:
         return SimpleNamespace(start=lambda: None)
 
 
+def a_request(**fields: Any) -> TrainingJobRequest:
+    return TrainingJobRequest.model_validate(
+        {
+            "TrainingJobName": "test",
+            "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
+            "AlgorithmSpec": {"Image": "img", "Command": ["true"]},
+            **fields,
+        }
+    )
+
+
 @pytest.mark.parametrize(
     ("rootless", "user", "expected"),
     [
@@ -40,16 +54,53 @@ class AskedFor:
     ],
 )
 def test_who_a_container_runs_as(tmp_path: Path, rootless: bool, user: str | None, expected: str) -> None:
-    request = TrainingJobRequest.model_validate(
-        {
-            "TrainingJobName": "test",
-            "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
-            "AlgorithmSpec": {"Image": "img", "Command": ["true"]},
-        }
-    )
+    request = a_request()
     client, sandbox = AskedFor(), Sandbox(tmp_path)
     sandbox.create(request)
     engine = Engine("unix:///none", client, is_rootless=rootless)  # type: ignore[arg-type]
     Launch(engine, sandbox, "local-1", request, Mounts(), LocalOptions(user=user)).run(progress=False)
     assert [one["user"] for one in client.created] == [expected]
     assert [one["image"] for one in client.created] == ["id of img"]
+
+
+@pytest.mark.parametrize("listed", [["tinydb==4.8", "rich>=13"], None])
+@pytest.mark.parametrize("in_code", [True, False])
+def test_requirements_come_from_the_parameter_and_from_the_code(
+    tmp_path: Path, listed: list[str] | None, in_code: bool
+) -> None:
+    request, sandbox = a_request(PythonRequirements=listed), Sandbox(tmp_path)
+    sandbox.create(request)
+    if in_code:
+        (sandbox.usercode / "requirements.txt").write_text("numpy\n")
+    Launch(Engine("unix:///none", AskedFor()), sandbox, "local-1", request, Mounts()).run(progress=False)  # type: ignore[arg-type]
+    installed = sandbox.root / "run" / "requirements.txt"
+    lines = installed.read_text().splitlines() if installed.exists() else []
+    assert lines == [*(listed or ()), *(["-r /ml/usercode/requirements.txt"] if in_code else [])]
+
+
+def test_what_the_engine_refuses_is_told_in_its_words(tmp_path: Path) -> None:
+    def refuse(**_: object) -> None:
+        raise APIError("400", explanation="Minimum memory limit allowed is 6MB")
+
+    client, sandbox = AskedFor(), Sandbox(tmp_path)
+    client.containers = SimpleNamespace(create=refuse)
+    sandbox.create(a_request())
+    with pytest.raises(LocalRunError, match="refused the job: Minimum memory limit allowed is 6MB"):
+        Launch(Engine("unix:///none", client), sandbox, "local-1", a_request(), Mounts()).run(progress=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("moment", ["it was asked for the image 'img'", "it started the job's containers"])
+def test_an_engine_that_hangs_up_is_named(tmp_path: Path, moment: str) -> None:
+    def hang_up(*_: object, **__: object) -> None:
+        raise ConnectionError("Connection aborted.")
+
+    client, sandbox = AskedFor(), Sandbox(tmp_path)
+    if "image" in moment:
+        client.images = SimpleNamespace(get=hang_up)
+    else:
+        client.containers = SimpleNamespace(create=hang_up)
+    sandbox.create(a_request())
+    engine = Engine("unix:///none", client)  # type: ignore[arg-type]
+    with pytest.raises(LocalRunError) as failed:
+        Launch(engine, sandbox, "local-1", a_request(), Mounts()).run(progress=False)
+    assert f"the Docker engine at unix:///none stopped answering while {moment}" in str(failed.value)

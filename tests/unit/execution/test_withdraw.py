@@ -38,7 +38,7 @@ def late_supervisor(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def come_up(command: list[str]) -> None:
-    assert subprocess.run([sys.executable, *command[1:]], cwd="/", timeout=20).returncode == 0
+    assert subprocess.run([sys.executable, *command[1:]], cwd="/", timeout=60).returncode == 0
 
 
 def test_a_withdrawn_start_never_begins(jobs: Jobs, late_supervisor: list[str]) -> None:
@@ -64,7 +64,7 @@ def test_one_that_is_just_beginning_is_waited_for(jobs: Jobs, late_supervisor: l
         withdrawing.start()
         withdrawing.join(0.1)
         assert withdrawing.is_alive()
-    withdrawing.join(10)
+    withdrawing.join(60)
     assert not withdrawing.is_alive()
 
 

@@ -1,0 +1,66 @@
+"""An engine that does not answer for a while: said once when it begins, and once when it is over."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Absence"]
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S = 1.0
+
+
+class Absence:
+    """Whether an engine answers, as those who asked it last have seen. Safe to use from several threads.
+
+    Args:
+        clock: tells when it is time to ask again.
+
+    Example:
+        >>> Absence().sentence
+        ''
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._ask_again_at = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """What there is to say of it to who watches a job; empty while the engine answers."""
+        if self._since is None:
+            return ""
+        since = time.strftime("%H:%M:%S", time.localtime(self._since))
+        return f"the Docker engine has not answered since {since}; the job is looked at again when it does"
+
+    @property
+    def is_to_be_asked(self) -> bool:
+        """Whether it is worth while to ask now."""
+        return self._since is None or self._clock() >= self._ask_again_at
+
+    def begin(self, *, asked_at: float) -> None:
+        """It has not answered.
+
+        Args:
+            asked_at: when it was asked, by the clock: one that hangs is asked less often than one that is gone.
+        """
+        with self._lock:
+            now = self._clock()
+            self._ask_again_at = now + max(_PAUSE_S, now - asked_at)
+            if self._since is not None:
+                return
+            self._since = time.time() - (now - asked_at)
+        logger.warning("%s", self.sentence)
+
+    def end(self) -> None:
+        """It has answered."""
+        with self._lock:
+            since, self._since = self._since, None
+        if since is not None:
+            logger.warning("the Docker engine answers again, after %.0f s", time.time() - since)

@@ -1,0 +1,39 @@
+"""An engine that does not answer: said once, and asked again in time."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pai_sdk.execution.docker.absence import Absence
+
+
+def test_it_is_said_once_that_an_engine_is_gone_and_once_that_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    absence = Absence(clock=lambda: 0.0)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            absence.begin(asked_at=0.0)
+        assert "has not answered since" in absence.sentence
+        for _ in range(3):
+            absence.end()
+    assert absence.sentence == ""
+    gone, back = [record.getMessage() for record in caplog.records]
+    assert "has not answered since" in gone
+    assert "looked at again" in gone
+    assert "answers again" in back
+
+
+def test_one_that_hangs_is_asked_less_often_than_one_that_is_gone() -> None:
+    now = [100.0]
+    for took_s, pause_s in ((0.0, 1.0), (5.0, 5.0)):
+        absence = Absence(clock=lambda: now[0])
+        assert absence.is_to_be_asked
+        asked_at, now[0] = now[0], now[0] + took_s
+        absence.begin(asked_at=asked_at)
+        now[0] += pause_s - 0.1
+        assert not absence.is_to_be_asked
+        now[0] += 0.2
+        assert absence.is_to_be_asked
