@@ -25,7 +25,7 @@ demo-docker: $(VENV)/.dev ## the same demo in Docker, on an engine of its own (a
 	@$(BIN)/python -m tests.docker.demo
 
 test: $(VENV)/.dev ## the fast tests, and every example of the documentation
-	@$(BIN)/python -m pytest -q -n 4 $(FAST)
+	@$(BIN)/python -m pytest -q -n 4 -m "not slow" $(FAST)
 
 test-docker: $(VENV)/.dev ## local jobs on a Docker engine of the tests' own (as root on Debian)
 	@$(BIN)/python -m pytest -q tests/docker
@@ -33,8 +33,9 @@ test-docker: $(VENV)/.dev ## local jobs on a Docker engine of the tests' own (as
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL (Debian's, started by them)
 	@$(BIN)/python -m tests.service.postgres -q -n 4
 
-e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks
+e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks, and the slow ones among the fast tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e
+	@$(BIN)/python -m pytest -q -n 4 -m slow $(FAST)
 
 check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/ruff check .

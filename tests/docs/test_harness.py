@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-import psutil
 import pytest
 
-from tests.leftovers import end_processes_of
+from tests.leftovers import end_processes_of, has_ended
 
 RunPage: TypeAlias = Callable[[Path], tuple[int, str]]
 
@@ -63,9 +62,9 @@ def test_what_a_page_leaves_running_is_ended(fresh_place: Path, clean_home: Path
     status, said = run_page(page)
     assert status == 0, said
     pid = int((fresh_place / "pid").read_text())
-    assert psutil.pid_exists(pid)
+    assert not has_ended(pid)
     end_processes_of(clean_home)
-    assert not psutil.pid_exists(pid)
+    assert has_ended(pid)
 
 
 def _page(text: str, folder: Path) -> Path:

@@ -7,11 +7,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from pai_sdk import Session
 from pai_sdk.service.embedded import ensure_running
+from tests.leftovers import has_ended
 from tests.waiting import until
 
 
@@ -23,8 +23,8 @@ def end_service(data_dir: Path) -> None:
 
 
 def wait_until_gone(pid: int) -> None:
-    """Return when no process has this number any more."""
-    until(lambda: not psutil.pid_exists(pid), f"the end of process {pid}")
+    """Return when the process has ended."""
+    until(lambda: has_ended(pid), f"the end of process {pid}")
 
 
 @pytest.fixture(scope="module")

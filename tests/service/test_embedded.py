@@ -24,6 +24,7 @@ from pai_sdk.service import listening
 from pai_sdk.service.embedded import ensure_running
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+from tests.leftovers import has_ended
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S, until
@@ -42,7 +43,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
 
 def end(info: ServiceInfo, number: int) -> None:
     os.kill(info.pid, number)
-    psutil.Process(info.pid).wait(PATIENCE_S)
+    until(lambda: has_ended(info.pid), "its end")
 
 
 def test_it_starts_once_and_is_found_again(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

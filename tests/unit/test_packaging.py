@@ -90,6 +90,7 @@ def _installed() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_everything_imported_is_declared() -> None:
     declared = {_distribution(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in requires("pai-sdk") or ()}
     where = _installed()

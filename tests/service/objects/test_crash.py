@@ -14,6 +14,8 @@ from tests.service.objects.conftest import Serve
 from tests.service.objects.serving import BUCKET
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = int(os.environ.get("TRIAL_CRASHES", "2"))
 
 

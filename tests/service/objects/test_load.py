@@ -24,6 +24,8 @@ from tests.service.objects.conftest import Serve, Wire
 from tests.service.objects.serving import BUCKET
 from tests.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.slow
+
 SLOW = 200
 LARGE_MIB = int(os.environ.get("TRIAL_OBJECT_MIB", "96"))
 MOST_GROWTH_MIB = 48

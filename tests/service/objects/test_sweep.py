@@ -101,6 +101,7 @@ def test_a_blob_is_safe_before_its_object_is_recorded(
             assert stream.read() == b"content"
 
 
+@pytest.mark.slow
 def test_nothing_that_is_written_while_all_is_swept_is_lost(tmp_path: Path, gate: threading.Event) -> None:
     with open_store(tmp_path) as store:
         store.create_bucket(BUCKET)

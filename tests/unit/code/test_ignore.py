@@ -134,6 +134,7 @@ def ignored_by_git(root: Path, names: list[str]) -> set[str]:
     return {os.fsdecode(name) for name in told.stdout.split(b"\0") if name}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     names=st.lists(paths, min_size=1, max_size=8),

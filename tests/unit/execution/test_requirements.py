@@ -10,6 +10,8 @@ import pytest
 from pai_sdk.execution.sandbox import Sandbox
 from tests.unit.execution.conftest import Jobs, make_request
 
+pytestmark = pytest.mark.slow
+
 USE_TINY = "tiny; python -c 'import tiny, pydantic; print(tiny.__file__)'"
 
 
