@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PaiError as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    # All of it ends with the process: to look through it for cycles first would take Python a second or two.
+    gc.freeze()
     return 0
 
 
