@@ -13,6 +13,7 @@ _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _WORKSPACE = re.compile(r"[A-Za-z0-9_.-]+")
 _ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9_.-]+(?::[0-9]{1,5})?)/?", re.IGNORECASE)
+_IPV6 = re.compile(r"(?:https?://)?(?:\[[0-9a-f:.]+\](?::[0-9]+)?|[0-9a-f]*(?::[0-9a-f]*){2,})/?", re.IGNORECASE)
 
 
 def scheme_and_host(endpoint: str) -> tuple[str, str]:
@@ -27,6 +28,9 @@ def scheme_and_host(endpoint: str) -> tuple[str, str]:
     """
     found = _ENDPOINT.fullmatch(endpoint)
     if not found:
+        if _IPV6.fullmatch(endpoint):  # oss2 refuses them
+            why = "is an IPv6 address, which the OSS library cannot use"
+            raise SettingsError(f"{endpoint!r} {why}; write a host name that leads to it")
         # A user name and password may stand in it: what is before an @ is not shown.
         shown = re.sub(r"//.*@", "//…@", endpoint)
         raise SettingsError(f"{shown!r} is not an endpoint; write host, host:port or http(s)://host:port")

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pai_sdk.code.git_config import GitSource, parse_git_config
+from pai_sdk.code.git_config import TOKEN_USER, GitSource, parse_git_config
 from pai_sdk.code.git_lfs import warn_of_pointers
 from pai_sdk.errors import CodeError, Problem
 
@@ -36,6 +36,11 @@ _FOREIGN_VARIABLES = frozenset(
         "GIT_SHALLOW_FILE",
         "GIT_WORK_TREE",
     }
+)
+_USERNAME, _SECRET = "PAI_GIT_USERNAME", "PAI_GIT_SECRET"
+# What git asks for a login to the host of `repo`.
+_HELPER = (
+    f'!login() {{ test $1 = get && printf \'username=%s\\npassword=%s\\n\' "${_USERNAME}" "${_SECRET}"; }}; login'
 )
 _REASONS = (
     ("Authentication failed", "the login was refused; check token, username and password"),
@@ -251,14 +256,16 @@ def _environment(source: GitSource) -> dict[str, str]:
         "GIT_ALLOW_PROTOCOL": "https:http:ssh" + (":file" if source.url.startswith("file:") else ""),
         "LC_ALL": "C",
     }
-    if source.authorization:
+    if source.secret:
         settings = [
-            (f"http.{source.base_url}.extraHeader", f"Authorization: {source.authorization}"),
             # With a login given, nobody else is asked for one.
             ("credential.helper", ""),
             ("core.askPass", ""),
+            # A helper and no header: git would send a header to whichever host it is redirected to, too.
+            (f"credential.{source.base_url}.helper", _HELPER),
         ]
         kept |= {"GIT_ASKPASS": "", "SSH_ASKPASS": ""}
+        kept |= {_USERNAME: source.username or TOKEN_USER, _SECRET: source.secret}
         first = int(kept.get("GIT_CONFIG_COUNT") or 0)
         for number, (key, value) in enumerate(settings, start=first):
             kept[f"GIT_CONFIG_KEY_{number}"], kept[f"GIT_CONFIG_VALUE_{number}"] = key, value

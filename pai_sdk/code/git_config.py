@@ -11,14 +11,15 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from pai_sdk.errors import CodeError, Problem
 from pai_sdk.storage.endpoint import is_loopback
 
-__all__ = ["GitSource", "parse_git_config"]
+__all__ = ["TOKEN_USER", "GitSource", "parse_git_config"]
 
 _KEYS = ("repo", "branch", "commit", "username", "password", "token")
 _SCP_LIKE = re.compile(r"(?:[A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^:].*")
 _COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
+_NOT_IN_LOGINS = re.compile(r"[\x00-\x1f\x7f]")
 _NOT_IN_NAMES = re.compile(r"[\x00-\x20\x7f]")
 # The name that hosts expect beside a token when the user gave none; those that look only at the token take any.
-_TOKEN_USER = "x-access-token"  # noqa: S105 - a name, not a secret
+TOKEN_USER = "x-access-token"  # noqa: S105 - a name, not a secret
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class GitSource:
         """The value of the header that opens the repository, or None."""
         if self.secret is None:
             return None
-        pair = f"{self.username or _TOKEN_USER}:{self.secret}"
+        pair = f"{self.username or TOKEN_USER}:{self.secret}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
     def scrub(self, text: str) -> str:
@@ -82,6 +83,8 @@ def parse_git_config(config: Mapping[str, str]) -> GitSource:
     if len(secrets) > 1:
         problems.append(Problem("git_config", "has more than one secret", "give either a token or a password"))
     username = config.get("username") or login
+    given = {key: config.get(key) for key in ("username", "password", "token")}
+    problems += _unsayable({"repo": f"{login or ''}{password or ''}", **given})
     if secrets or config.get("username"):
         problems += _login_problems(url, has_secret=bool(secrets))
     if problems:
@@ -130,6 +133,13 @@ def _name_problems(config: Mapping[str, str]) -> Iterator[Problem]:
         yield Problem("git_config['branch']", f"{branch!r} is not the name of a branch or tag")
     if commit and not _COMMIT.fullmatch(commit):
         yield Problem("git_config['commit']", f"{commit!r} is not a commit's hash", "7 to 64 hexadecimal digits")
+
+
+def _unsayable(logins: Mapping[str, str | None]) -> Iterator[Problem]:
+    """What git cannot be told: it is told a login in lines."""
+    for key, text in logins.items():
+        if text and _NOT_IN_LOGINS.search(text):
+            yield Problem(f"git_config[{key!r}]", "holds a line end or a control character", "copy it again")
 
 
 def _login_problems(url: str, *, has_secret: bool) -> Iterator[Problem]:

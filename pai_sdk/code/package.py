@@ -12,7 +12,7 @@ from pai_sdk.code.ignore import IGNORE_FILES, IgnoreRules
 from pai_sdk.code.secrets import LARGEST_KEY_BYTES, holds_key, looks_secret
 from pai_sdk.errors import CodeError, InvalidInputError, Problem
 from pai_sdk.paths import expanded
-from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.tree import FileTree, unreadable
 from pai_sdk.storage.walk import Accept, FolderListing, accept_all, list_folder
 
 __all__ = ["DEFAULT_SIZE_LIMIT_BYTES", "package_code"]
@@ -62,7 +62,7 @@ def package_code(
     if not listing.files and not problems:
         problems.append(Problem(str(root), "has no files to take along", "check the folder and its ignore rules"))
     if problems:
-        raise CodeError(problems)
+        raise CodeError([*problems, *unreadable(listing)])
     try:
         return FileTree.of(listing)
     except InvalidInputError as error:

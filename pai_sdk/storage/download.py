@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.errors import StorageError, TransferError
 from pai_sdk.storage.file_download import FileDownload
+from pai_sdk.storage.leftovers import sweep
 from pai_sdk.storage.objects import ObjectInfo, make_folder, must_be_no_file
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar
@@ -61,6 +62,7 @@ def download(
             count = 1
             target = target / uri.name if os.path.isdir(target) else target  # noqa: PTH112 - it raises nothing
             make_folder(target.parent)
+            sweep(target.parent)
             transfer.fetch(found, target, uri.name)
     if pool.failures or pool.gave_up:
         gave_up = "; no answer came any more, so the rest was not tried" if pool.gave_up else ""
@@ -88,9 +90,14 @@ class _Transfer:
     def fetch_folder(self, folder: OssUri, target: _Folder) -> int:
         """Fetch what is in a folder; returns how many objects there were."""
         count = 0
-        for info in self.client.list(folder):
-            if not count:
-                target.open()
+
+        def fail(key: str, error: Exception) -> None:
+            nonlocal count
+            count += 1
+            self.pool.failures[key] = error
+
+        for info in self.client.list(folder, unnamed=fail):
+            target.open()
             count += 1
             name = info.uri.key.removeprefix(folder.key)
             try:
@@ -110,6 +117,7 @@ class _Folder:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._is_open = False
         self._made: set[Path] = set()
         self._taken: dict[str, str] | None = None
 
@@ -119,10 +127,14 @@ class _Folder:
         Raises:
             StorageError: it cannot be made, or may not be written to.
         """
+        if self._is_open:
+            return
         make_folder(self._root)
         if not os.access(self._root, os.W_OK | os.X_OK):
             raise StorageError(f"{self._root} cannot be written to; give a folder that you may write to")
+        sweep(self._root)
         self._taken = {} if _is_case_blind(self._root) else None
+        self._is_open = True
 
     def place(self, name: str, size_bytes: int) -> Path | None:
         """The local file for a key's name within the folder, its own folder made; None for a folder's marker.
@@ -153,6 +165,7 @@ class _Folder:
             if folder.is_symlink() and not folder.resolve().is_relative_to(self._root.resolve()):
                 raise StorageError(f"{folder} is a link that leads outside of {self._root}; remove it")
             make_folder(folder)
+            sweep(folder)
             self._made.add(folder)
 
 

@@ -81,30 +81,38 @@ class FileUpload:
     def in_parts(self, pool: TransferPool) -> None:
         """In parts that go in parallel; the object comes to be at the end.
 
-        Parts that arrived earlier, whoever sent them, are not sent again.
+        Parts that arrived earlier, whoever sent them, are not sent again. Another process that sends the same file
+        goes on with the same upload. Where the two come in each other's way, a second one is made, of our own.
         """
-        for is_last in (False, True):
-            try:
-                etag = self._send_all(pool)
-            except StorageError as error:
-                if error.code not in _ENDED:
-                    raise
-                # Ended by a process that sent the same file, by a rule of the bucket, or by us with a lost answer.
-                etag = self._etag_of_same()
-                if not etag and is_last:
-                    raise
-            if etag:
-                self._arrived(etag)
-                return
-            self._share.restart()
-
-    def _send_all(self, pool: TransferPool) -> str:
         upload_id, there = self._resumed() or self._begun()
+        try:
+            etag = self._send_all(upload_id, there, pool)
+        except StorageError as error:
+            if error.code not in _ENDED:
+                raise
+            # Ended by a process that sent the same file, by a rule of the bucket, or by us with a lost answer.
+            etag = self._etag_of_same() or self._send_anew(pool)
+            # Only now: whoever is at it still will find the object made.
+            self._drop(upload_id)
+        self._arrived(etag)
+
+    def _send_anew(self, pool: TransferPool) -> str:
+        self._share.restart()
+        try:
+            return self._send_all(*self._begun(), pool)
+        except StorageError as error:
+            etag = self._etag_of_same() if error.code in _ENDED else ""
+            if not etag:
+                raise
+            return etag
+
+    def _send_all(self, upload_id: str, there: Mapping[int, PartInfo], pool: TransferPool) -> str:
         try:
             etags = self._send_parts(upload_id, there, pool)
             etag = self._client.parts.end(self._uri, upload_id, etags)
         except Exception as error:
-            if not may_be_resumed(error):
+            is_shared = isinstance(error, StorageError) and error.code in _ENDED
+            if not is_shared and not may_be_resumed(error):
                 self._drop(upload_id)
             raise
         self._note.forget(upload_id)

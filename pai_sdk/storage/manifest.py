@@ -34,15 +34,24 @@ def manifest_uri(folder: OssUri) -> OssUri:
 
 
 def is_in_place(client: OssClient, tree: FileTree, folder: OssUri) -> bool:
-    """Whether a folder holds this very tree. A manifest of another tree is removed."""
+    """Whether a folder holds this very tree. A manifest that is not true, or not of this tree, is removed."""
     manifest = client.head(manifest_uri(folder))
     if manifest is None:
         return False
-    if manifest.meta.get(_META_TREE) == tree.digest:
+    if manifest.meta.get(_META_TREE) == tree.digest and _has_first_file(client, tree, folder):
         return True
     # It would go on vouching for files that are now being replaced.
     client.delete(manifest.uri)
     return False
+
+
+def _has_first_file(client: OssClient, tree: FileTree, folder: OssUri) -> bool:
+    """Whether one of the files is there: who empties a folder by hand, or a rule of the bucket, leaves none."""
+    if not tree.entries:
+        return True
+    first = tree.entries[0]
+    found = client.head(folder.join(first.path))
+    return found is not None and found.size_bytes == first.size_bytes
 
 
 def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Sequence[str]) -> None:
@@ -81,5 +90,5 @@ def _placed_files(content: bytes) -> Iterator[PlacedFile]:
             entry = FileEntry(file["path"], file["size"], file["executable"], file["sha256"])
             etag = file.get("etag", "")
             yield PlacedFile(entry, etag if _ETAG.fullmatch(etag) else "")
-    except (LookupError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is no manifest: {error!r}") from error

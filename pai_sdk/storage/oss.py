@@ -18,7 +18,7 @@ from typing import Any
 from oss2.utils import content_type_by_name
 
 from pai_sdk.credentials import CredentialsProvider
-from pai_sdk.errors import StorageError
+from pai_sdk.errors import InvalidInputError, StorageError
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.faults import TransientStorageError
 from pai_sdk.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
@@ -212,13 +212,30 @@ class OssClient:
         """Delete an object; one that is not there is no error."""
         self._call(uri, lambda bucket: bucket.delete_object(uri.key))
 
-    def list(self, prefix: OssUri) -> Iterator[ObjectInfo]:
-        """All objects whose keys begin with that of `prefix`, in the order of their keys, page after page."""
+    def list(
+        self, prefix: OssUri, *, unnamed: Callable[[str, InvalidInputError], None] | None = None
+    ) -> Iterator[ObjectInfo]:
+        """All objects whose keys begin with that of `prefix`, in the order of their keys, page after page.
+
+        Args:
+            prefix: what the keys begin with.
+            unnamed: told of each key that no URI can name, such as `..`; without it, the first of them is raised.
+
+        Raises:
+            InvalidInputError: no URI can name one of the keys.
+        """
         token = ""
         while True:
             page = self._call(prefix, partial(_page, prefix=prefix, token=token))
             for found in page.object_list:
-                yield ObjectInfo(OssUri(prefix.bucket, found.key, prefix.endpoint), found.size, found.etag, {})
+                try:
+                    uri = OssUri(prefix.bucket, found.key, prefix.endpoint)
+                except InvalidInputError as error:
+                    if unnamed is None:
+                        raise
+                    unnamed(found.key, error)
+                else:
+                    yield ObjectInfo(uri, found.size, found.etag, {})
             if not page.is_truncated:
                 return
             token = page.next_continuation_token

@@ -199,6 +199,8 @@ def _session(pool_size: int, *, direct: bool) -> Any:
     # Without an auth of its own, requests would replace our signature by what ~/.netrc has for the host.
     session.session.auth = lambda request: request
     session.session.hooks["response"].append(_must_be_oss)
+    # OSS redirects nobody. Who does would get the security token and the content, and answer in the place of OSS.
+    session.session.get_redirect_target = lambda answer: None
     if direct:
         session.session.trust_env = False  # no proxy between this machine and itself
     return session

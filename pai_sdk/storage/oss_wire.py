@@ -79,7 +79,15 @@ def info_of(uri: OssUri, answer: Any) -> ObjectInfo:
     prefix = len(_META_PREFIX)
     meta = {name.lower()[prefix:]: text for name, text in headers.items() if name.lower().startswith(_META_PREFIX)}
     etag = etag_of(answer, uri)
-    return ObjectInfo(uri, int(headers.get("Content-Length", -1)), etag, meta, md5_of(headers, etag))
+    crc64 = headers.get("x-oss-hash-crc64ecma", "")
+    return ObjectInfo(
+        uri=uri,
+        size_bytes=int(headers.get("Content-Length", -1)),
+        etag=etag,
+        meta=meta,
+        content_md5=md5_of(headers, etag),
+        content_crc64=int(crc64) if crc64.isdecimal() else None,
+    )
 
 
 def body_of(answer: Any) -> Iterator[bytes]:

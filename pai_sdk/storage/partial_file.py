@@ -1,22 +1,21 @@
 """A large file that is being fetched: its ranges arrive in any order, and a later process may go on with them.
 
-Beside the target `dir/name` it is `dir/.<hash of the name>.part`, and what has arrived is noted in `….part.done`:
-a first line that says of which object, then a line for each range, with its checksum. A loss of power may keep a
-note and lose the bytes it speaks of, so nothing is believed that the checksum does not bear out.
+Beside the target `dir/name` it is `dir/.pai-sdk-<hash of the name>.part`, and what has arrived is noted in
+`….part.done`: a first line that says of which object, then a line for each range, with its checksum. A loss of
+power may keep a note and lose the bytes it speaks of, so nothing is believed that the checksum does not bear out.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
-import secrets
 import threading
 import zlib
 from contextlib import suppress
 from pathlib import Path
 
+from pai_sdk.storage.leftovers import open_part, resumable_part
 from pai_sdk.storage.objects import ObjectInfo, mark_executable, put_in_place
 
 __all__ = ["PartialFile"]
@@ -42,13 +41,11 @@ class PartialFile:
         self._info = info
         self._header = json.dumps([str(info.uri), info.etag, info.size_bytes, part_bytes])
         self._lock = threading.Lock()
-        name = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
-        self.path = path.with_name(f".{name}.part")
+        self.path = resumable_part(path)
         self._file = _open_locked(self.path)
         self._is_shared = self._file is not None
         if self._file is None:
-            self.path = path.with_name(f".{secrets.token_hex(8)}.part")
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            self.path, self._file = open_part(path.parent)
         self._notes = self.path.with_name(f"{self.path.name}.done")
         try:
             self.noted = self._read_notes() if self._is_shared else {}

@@ -1,12 +1,14 @@
-"""One bar for all bytes of a transfer, where there is somebody to look at it."""
+"""What shows that something goes on, where there is somebody to look: a bar for bytes, a clock for the rest."""
 
 from __future__ import annotations
 
 import sys
 import threading
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["ByteBar", "FileShare"]
+__all__ = ["ByteBar", "FileShare", "PassingTime"]
 
 _PATIENCE_S = 0.5  # a bar that only flashes up tells nobody anything
 
@@ -23,9 +25,7 @@ class ByteBar:
         self._lock = threading.Lock()
         self._bar: Any = None
         if shown and _somebody_looks():
-            from tqdm.auto import tqdm
-
-            self._bar = tqdm(
+            self._bar = _tqdm()(
                 total=0,
                 desc=description,
                 unit="B",
@@ -55,6 +55,33 @@ class ByteBar:
                 self._bar.update(size_bytes)
 
 
+class PassingTime:
+    """What happens and for how long, in a terminal or a notebook; nothing anywhere else.
+
+    Args:
+        description: what happens.
+        patience_s: nothing is shown of what takes no longer.
+    """
+
+    def __init__(self, description: str, *, patience_s: float = _PATIENCE_S) -> None:
+        self._bar: Any = None
+        if _somebody_looks():
+            form = "{desc} {elapsed}"
+            self._bar = _tqdm()(desc=description, bar_format=form, delay=patience_s, miniters=0, leave=False)
+
+    def __enter__(self) -> PassingTime:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def goes_on(self) -> None:
+        """It has not ended yet; to be called often."""
+        if self._bar is not None:
+            self._bar.update(0)
+
+
 class FileShare:
     """What one file has added to a bar, so that it can be taken back when the file begins anew."""
 
@@ -75,6 +102,21 @@ class FileShare:
 
 
 def _somebody_looks() -> bool:
-    if "ipykernel" in sys.modules and "IPython" in sys.modules:
-        return getattr(sys.modules["IPython"].get_ipython(), "kernel", None) is not None
-    return sys.stderr is not None and sys.stderr.isatty()
+    return _in_kernel() or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def _in_kernel() -> bool:
+    if "ipykernel" not in sys.modules or "IPython" not in sys.modules:
+        return False
+    return getattr(sys.modules["IPython"].get_ipython(), "kernel", None) is not None
+
+
+def _tqdm() -> Any:
+    """The class of bars that fits: the notebook's own needs ipywidgets, and complains where they are missing."""
+    if _in_kernel() and find_spec("ipywidgets") is None:
+        from tqdm.std import tqdm as plain
+
+        return partial(plain, file=sys.stdout)  # what is left of a bar on stderr is a red box
+    from tqdm.auto import tqdm
+
+    return tqdm

@@ -105,7 +105,7 @@ class RecentTrees:
                 return []
             _log.info("the list of uploaded trees could not be read: %s", error)
             return None
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
             _log.info("%s is not a list of trees: %r", self._index, error)
             return []
         return [tree for tree in found if isinstance(tree.name, str) and _FOLDER_NAME.fullmatch(tree.name)]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.walk import Accept, FolderListing, FoundFile, accept_all, list_folder
 
-__all__ = ["FileEntry", "FileTree", "digest_of", "size_text"]
+__all__ = ["FileEntry", "FileTree", "digest_of", "size_text", "unreadable"]
 
 _CHUNK_BYTES = 1 << 17
 
@@ -50,7 +50,7 @@ class FileTree:
         """
         listing = list_folder(root, accept=accept)
         if listing.problems:
-            raise InvalidInputError(listing.problems)
+            raise InvalidInputError([*listing.problems, *unreadable(listing)])
         return cls.of(listing)
 
     @classmethod
@@ -68,7 +68,7 @@ class FileTree:
             try:
                 entries.append(_entry(listing.root, file, buffer))
             except OSError as error:
-                problems.append(Problem(file.path, f"cannot be read: {error.strerror or error}"))
+                problems.append(_cannot_be_read(file, error))
         if problems:
             raise InvalidInputError(problems)
         return cls(listing.root, tuple(entries), digest_of(entries))
@@ -84,11 +84,24 @@ class FileTree:
         return f"{count} file{'' if count == 1 else 's'}, {size_text(self.size_bytes)}"
 
 
+def unreadable(listing: FolderListing) -> Iterator[Problem]:
+    """The files that cannot be read. To be told together with other problems, for which nothing is hashed."""
+    for file in listing.files:
+        try:
+            (listing.root / file.path).open("rb").close()
+        except OSError as error:
+            yield _cannot_be_read(file, error)
+
+
 def size_text(size_bytes: int) -> str:
     """A number of bytes for people: `0 B`, `6.1 kB`, `53.0 MB`."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
     return f"{size_bytes / 1e3:.1f} kB" if size_bytes < 1e6 else f"{size_bytes / 1e6:.1f} MB"
+
+
+def _cannot_be_read(file: FoundFile, error: OSError) -> Problem:
+    return Problem(file.path, f"cannot be read: {error.strerror or error}")
 
 
 def _entry(root: Path, file: FoundFile, buffer: memoryview) -> FileEntry:

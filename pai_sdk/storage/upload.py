@@ -33,8 +33,8 @@ def upload_tree(
     """Put the files of a tree into a folder. Files that are there under other names stay.
 
     When all of them are in place, a manifest is written beside the folder. If it is there at the beginning, and of
-    this very tree, one request was all. If the folder is named by the tree's digest, files that an earlier tree
-    beside it has are copied from there, within OSS.
+    this very tree, and so is the first file, two requests were all. If the folder is named by the tree's digest,
+    files that an earlier tree beside it has are copied from there, within OSS.
 
     Args:
         client: writes the objects.

@@ -143,6 +143,8 @@ def _bucket_problem(bucket: str) -> tuple[str, str] | None:
 def _endpoint_problem(endpoint: str | None) -> tuple[str, str] | None:
     if endpoint is None:
         return None
+    if endpoint.startswith("["):  # oss2 refuses them
+        return f"{endpoint!r} is an IPv6 address, which the OSS library cannot use", "write a host name"
     found = _ENDPOINT.fullmatch(endpoint)
     if not found or ".." in endpoint:
         return f"{endpoint!r} is not an endpoint", "write host or host:port, such as oss-cn-hangzhou.aliyuncs.com"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -10,11 +11,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.storage.leftovers import is_unfinished
 
 __all__ = ["Accept", "FolderListing", "FoundFile", "accept_all", "list_folder"]
 
 Accept: TypeAlias = Callable[[str, bool], bool]
 """Asked with (path relative to the root with `/` between its parts, whether it is a folder)."""
+
+_log = logging.getLogger(__name__)
 
 _IGNORE_HINT = "remove it, or name it in .paiignore"
 
@@ -54,7 +58,8 @@ def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListi
     """Find the files below a folder; a single file is a folder with one file, its parent being the root.
 
     Links to files and folders within the root are followed. Links that lead outside, to nothing, or back to a
-    folder they lie in are problems, and so are sockets, pipes and devices, and names that are not UTF-8.
+    folder they lie in are problems, and so are sockets, pipes and devices, and names that are not UTF-8. What a
+    download of ours is still making, or has left there, is no file of the folder.
 
     Args:
         root: the folder or file.
@@ -126,6 +131,8 @@ class _Walk:
         elif entry.is_dir(follow_symlinks=False):
             if self.accept(path, True):
                 self.waiting.append((path, (*ancestors, f"{ancestors[-1]}{os.sep}{entry.name}")))
+        elif is_unfinished(entry.name):
+            _log.info("%s stays behind: it is what a download leaves that was cut off", path)
         elif self.accept(path, False):
             self.add_file(path, entry.stat(follow_symlinks=False))
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gc
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -199,6 +200,11 @@ def test_no_git_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ({"repo": "https://h/x", "username": "me"}, ["git_config['username']"]),
         ({"repo": "git@h:x.git", "token": "a"}, ["git_config"]),
         ({"repo": "http://h/x", "token": "a"}, ["git_config['repo']"]),
+        (
+            {"repo": "https://h/x", "token": "a\n", "username": "me\0"},
+            ["git_config['username']", "git_config['token']"],
+        ),
+        ({"repo": "https://me:a%0Ahost=b@h/x"}, ["git_config['repo']"]),
     ],
 )
 def test_bad_configurations(config: dict[str, str], where: list[str]) -> None:
@@ -283,11 +289,13 @@ class _GitHttp(BaseHTTPRequestHandler):
             self.server.released.wait(10)
             self.close_connection = True
             return
-        if self.headers.get("Authorization") != self.server.expected:
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="git"')
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+        is_known = self.server.expected in ("", self.headers.get("Authorization"))
+        moved_to = self.server.moved(self.path) if is_known or not self.server.asks_first else ""
+        if moved_to:
+            self._answer(301, {"Location": moved_to})
+            return
+        if not is_known:
+            self._answer(401, {"WWW-Authenticate": 'Basic realm="git"'})
             return
         environment = {
             **os.environ,
@@ -306,7 +314,10 @@ class _GitHttp(BaseHTTPRequestHandler):
         )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().splitlines())
-        self.send_response(int(headers.pop("Status", "200").split()[0]))
+        self._answer(int(headers.pop("Status", "200").split()[0]), headers, content)
+
+    def _answer(self, status: int, headers: dict[str, str], content: bytes = b"") -> None:
+        self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
@@ -320,6 +331,8 @@ class _Server(ThreadingHTTPServer):
     root: Path
     expected: str
     hangs = False
+    asks_first = False
+    moved: Callable[[str], str] = staticmethod(lambda path: "")  # from the path that is asked for to another place
     asked: threading.Event
     released: threading.Event
     seen: list[tuple[str, str | None]]
@@ -339,6 +352,21 @@ def server(repository: Repository) -> Iterator[_Server]:
     made.shutdown()
     made.server_close()
     thread.join()
+
+
+@contextlib.contextmanager
+def _another(server: _Server) -> Iterator[_Server]:
+    """Another host, with the same repositories, that takes nobody's login."""
+    other = _Server(("127.0.0.1", 0), _GitHttp)
+    other.root, other.expected, other.seen = server.root, "nobody", []
+    thread = threading.Thread(target=other.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield other
+    finally:
+        other.shutdown()
+        other.server_close()
+        thread.join()
 
 
 def url_of(server: _Server) -> str:
@@ -457,24 +485,37 @@ def test_a_submodule_beside_the_repository_gets_the_token_too(
 def test_no_other_host_is_told_the_token(
     server: _Server, repository: Repository, library: Repository, tmp_path: Path
 ) -> None:
-    other = _Server(("127.0.0.1", 0), _GitHttp)
-    other.root, other.expected, other.seen = server.root, "nobody", []
-    thread = threading.Thread(target=other.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with _another(server) as other:
         with_submodule(repository, library.url)
         url = url_of(other).replace("project", "library")
         git(repository.path, "config", "-f", ".gitmodules", "submodule.lib.url", url)
         git(repository.path, "commit", "-q", "-a", "-m", "elsewhere")
         with pytest.raises(CodeError, match=r"its submodules cannot be had: (.*\n)+.*host of repo only") as caught:
             clone({"repo": url_of(server), "token": TOKEN}, tmp_path / "clone")
-    finally:
-        other.shutdown()
-        other.server_close()
-        thread.join()
     assert TOKEN not in str(caught.value)
     assert other.seen
     assert {authorization for _, authorization in other.seen} == {None}
+
+
+@pytest.mark.parametrize("asks_first", [False, True])
+def test_a_host_to_which_the_repository_has_moved_is_not_told_the_token(
+    server: _Server, tmp_path: Path, asks_first: bool
+) -> None:
+    with _another(server) as other:
+        server.moved, server.asks_first = f"http://localhost:{other.server_port}{{}}".format, asks_first
+        with pytest.raises(CodeError, match="login"):
+            clone({"repo": url_of(server), "token": TOKEN}, tmp_path / "clone")
+        if not asks_first:  # git has followed; it does not when the redirection comes after the login
+            other.expected = ""  # open to everybody
+            assert content({"repo": url_of(server), "token": TOKEN}) == "three"
+            assert other.seen
+        assert {authorization for _, authorization in other.seen} <= {None}
+
+
+def test_a_repository_that_has_moved_on_its_host_is_found(server: _Server) -> None:
+    """GitLab, for one, leads from `project` to `project.git`."""
+    server.moved = lambda path: path.replace("project/", "project.git/") if "project/" in path else ""
+    assert content({"repo": url_of(server).removesuffix(".git"), "token": TOKEN}) == "three"
 
 
 def test_a_submodule_reaches_for_no_file_of_this_machine(

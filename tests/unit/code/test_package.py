@@ -9,6 +9,7 @@ from pai_sdk.code.package import package_code
 from pai_sdk.code.secrets import looks_secret
 from pai_sdk.errors import CodeError
 from pai_sdk.storage.tree import FileTree
+from tests.unit.storage.test_tree import deny
 
 
 def write(root: Path, *names: str, size: int = 1) -> Path:
@@ -179,3 +180,11 @@ def test_what_is_pruned_is_never_entered(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "scandir", enter)
     package_code(tmp_path)
     assert entered == [str(tmp_path), str(tmp_path / "src")]
+
+
+def test_files_that_cannot_be_read_are_told_with_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "train.py", "locked", "id_rsa")
+    deny(monkeypatch, "locked")
+    with pytest.raises(CodeError) as caught:
+        package_code(tmp_path)
+    assert sorted(problem.where for problem in caught.value.problems) == ["id_rsa", "locked"]

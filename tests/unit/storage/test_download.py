@@ -8,9 +8,10 @@ import os
 from pathlib import Path
 
 import pytest
+from oss2.utils import Crc64
 
 from pai_sdk.errors import InvalidInputError, StorageError, TransferError
-from pai_sdk.storage import file_download, progress
+from pai_sdk.storage import file_download, objects, progress
 from pai_sdk.storage.objects import ObjectInfo
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.partial_file import PartialFile
@@ -334,3 +335,48 @@ def test_what_cannot_be_uploaded_is_told(client: OssClient, oss: FakeOss, tmp_pa
     oss.fail("status", status=403, code="AccessDenied")
     with pytest.raises(TransferError, match=r"file was not uploaded to oss://test-bucket/data/file\n"):
         upload(client, tmp_path / "file", OssUri(BUCKET, "data/"))
+
+
+def test_a_key_that_cannot_be_a_file_stops_no_other(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    wrong = ["..", ".", "/top", "\\x", "a//b", "a/../b", "a/./b"]
+    oss.buckets[BUCKET] |= {key: StoredObject(b"1") for key in [*wrong, "a/right", "z"]}
+    with pytest.raises(TransferError, match=f"7 of 9 files were not fetched from oss://{BUCKET}/") as caught:
+        download(client, OssUri(BUCKET), tmp_path / "down")
+    assert sorted(caught.value.failures) == sorted(wrong)
+    files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    assert files == [tmp_path / "down" / "a" / "right", tmp_path / "down" / "z"]
+
+
+def test_a_bucket_of_nothing_but_such_a_key(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    oss.buckets[BUCKET][".."] = StoredObject(b"1")
+    with pytest.raises(TransferError, match=r"(?s)1 of 1 files .* key '\.\.' cannot be sent"):
+        download(client, OssUri(BUCKET), tmp_path / "down")
+
+
+def test_what_only_has_a_crc64_is_checked_by_it(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    """As an object that another tool sent in parts: OSS knows its CRC-64, and nobody its MD5 or SHA-256."""
+    content = os.urandom(SIZE)
+    crc64 = Crc64()
+    crc64.update(content)
+    meta = {"x-oss-hash-crc64ecma": str(crc64.crc)}
+    oss.buckets[BUCKET] |= {
+        "run/large": StoredObject(content, meta, kind="Multipart", etag="A" * 32 + "-7"),
+        "run/small": StoredObject(
+            b"123456789", {"x-oss-hash-crc64ecma": str(0x995DC9BBDF1939FA)}, "Multipart", "B-1"
+        ),
+    }
+    oss.fail("corrupt", times=1, fits=lambda seen: seen.key == "run/small")
+    oss.fail("corrupt", times=1, fits=lambda seen: "range" in seen.headers)
+    download(client, OssUri(BUCKET, "run/"), tmp_path)
+    assert (tmp_path / "large").read_bytes() == content
+    assert (tmp_path / "small").read_bytes() == b"123456789"
+
+
+def test_a_checksum_that_python_would_count_is_not_counted(
+    client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_counts_crc64_fast", lambda: False)
+    monkeypatch.setattr(Crc64, "update", lambda *_: pytest.fail("it was counted"))
+    oss.buckets[BUCKET]["run/small"] = StoredObject(b"1", {"x-oss-hash-crc64ecma": "1"}, "Multipart", "B-1")
+    download(client, OssUri(BUCKET, "run/small"), tmp_path / "small")
+    assert (tmp_path / "small").read_bytes() == b"1"

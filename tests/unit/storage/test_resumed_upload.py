@@ -227,3 +227,25 @@ def test_the_bar_begins_at_what_is_there(
     send(client, tree)
     assert steps[0] == 4 * PART
     assert sum(steps) == SIZE
+
+
+def test_an_upload_that_another_shares_is_not_taken_from_it(
+    client: OssClient, oss: FakeOss, tree: FileTree, clean_home: Path
+) -> None:
+    """Where OSS encrypts, a part that both send has another ETag for each, and only the last is valid."""
+    cut_off(client, oss, tree)
+    (shared,) = oss.uploads
+    alive: list[bool] = []
+
+    def while_sending(seen: Seen) -> None:
+        if seen.query.get("partNumber") and seen.query.get("uploadId") != shared:
+            alive.append(shared in oss.uploads)
+
+    oss.before = while_sending
+    oss.fail("status", status=400, code="InvalidPart", fits=lambda seen: seen.method == "POST")
+    send(client, tree)
+    assert is_in_place(oss, tree)
+    assert len(alive) == 10
+    assert all(alive)
+    assert oss.uploads == {}
+    assert notes(clean_home) == []

@@ -62,13 +62,28 @@ def test_a_folder_goes_up_and_comes_down(client: OssClient, tmp_path: Path) -> N
     assert FileTree.scan(target).digest == tree.digest
 
 
-def test_an_unchanged_tree_is_one_request(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+def test_an_unchanged_tree_is_two_requests(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     tree = folder_with(tmp_path, HOSTILE)
     upload_tree(client, tree, FOLDER)
     assert oss.seen[-1].key == "code/3f2a.manifest.json"
     oss.seen.clear()
     assert upload_tree(client, tree, FOLDER) == 0
-    assert [(seen.method, seen.key) for seen in oss.seen] == [("HEAD", "code/3f2a.manifest.json")]
+    assert [(seen.method, seen.key) for seen in oss.seen] == [
+        ("HEAD", "code/3f2a.manifest.json"),
+        ("HEAD", f"code/3f2a/{tree.entries[0].path}"),
+    ]
+
+
+def test_a_folder_that_was_emptied_by_hand_is_filled_again(
+    client: OssClient, oss: FakeOss, tmp_path: Path
+) -> None:
+    tree = folder_with(tmp_path, HOSTILE)
+    upload_tree(client, tree, FOLDER)
+    for name in HOSTILE:
+        del oss.buckets[BUCKET][f"code/3f2a/{name}"]
+    assert upload_tree(client, tree, FOLDER) == len(HOSTILE)
+    assert {name for name in HOSTILE if f"code/3f2a/{name}" in oss.buckets[BUCKET]} == set(HOSTILE)
+    assert upload_tree(client, tree, FOLDER) == 0
 
 
 def test_the_manifest_lists_what_is_there(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:

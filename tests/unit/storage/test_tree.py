@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from pathlib import Path
@@ -132,3 +133,26 @@ def test_what_is_refused_is_no_problem(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/etc")
     tree = FileTree.scan(tmp_path, accept=lambda path, is_dir: path != "out")
     assert [entry.path for entry in tree.entries] == ["a"]
+
+
+def test_what_cannot_be_read_is_told_with_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write(tmp_path / "root", {"a.py": "a", "locked": "x", "sub/locked": "y"})
+    os.mkfifo(root / "pipe")
+    deny(monkeypatch, "locked")
+    told = problems_of(root)
+    assert set(told) == {"locked", "pipe", "sub/locked"}
+    assert "cannot be read: Permission denied" in told["locked"]
+    (root / "pipe").unlink()
+    assert set(problems_of(root)) == {"locked", "sub/locked"}
+
+
+def deny(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Make files of a name unreadable, also for root, who runs the tests in many a container."""
+    as_ever = Path.open
+
+    def refuse(path: Path, *args: object, **options: object) -> object:
+        if path.name == name:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return as_ever(path, *args, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", refuse)

@@ -73,6 +73,7 @@ def test_parts(text: str, bucket: str, endpoint: str | None, key: str) -> None:
         ("oss://bucket./key", "not an endpoint"),
         ("oss://bucket.host:99999/key", "not a port"),
         ("oss://bucket.user@host/key", "not an endpoint"),
+        ("oss://bucket.[::1]:8080/key", "write a host name"),
         ("oss://bucket//key", "no / or \\ at the beginning"),
         ("oss://bucket/..", "choose another name"),
         (f"oss://bucket/{'é' * 512}", "1024 bytes"),
@@ -152,4 +153,12 @@ def test_endpoints(endpoint: str, url: str | None, region: str | None, loopback:
 @pytest.mark.parametrize("endpoint", ["", "ftp://host", "host/path", "user@host", "a b"])
 def test_bad_endpoints(endpoint: str) -> None:
     with pytest.raises(SettingsError, match="not an endpoint"):
+        with_scheme(endpoint)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://[::1]:8080", "[fe80::1]", "https://[::ffff:1.2.3.4]/", "::1", "2001:db8::7"]
+)
+def test_ipv6_addresses_are_refused_as_what_they_are(endpoint: str) -> None:
+    with pytest.raises(SettingsError, match=r"is an IPv6 address, .* write a host name that leads to it"):
         with_scheme(endpoint)
