@@ -8,26 +8,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
-from pai_sdk.job.keywords import checks_keywords, init_checks_keywords
+from pai_sdk.estimator_base import EstimatorBase
+from pai_sdk.job.keywords import init_checks_keywords
 from pai_sdk.job.names import LOCAL_TYPES
-from pai_sdk.job.submitter import Description, JobSubmitter
+from pai_sdk.job.submitter import Description
 
 if TYPE_CHECKING:
     from pai_sdk.api.algorithms import Algorithms, AlgorithmVersionRecord
-    from pai_sdk.job.channels import InputSource, OutputTarget
     from pai_sdk.job.definitions import ChannelDefinition, ParameterDefinition
     from pai_sdk.job.registered import AlgorithmChoice
     from pai_sdk.job.spec import AlgorithmSpec
-    from pai_sdk.job.training_job import TrainingJob
 
 __all__ = ["AlgorithmEstimator"]
-
-_MODEL = "model"
 
 
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
-class AlgorithmEstimator(JobSubmitter):
+class AlgorithmEstimator(EstimatorBase):
     """Trains with an algorithm that somebody has defined: image, command, channels, hyperparameters.
 
     What the algorithm says of hyperparameters, inputs and instance types is checked before anything is sent.
@@ -65,48 +62,6 @@ class AlgorithmEstimator(JobSubmitter):
     source_dir: str | os.PathLike[str] | None = field(default=None, kw_only=True)
     allow_secrets: bool = field(default=False, kw_only=True)
     _fetched: dict[tuple[str | None, ...], AlgorithmChoice] = field(default_factory=dict, init=False)
-
-    def set_hyperparameters(self, **hyperparameters: Any) -> None:
-        """Add or replace hyperparameters of the jobs to come."""
-        self.hyperparameters = {**(self.hyperparameters or {}), **hyperparameters}
-
-    @checks_keywords
-    def fit(
-        self,
-        inputs: Mapping[str, InputSource] | None = None,
-        outputs: Mapping[str, OutputTarget] | None = None,
-        wait: bool = True,
-        show_logs: bool = True,
-        job_name: str | None = None,
-    ) -> TrainingJob:
-        """Submit a training job.
-
-        Args:
-            inputs: input channel of the algorithm to what fills it: a URI, a local file or folder, a dataset.
-            outputs: output channel to where it goes, for those that shall not go to the default place.
-            wait: return when the job has ended, not when it is submitted.
-            show_logs: show status and log while waiting.
-            job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
-
-        Raises:
-            InvalidInputError: there is no such algorithm, or it does not take such a job; nothing was sent.
-            SettingsError: a setting or a key that the job needs is missing.
-            JobFailed: while waiting, the job failed.
-            JobStopped: while waiting, somebody stopped it.
-        """
-        return self.submit(self.plan(inputs, outputs, job_name=job_name), wait=wait, show_logs=show_logs)
-
-    def model_data(self) -> str:
-        """URI of the model of the job submitted last.
-
-        Raises:
-            InvalidInputError: nothing has been submitted yet, or the algorithm has no output `model`.
-        """
-        outputs = self.get_outputs_data()
-        if _MODEL not in outputs:
-            there = f"there is: {', '.join(outputs)}" if outputs else "it has none at all"
-            raise InvalidInputError([Problem("model_data", "the algorithm has no output 'model'", there)])
-        return outputs[_MODEL]
 
     # ---- what the algorithm says
 

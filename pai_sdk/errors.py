@@ -34,6 +34,7 @@ attributes, so that a script can branch on them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,10 +73,16 @@ __all__ = [
 
 
 _PACKAGE = str(Path(__file__).parent)
+# What moves a cursor, sets a clipboard or turns the direction of writing; all but tabs and line ends.
+_NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class PaiError(Exception):
     """The root of all errors raised by pai_sdk."""
+
+    def __str__(self) -> str:
+        # Parts of it were written elsewhere, by a service or a job: they are shown, and no terminal obeys them.
+        return _NOT_TEXT.sub(lambda found: found[0].encode("unicode_escape").decode(), super().__str__())
 
     def _render_traceback_(self) -> list[str]:
         # A notebook asks for this. The message says it all; what lies between the cell and it would bury it.
@@ -184,6 +191,7 @@ class BadAnswerError(PaiError):
         body: its first 500 characters.
         request_id: the service's id of the request, when a header bore one.
         retry_after_s: when the answer asked to come back, in seconds.
+        is_from_service: it is the service's, of a kind that we cannot read; asking again changes nothing.
     """
 
     def __init__(
@@ -194,8 +202,10 @@ class BadAnswerError(PaiError):
         body: str = "",
         request_id: str | None = None,
         retry_after_s: float | None = None,
+        is_from_service: bool = False,
     ) -> None:
         super().__init__(message)
+        self.is_from_service = is_from_service
         self.status_code = status_code
         self.body = body
         self.request_id = request_id

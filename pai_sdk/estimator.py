@@ -8,24 +8,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.algorithm_estimator import AlgorithmEstimator
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.estimator_base import MODEL, EstimatorBase
 from pai_sdk.job.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
-from pai_sdk.job.keywords import checks_keywords, init_checks_keywords
-from pai_sdk.job.submitter import Description, JobSubmitter
+from pai_sdk.job.keywords import init_checks_keywords
+from pai_sdk.job.submitter import Description
 
 if TYPE_CHECKING:
-    from pai_sdk.job.channels import InputSource, OutputTarget
     from pai_sdk.job.spec import MetricDefinition
-    from pai_sdk.job.training_job import TrainingJob
 
 __all__ = ["AlgorithmEstimator", "CpfsFileSystemInput", "Estimator", "FileSystemInput", "FileSystemInputBase"]
 
-MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
+CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
 
 
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
-class Estimator(JobSubmitter):
+class Estimator(EstimatorBase):
     """Trains a model with your own code.
 
     Every job has the outputs `model`, `checkpoints` and `tensorboard`.
@@ -43,7 +41,8 @@ class Estimator(JobSubmitter):
         job_type: `PyTorchJob`, `TFJob`, `XGBoostJob`, …: how the instances of a job find each other.
         hyperparameters: values by name; the code finds them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
             `/ml/input/config/hyperparameters.json`.
-        metric_definitions: metrics to be read from the log.
+        metric_definitions: metrics to be read from the log, for `job.metrics()`. The first group of each regex is
+            the value: `[{"name": "loss", "regex": r"loss=([0-9.]+)"}]`.
         checkpoints_path: URI of the checkpoints; a job given the one of an earlier job can go on from there.
         allow_secrets: take files along that look like keys (`.env`, `*.pem`).
 
@@ -69,54 +68,13 @@ class Estimator(JobSubmitter):
     checkpoints_path: str | None = field(default=None, kw_only=True)
     allow_secrets: bool = field(default=False, kw_only=True)
 
-    def set_hyperparameters(self, **hyperparameters: Any) -> None:
-        """Add or replace hyperparameters of the jobs to come."""
-        self.hyperparameters = {**(self.hyperparameters or {}), **hyperparameters}
-
-    @checks_keywords
-    def fit(
-        self,
-        inputs: Mapping[str, InputSource] | None = None,
-        outputs: Mapping[str, OutputTarget] | None = None,
-        wait: bool = True,
-        show_logs: bool = True,
-        job_name: str | None = None,
-    ) -> TrainingJob:
-        """Submit a training job.
-
-        Args:
-            inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
-            outputs: output channel to where it goes, for those that shall not go to the default place.
-            wait: return when the job has ended, not when it is submitted.
-            show_logs: show status and log while waiting.
-            job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
-
-        Raises:
-            InvalidInputError: the description is wrong; nothing was sent.
-            SettingsError: a setting or a key that the job needs is missing.
-            JobFailed: while waiting, the job failed.
-            JobStopped: while waiting, somebody stopped it.
-        """
-        return self.submit(self.plan(inputs, outputs, job_name=job_name), wait=wait, show_logs=show_logs)
-
-    def model_data(self) -> str:
-        """URI of the model of the job submitted last."""
-        return self._output(MODEL)
-
     def checkpoints_data(self) -> str:
-        """URI of the checkpoints of the job submitted last."""
+        """URI of the checkpoints of the job submitted last; errors as for `model_data`."""
         return self._output(CHECKPOINTS)
 
     def tensorboard_data(self) -> str:
-        """URI of the TensorBoard logs of the job submitted last."""
+        """URI of the TensorBoard logs of the job submitted last; errors as for `model_data`."""
         return self._output(TENSORBOARD)
-
-    def _output(self, channel: str) -> str:
-        outputs = self.get_outputs_data()
-        if channel not in outputs:
-            what = f"job {self.jobs[-1].id} has no output {channel!r}"
-            raise InvalidInputError([Problem("job", what, f"it has: {', '.join(outputs) or 'none'}")])
-        return outputs[channel]
 
     def describe(self) -> Description:
         """What an estimator has to say of its jobs."""

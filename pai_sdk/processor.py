@@ -84,9 +84,16 @@ class Processor(JobSubmitter):
             wait: return when the job has ended, not when it is submitted.
             show_logs: show status and log while waiting.
 
+        Returns:
+            The job; it has succeeded when it was waited for.
+
         Raises:
-            InvalidInputError: the description is wrong; nothing was sent.
+            InvalidInputError: the description is wrong; all that is wrong is told, and nothing was sent.
             SettingsError: a setting or a key that the job needs is missing.
+            ApiError: the service refused it, as for a key that may not do this.
+            ConnectionFailedError: no answer, after the retries of the session's policy.
+            TransferError: code or inputs could not be uploaded; there is no job.
+            LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
             JobFailed: while waiting, the job failed.
             JobStopped: while waiting, somebody stopped it.
         """

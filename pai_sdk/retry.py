@@ -6,7 +6,9 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,7 +25,10 @@ _LONGEST_PAUSE_S = 86_400.0
 _SILENT_S = 2.0  # whoever waits longer wants to know what for
 _TELLING_PAUSE_S = 10.0
 
-__all__ = ["RetryPolicy"]
+# Who wants to know why a call of theirs has no answer yet, while it is tried again.
+_listener: ContextVar[Callable[[BaseException], None] | None] = ContextVar("_listener", default=None)
+
+__all__ = ["RetryPolicy", "hearing_of_faults"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class RetryPolicy:
     def pause_s(self, attempt: int, retry_after_s: float | None = None) -> float:
         """Seconds to wait after the attempt of that number (the first is 1)."""
         if retry_after_s is not None:
-            return min(max(retry_after_s, 0.0), self.longest_pause_s)
+            return min(max(0.0, retry_after_s), self.longest_pause_s)  # in this order, NaN is 0
         bound = min(self.longest_pause_s, self.first_pause_s * 2.0 ** min(attempt - 1, 30))
         # Full jitter, but never nothing: a pause of zero is an attack, not a retry.
         return bound * (0.25 + 0.75 * random.random())  # noqa: S311 - jitter is no secret
@@ -111,6 +116,9 @@ class RetryPolicy:
             error = _error_of(state)
             if error is None:
                 return
+            listener = _listener.get()
+            if listener is not None:
+                listener(error)
             waited_s = self.clock() - start
             if waited_s + state.upcoming_sleep >= _SILENT_S:
                 _sign_of_life.tell(error, self.deadline_s - waited_s)
@@ -125,6 +133,27 @@ class RetryPolicy:
             sleep=self.sleep,
             reraise=True,
         )(function)
+
+
+@contextmanager
+def hearing_of_faults(listener: Callable[[BaseException], None]) -> Iterator[None]:
+    """Within it, `listener` is told each fault that a retried call of this thread meets, before the pause.
+
+    Example:
+        >>> heard, answers = [], iter([None, 7])
+        >>> def ask() -> int:
+        ...     return next(answers) + 0
+        >>> with hearing_of_faults(lambda fault: heard.append(type(fault).__name__)):
+        ...     RetryPolicy(first_pause_s=0).call(ask, is_transient=lambda error: True)
+        7
+        >>> heard
+        ['TypeError']
+    """
+    before = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(before)
 
 
 class _SignOfLife:

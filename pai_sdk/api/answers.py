@@ -18,10 +18,13 @@ from pai_sdk.api.refusals import api_error
 from pai_sdk.errors import ApiError, BadAnswerError
 from pai_sdk.job.wire import Received, problems_of
 
-__all__ = ["Answer", "read_answer", "read_item", "read_items", "read_model", "retry_after_s"]
+__all__ = ["Answer", "read_answer", "read_body", "read_item", "read_items", "read_model", "retry_after_s"]
 
 _log = logging.getLogger(__name__)
 _Record = TypeVar("_Record", bound=Received)
+
+_LARGEST_BYTES = 256 << 20  # beyond, it is no answer of a service but an attempt to fill this machine's memory
+_PIECE_BYTES = 1 << 16
 
 _SENTENCES = {
     "InvalidAccessKeyId": "the access key id is not known to {host}; check it, and that it has not been disabled",
@@ -53,11 +56,27 @@ class Answer:
     request_id: str | None = None
 
 
-def read_answer(response: requests.Response, *, action: str, host: str) -> Answer:
+def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
+    """Read the body of an answer of which the head has come, unpacked; the same arguments as for `read_answer`.
+
+    Raises:
+        BadAnswerError: there is no end of it.
+        requests.RequestException: it broke off.
+    """
+    body = bytearray()
+    for piece in response.iter_content(_PIECE_BYTES):
+        body += piece
+        if len(body) > _LARGEST_BYTES:
+            raise _bad(response, b"", action, host, f"more than {_LARGEST_BYTES >> 20} MiB")
+    return bytes(body)
+
+
+def read_answer(response: requests.Response, body: bytes, *, action: str, host: str) -> Answer:
     """Read an answer.
 
     Args:
         response: what came.
+        body: its body.
         action: what was asked for; begins each error's text.
         host: who was asked.
 
@@ -66,20 +85,20 @@ def read_answer(response: requests.Response, *, action: str, host: str) -> Answe
         BadAnswerError: it is not the service's answer.
     """
     status = response.status_code
-    if status == 429 and not response.content.lstrip().startswith(b"{"):
+    if status == 429 and not body.lstrip().startswith(b"{"):
         raise _turned_away(response, action, host)
     if status in (204, 304):
         return Answer({}, status, response.headers, _request_id(response, {}))
     try:
-        content = json.loads(response.content)
+        content = json.loads(body)
     except (ValueError, RecursionError):
-        raise _bad(response, action, host, _kind(response.content)) from None
+        raise _bad(response, body, action, host, _kind(body)) from None
     if not isinstance(content, dict):
-        raise _bad(response, action, host, f"a JSON {type(content).__name__} instead of an object")
+        raise _bad(response, body, action, host, f"a JSON {type(content).__name__} instead of an object")
     if status >= 400:
         raise _refused(response, content, action, host)
     if status >= 300:
-        raise _bad(response, action, host, "a redirection")
+        raise _bad(response, body, action, host, "a redirection")
     return Answer(content, status, response.headers, _request_id(response, content))
 
 
@@ -132,12 +151,12 @@ def _turned_away(response: requests.Response, action: str, host: str) -> ApiErro
     )
 
 
-def _bad(response: requests.Response, action: str, host: str, what: str) -> BadAnswerError:
+def _bad(response: requests.Response, body: bytes, action: str, host: str, what: str) -> BadAnswerError:
     status = response.status_code
     return BadAnswerError(
         f"{action}: {host} answered HTTP {status} with {what}; {_advice(status)}",
         status_code=status,
-        body=response.text[:500],
+        body=body[:500].decode("utf-8", errors="replace"),
         request_id=_request_id(response, {}),
         retry_after_s=retry_after_s(response.headers),
     )
@@ -217,6 +236,7 @@ def read_model(model: type[_Record], content: Any, answer: Answer, action: str) 
             f"{action}: the answer is not what the API describes (in {fields or 'all of it'})",
             status_code=answer.status_code,
             request_id=answer.request_id,
+            is_from_service=True,
         ) from None  # pydantic quotes values, and those of environments may be secrets
 
 

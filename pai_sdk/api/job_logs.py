@@ -104,13 +104,9 @@ class JobLogs:
         return min(range(most, most // 2, -1), key=lambda size: start % size)
 
     def _learn(self, page: _Page, size: int) -> None:
-        """What a first page tells: it was filled, or it was cut although there is more."""
-        if self._is_known or size != self._size:
-            return
-        if len(page.lines) == size:
+        """What a first page tells: it was filled. A short one may be cut, or its total ahead of its lines."""
+        if size == self._size == len(page.lines):
             self._is_known = True
-        elif page.total is not None and page.total > len(page.lines) > 0:
-            self._size, self._is_known = len(page.lines), True
 
     def _find_size(self, job_id: str, instance: str, *, at_least: int) -> None:
         for size in (_LARGEST, _DOCUMENTED, _SMALLEST):
@@ -124,7 +120,7 @@ class JobLogs:
                 self._by_line = True
                 return
             # The log has that many lines, so a shorter page is as long as pages get.
-            is_cut = 0 < len(page.lines) < min(size, max(at_least, page.total or 0))
+            is_cut = 0 < len(page.lines) < min(size, at_least)
             self._size = len(page.lines) if is_cut else size
             self._is_known = size < _LARGEST or is_cut or len(page.lines) == size
             self._seen = max(self._seen, len(page.lines))

@@ -14,13 +14,10 @@ from urllib.parse import quote
 
 __all__ = [
     "ACS3",
-    "acs3_canonical_request",
     "acs3_signature",
-    "acs3_string_to_sign",
     "encode",
     "payload_hash",
     "roa_signature",
-    "roa_string_to_sign",
 ]
 
 ACS3 = "ACS3-HMAC-SHA256"
@@ -39,34 +36,6 @@ def encode(text: str) -> str:
 def payload_hash(body: bytes) -> str:
     """The hash of a body, as header `x-acs-content-sha256` has it."""
     return hashlib.sha256(body).hexdigest()
-
-
-def acs3_canonical_request(
-    *,
-    method: str,
-    path: str,
-    query: Mapping[str, str],
-    headers: Mapping[str, str],
-    signed_headers: Iterable[str],
-    payload_hash: str,
-) -> str:
-    """The text that stands for a request. Names of the query are signed as they are, its values encoded."""
-    names = sorted(signed_headers)
-    return "\n".join(
-        [
-            method.upper(),
-            path or "/",
-            "&".join(f"{key}={encode(query[key])}" for key in sorted(query)),
-            "".join(f"{name}:{headers.get(name, '').strip()}\n" for name in names),
-            ";".join(names),
-            payload_hash,
-        ]
-    )
-
-
-def acs3_string_to_sign(canonical_request: str) -> str:
-    """The text whose HMAC is the signature."""
-    return f"{ACS3}\n{hashlib.sha256(canonical_request.encode()).hexdigest()}"
 
 
 def acs3_signature(
@@ -96,23 +65,36 @@ def acs3_signature(
         ...                payload_hash=payload_hash(b""))[:16]
         '3bd4aafab06ac47b'
     """
-    canonical = acs3_canonical_request(
-        method=method,
-        path=path,
-        query=query,
-        headers=headers,
-        signed_headers=signed_headers,
-        payload_hash=payload_hash,
+    names = sorted(signed_headers)
+    canonical = "\n".join(
+        [
+            method.upper(),
+            path or "/",
+            # Names of the query are signed as they are, its values encoded.
+            "&".join(f"{key}={encode(query[key])}" for key in sorted(query)),
+            "".join(f"{name}:{headers.get(name, '').strip()}\n" for name in names),
+            ";".join(names),
+            payload_hash,
+        ]
     )
-    return hmac.new(secret.encode(), acs3_string_to_sign(canonical).encode(), hashlib.sha256).hexdigest()
+    text = f"{ACS3}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
-def roa_string_to_sign(*, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> str:
-    """The text that the older scheme signs: some headers, all `x-acs-*`, path and query; not the body."""
+def roa_signature(
+    secret: str, *, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+) -> str:
+    """The signature of the older scheme, in base64; it says nothing of the body.
+
+    Example:
+        >>> roa_signature("secret", method="GET", path="/api/v1/trainingjobs", query={},
+        ...               headers={"accept": "application/json", "date": "Thu, 01 Jan 1970 00:00:00 GMT"})
+        'fhdhNyvy16yPgJOV2ktk7TBh020='
+    """
     own = sorted(name for name in headers if name.startswith("x-acs-"))
     # A name without a value stands alone.
     pairs = [f"{key}={query[key]}" if query[key] else key for key in sorted(query)]
-    return "\n".join(
+    text = "\n".join(
         [
             method.upper(),
             *(headers.get(name, "") for name in ("accept", "content-md5", "content-type", "date")),
@@ -120,17 +102,4 @@ def roa_string_to_sign(*, method: str, path: str, query: Mapping[str, str], head
             path + ("?" + "&".join(pairs) if pairs else ""),
         ]
     )
-
-
-def roa_signature(
-    secret: str, *, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
-) -> str:
-    """The signature of the older scheme, in base64.
-
-    Example:
-        >>> roa_signature("secret", method="GET", path="/api/v1/trainingjobs", query={},
-        ...               headers={"accept": "application/json", "date": "Thu, 01 Jan 1970 00:00:00 GMT"})
-        'fhdhNyvy16yPgJOV2ktk7TBh020='
-    """
-    text = roa_string_to_sign(method=method, path=path, query=query, headers=headers)
     return base64.b64encode(hmac.new(secret.encode(), text.encode(), hashlib.sha1).digest()).decode()

@@ -67,7 +67,9 @@ class TrainingJobs:
         )
         if answer.status_code == 304 and changed_from is not None:
             return changed_from
-        record = read_model(JobRecord, {"TrainingJobId": job_id, **answer.json}, answer, "GetTrainingJob")
+        # The request's id is the answer's and not the job's: with it, no snapshot would equal the one before.
+        content = {name: value for name, value in answer.json.items() if name != "RequestId"}
+        record = read_model(JobRecord, {"TrainingJobId": job_id, **content}, answer, "GetTrainingJob")
         record._etag = answer.headers.get("ETag")
         return record
 

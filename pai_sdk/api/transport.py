@@ -10,7 +10,7 @@ from typing import Any
 import requests
 
 from pai_sdk import __version__
-from pai_sdk.api.answers import Answer, read_answer
+from pai_sdk.api.answers import Answer, read_answer, read_body
 from pai_sdk.api.auth import Acs3Auth
 from pai_sdk.api.encoding import form_of, json_of, path_of, query_of
 from pai_sdk.config_rules import scheme_and_host
@@ -205,8 +205,10 @@ class _Attempt:
         try:
             # Prepared, and so signed, for each attempt: a date grows old, and a nonce counts once.
             prepared = self._session.prepare_request(self.request)
-            settings = self._session.merge_environment_settings(prepared.url, self._proxies, None, None, None)
+            settings = self._session.merge_environment_settings(prepared.url, self._proxies, True, None, None)
             response = self._session.send(prepared, timeout=self._timeout_s, allow_redirects=False, **settings)
+            with response:
+                body = read_body(response, action=self._action, host=self._host)
         except requests.RequestException as error:
             raise self._no_answer(error) from error
         # Neither query nor headers nor bodies: secrets may be in them.
@@ -218,7 +220,7 @@ class _Attempt:
             response.status_code,
             (time.monotonic() - begun) * 1000,
         )
-        return read_answer(response, action=self._action, host=self._host)
+        return read_answer(response, body, action=self._action, host=self._host)
 
     def _no_answer(self, error: requests.RequestException) -> _NoAnswer:
         why = explain(error, self._endpoint)

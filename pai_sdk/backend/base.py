@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,9 +87,13 @@ class Plan:
         return self.request.to_json(indent=2)
 
     def save(self, path: str | Path) -> Path:
-        """Write the request, with all its values, to a JSON file, for a review or a later `Plan.load`."""
+        """Write the request, with all its values, to a JSON file, for a review or a later `Plan.load`.
+
+        Only you can read a file that is made here: values of environment variables may be secrets.
+        """
         path = path_given(path, "path")
-        path.write_text(self.to_json() + "\n", encoding="utf-8")
+        with open(path, "w", encoding="utf-8", opener=_for_its_owner) as file:
+            file.write(self.to_json() + "\n")
         return path
 
     def submit_once(self, send: Callable[[Plan], str]) -> str:
@@ -119,6 +124,10 @@ class Plan:
 
     def _upload_lines(self) -> list[str]:
         return [f"{u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def already_submitted(job_id: str) -> InvalidInputError:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.api import submission, training_jobs
+from pai_sdk.api import submission, training_jobs, workspaces
 from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
+from pai_sdk.api.workspaces import Workspaces
 from pai_sdk.backend.base import Plan, Purpose
 from pai_sdk.config import Settings
 from pai_sdk.credentials import CredentialsProvider
@@ -71,17 +72,12 @@ class ServiceBackend:
         self._credentials = credentials
         self._retry = retry or RetryPolicy()
         self._on_unreachable = on_unreachable
-        self._transport = Transport(
-            settings.pai_url,
-            credentials,
-            version=training_jobs.VERSION,
-            retry=self._retry,
-            timeout_s=timeout_s,
-            on_unreachable=on_unreachable,
-        )
+        self._timeout_s = timeout_s
+        self._transport = self._new_transport(settings.pai_url, training_jobs.VERSION)
         self._jobs = TrainingJobs(self._transport)
         self._logs = JobLogs(self._transport)
         self._lock = threading.Lock()
+        self._to_workspaces: Transport | None = None
         self._oss: OssClient | None = None
 
     def __repr__(self) -> str:
@@ -91,9 +87,10 @@ class ServiceBackend:
         """Close the connections."""
         self._transport.close()
         with self._lock:
-            client, self._oss = self._oss, None
-        if client is not None:
-            client.close()
+            opened, self._oss, self._to_workspaces = (self._oss, self._to_workspaces), None, None
+        for client in opened:
+            if client is not None:
+                client.close()
 
     # ---- before a job
 
@@ -135,6 +132,14 @@ class ServiceBackend:
     def algorithms(self) -> Algorithms:
         """The registered algorithms of the workspace."""
         return Algorithms(self._transport, self._settings.workspace_id)
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """The workspaces that the key may see."""
+        with self._lock:
+            if self._to_workspaces is None:
+                self._to_workspaces = self._new_transport(self._settings.aiworkspace_url, workspaces.VERSION)
+            return Workspaces(self._to_workspaces)
 
     # ---- a job
 
@@ -194,6 +199,16 @@ class ServiceBackend:
         return download(self.files(), OssUri.parse(uri), target, progress=progress)
 
     # ---- what they share
+
+    def _new_transport(self, url: str, version: str) -> Transport:
+        return Transport(
+            url,
+            self._credentials,
+            version=version,
+            retry=self._retry,
+            timeout_s=self._timeout_s,
+            on_unreachable=self._on_unreachable,
+        )
 
     def _require_in_place(self, request: TrainingJobRequest) -> None:
         """See that an earlier submission has uploaded what this request counts on; for one that comes from a file.

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from pai_sdk.errors import Problem
+from pai_sdk.job.fields import ChannelFields, ParameterFields, RangeFields
 from pai_sdk.job.spec import AlgorithmSpec, Channel, HyperParameter
 from pai_sdk.job.wire import Received
 
@@ -26,39 +27,18 @@ __all__ = [
 ]
 
 
-class ParameterRange(Received):
+class ParameterRange(Received, RangeFields):
     """What values a hyperparameter may take."""
 
-    enum: list[str] | None = None
-    minimum: str | None = None
-    maximum: str | None = None
-    exclusive_minimum: bool | None = None
-    exclusive_maximum: bool | None = None
-    min_length: int | None = None
-    max_length: int | None = None
-    pattern: str | None = None
 
-
-class ParameterDefinition(Received):
+class ParameterDefinition(Received, ParameterFields):
     """A hyperparameter, as a registered algorithm defines it."""
 
-    name: str
-    type: str | None = None
-    default_value: str | None = None
-    description: str | None = None
-    display_name: str | None = None
-    required: bool | None = None
     range: ParameterRange | None = None
 
 
-class ChannelDefinition(Received):
+class ChannelDefinition(Received, ChannelFields):
     """An input or output channel, as a registered algorithm defines it."""
-
-    name: str
-    description: str | None = None
-    required: bool | None = None
-    supported_channel_types: list[str] | None = None
-    properties: dict[str, Any] | None = None
 
     def as_channel(self) -> Channel:
         """The part of it that a job's channels are checked by."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["detached", "stopped"]
+__all__ = ["detached", "stopped", "stopping"]
 
 
 def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
@@ -26,6 +26,18 @@ def stopped(job_id: str) -> KeyboardInterrupt:
         'local-08655612a521 was stopped'
     """
     return _interrupt(f"{job_id} was stopped", [f"Interrupted. {job_id} was stopped."])
+
+
+def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
+    """The same for a job that was asked to stop, and whose end nobody waits for.
+
+    Example:
+        >>> str(stopping("train1", ["pai-sdk logs -f train1", "pai-sdk status train1"]))
+        'train1 is being stopped; see its end with: pai-sdk logs -f train1'
+    """
+    text = f"{job_id} is being stopped; see its end with"
+    shown = [f"Interrupted. {text}", *(f"  {line}" for line in commands[:2])]
+    return _interrupt(f"{text}: {commands[0]}", shown)
 
 
 def _interrupt(text: str, shown: Sequence[str]) -> KeyboardInterrupt:

@@ -6,14 +6,17 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, PaiError
-from pai_sdk.job.logs import LogStream
-from pai_sdk.job.record import ErrorInfo, JobRecord
+from pai_sdk.job.logs import FollowPolicy, LogStream
+from pai_sdk.job.patience import may_pass
+from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine
 from pai_sdk.job.status import JobStatus
 
 __all__ = ["find_traceback", "job_failure"]
@@ -21,6 +24,7 @@ __all__ = ["find_traceback", "job_failure"]
 logger = logging.getLogger(__name__)
 
 _TAIL_LINES = 200
+_WITHIN_S = 15.0  # so long the last lines of an instance are waited for; the failure is known already
 _SHOWN_LINES = 14
 _SHOWN_WIDTH = 200
 _EXIT_CODES = {
@@ -34,12 +38,19 @@ _TRACEBACK_START = "Traceback (most recent call last):"
 _EXCEPTION_LINE = re.compile(r"^[A-Za-z_][\w.]*(: .*)?$")
 
 
-def job_failure(backend: Backend, record: JobRecord) -> JobFailed:
-    """Gather what the backend knows of a failure. What cannot be had is left out; the failure itself never is."""
+def job_failure(backend: Backend, record: JobRecord, policy: FollowPolicy | None = None) -> JobFailed:
+    """Gather what the backend knows of a failure. What cannot be had is left out; the failure itself never is.
+
+    Args:
+        backend: where the job ran.
+        record: how it ended.
+        policy: how patiently to look for its last lines; for one who has just seen the end, which may be ahead of
+            the log. By default they are taken as they are.
+    """
     info = _error_info_or_none(backend, record.training_job_id)
     instance, exit_code = _where(info)
     instance = instance or _first_failed(record)
-    tail = _tail(backend, record, instance)
+    tail = _tail(backend, record, instance, policy or FollowPolicy(quiet_s=0))
     traceback = find_traceback(tail)
     message = record.reason_message or (info.message if info else None) or ""
     return JobFailed(
@@ -55,13 +66,14 @@ def job_failure(backend: Backend, record: JobRecord) -> JobFailed:
     )
 
 
-def find_traceback(lines: Sequence[str]) -> str:
+def find_traceback(lines: Iterable[str]) -> str:
     r"""The last Python traceback in a log's last lines, or an empty text.
 
     Example:
         >>> find_traceback(["ok", "Traceback (most recent call last):", "  File 'a.py', line 1", "KeyError: 3"])
         "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 3"
     """
+    lines = [*lines]
     starts = [number for number, line in enumerate(lines) if line.strip() == _TRACEBACK_START]
     if not starts:
         return ""
@@ -101,19 +113,29 @@ def _first_failed(record: JobRecord) -> str | None:
     return failed[0] if failed else None
 
 
-def _tail(backend: Backend, record: JobRecord, instance: str | None) -> list[str]:
-    """The last lines of the instance that failed, or of all when it is not known which."""
-    tail: deque[str] = deque(maxlen=_TAIL_LINES)
+def _tail(backend: Backend, record: JobRecord, instance: str | None, policy: FollowPolicy) -> list[str]:
+    """The last lines of the instance that failed; where that is not known, of one with a traceback, or of all."""
     job_id = record.training_job_id
+    within = replace(policy, patience_s=_WITHIN_S, retry=replace(policy.retry, deadline_s=_WITHIN_S))
+    tails: dict[str, deque[str]] = {}
     try:
-        start = {}
-        if instance is not None:
-            total = backend.read_log(job_id, instance, start=0, limit=1).total
-            start[instance] = max(0, (total or 0) - _TAIL_LINES)
-        tail.extend(line.text for line in LogStream(backend, job_id, instance=instance, start=start))
+        for name in [instance] if instance else record.instance_names:
+            tails[name] = _tail_of(backend, job_id, name, within)
     except PaiError as fault:
         logger.warning("job %s failed, and its log cannot be read: %s", job_id, fault)
-    return [*tail]
+    telling = next((lines for lines in tails.values() if find_traceback(lines)), None)
+    return [*(telling or chain.from_iterable(tails.values()))][-_TAIL_LINES:]
+
+
+def _tail_of(backend: Backend, job_id: str, instance: str, policy: FollowPolicy) -> deque[str]:
+    first = policy.retry.call(lambda: backend.read_log(job_id, instance, start=0, limit=1), is_transient=may_pass)
+    start = {instance: max(0, (first.total or 0) - _TAIL_LINES)}
+    stream = LogStream(backend, job_id, follow=True, instance=instance, start=start, policy=policy)
+    tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    for update in stream.updates(deadline=policy.schedule.now() + _WITHIN_S):
+        if isinstance(update, LogLine):
+            tail.append(update.text)
+    return tail
 
 
 def _text(

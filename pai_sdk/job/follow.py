@@ -5,70 +5,40 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
 from pai_sdk.backend.base import Backend
-from pai_sdk.errors import (
-    AuthenticationError,
-    BadAnswerError,
-    ConnectionFailedError,
-    PaiError,
-    ServiceFaultError,
-    ThrottledError,
-)
+from pai_sdk.errors import PaiError
+from pai_sdk.job.patience import FIRST_PAUSE_S, Asking, FollowPolicy, is_key_too_old
 from pai_sdk.job.record import JobRecord, LogLine, LogPage
-from pai_sdk.job.workers import Schedule, Step, shared_workers
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.job.workers import Step
+from pai_sdk.retry import hearing_of_faults
 
-__all__ = ["PAGE_LINES", "FollowPolicy", "Follower"]
+__all__ = ["PAGE_LINES", "FollowPolicy", "Follower", "LogFault", "Update"]
 
 logger = logging.getLogger(__name__)
 
 PAGE_LINES = 10_000
-_FULL_LINES = 50_000  # so much may wait for a slow consumer; then reading pauses
-_FIRST_PAUSE_S = 0.1
+_FULL = 50_000  # so many lines may wait for a slow consumer; then reading pauses
+_CHARACTERS_A_LINE = 500  # longer ones count for more
+_BREATH_S = 0.02  # where lines come faster than we can ask, a few are taken at once
 _HOLDS_FOR_READERS = 6
-_PASSING_FAULTS = (ConnectionFailedError, BadAnswerError, ThrottledError, ServiceFaultError)
 
 
 @dataclass(frozen=True)
-class FollowPolicy:
-    """How patiently a log is followed.
+class LogFault:
+    """The log of one instance cannot be read any further; the others can."""
 
-    Attributes:
-        hold_s: how long a backend may hold an answer back for news, in seconds.
-        pause_s: the longest pause between two questions where answers are not held back.
-        quiet_s: a job that has ended, on a backend that does not say when a log is complete, has said all it had
-            to say when nothing came for so long.
-        patience_s: how long a log may stay out of reach before following gives up; progress starts it anew.
-        retry: the pauses between attempts while the log is out of reach.
-        schedule: the threads that ask, and their clock; those of this process by default. Tests bring their own.
-    """
+    instance: str
+    error: PaiError
 
-    hold_s: float = 10.0
-    pause_s: float = 1.0
-    quiet_s: float = 3.0
-    patience_s: float = 600.0
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    schedule: Schedule = field(default_factory=shared_workers)
 
+Update: TypeAlias = list[LogLine] | JobRecord | LogFault
 
 _Answer = TypeVar("_Answer")
-
-_Update: TypeAlias = JobRecord | list[LogLine] | Exception | None
-"""What is handed over: news of the job, lines, a fault that ends it all, or the end."""
-
-
-@dataclass
-class _Asking:
-    """One question that is asked again and again, and how that goes."""
-
-    pause_s: float
-    out_of_reach_since: float | None = None
-    attempts: int = 0
 
 
 @dataclass
@@ -77,7 +47,7 @@ class _Reader:
 
     instance: str
     next_line: int
-    asking: _Asking
+    asking: Asking
     quiet_since: float | None = None
 
 
@@ -101,10 +71,10 @@ class Follower:
         self._cursor = cursor  # as it is when an instance appears: `wanted` may add to it
         self._policy = policy
         self._schedule = policy.schedule
-        self._first_pause_s = min(_FIRST_PAUSE_S, policy.pause_s)
+        self._asking = Asking(policy)
         self._news = threading.Condition()  # guards all that follows
-        self._updates: deque[_Update] = deque()
-        self._waiting_lines = 0
+        self._updates: deque[Update | Exception | None] = deque()  # an exception, or None, is the end of it all
+        self._waiting = 0  # lines in there, weighed
         self._parked: list[_Reader] = []
         self._known: set[str] = set()
         self._seen: JobRecord | None = None
@@ -112,16 +82,37 @@ class Follower:
         self._ended = False
         self._closed = False
         self._told_of_key = False
+        self._is_done = False
+        self._is_held = True  # until the backend shows that it does not hold answers back
 
-    def updates(self, *, deadline: float | None = None) -> Iterator[list[LogLine] | JobRecord]:
+    @property
+    def seen(self) -> JobRecord | None:
+        """The last snapshot, which may not have been handed over yet."""
+        return self._seen
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all has been handed over, to the last line."""
+        return self._is_done
+
+    @property
+    def trouble(self) -> BaseException | None:
+        """Why nothing new is known of the job; None while it is within reach."""
+        return self._asking.trouble
+
+    def updates(self, *, deadline: float | None = None) -> Iterator[Update]:
         """Lines and snapshots of the job as they come, until the job has ended and all is read."""
-        self._later(partial(self._watch, _Asking(self._first_pause_s)))
+        self._later(self._watch)
         while True:
-            left_s = None if deadline is None else max(0.0, deadline - self._schedule.now())
+            left_s = None if deadline is None else deadline - self._schedule.now()
+            # Whatever waits to be taken: one who is slow to take it has a deadline all the same.
+            if left_s is not None and left_s <= 0:
+                return
             if not self._schedule.wait(self._news, lambda: bool(self._updates), left_s):
                 return
             update = self._take()
             if update is None:
+                self._is_done = True
                 return
             if isinstance(update, Exception):
                 raise update
@@ -136,23 +127,26 @@ class Follower:
 
     # ---- the job
 
-    def _watch(self, asking: _Asking) -> None:
+    def _watch(self) -> None:
         if self._ended:
             return
-        seen, again = self._seen, partial(self._watch, asking)
+        seen = self._seen
         with self._schedule.may_hold(keep_free=_HOLDS_FOR_READERS) as granted:
             wait_s = self._policy.hold_s if granted and seen is not None else 0.0
             asked_at = self._schedule.now()
             record = self._answer(
-                asking, again, lambda: self._backend.get(self._job_id, changed_from=seen, wait_s=wait_s)
+                self._asking,
+                self._watch,
+                lambda: self._backend.get(self._job_id, changed_from=seen, wait_s=wait_s),
             )
         if record is None or self._see(record):
             return
-        is_news = record != seen
-        was_held = wait_s and self._schedule.now() - asked_at > self._first_pause_s
-        self._later(again, 0.0 if was_held or (is_news and granted) else self._pause_s(asking, is_news=is_news))
+        was_held = wait_s > 0 and self._was_held(asked_at)
+        # How long it has been running changes all the time, and is no reason to look closer.
+        is_news = seen is None or (record.status, record.instances) != (seen.status, seen.instances)
+        self._later(self._watch, 0.0 if was_held else self._asking.pause_s(is_news=is_news))
 
-    def _look(self, asking: _Asking) -> None:
+    def _look(self, asking: Asking) -> None:
         """Ask once, besides the watching: a log has told that the job has ended."""
         record = self._answer(asking, partial(self._look, asking), lambda: self._backend.get(self._job_id))
         if record is not None:
@@ -177,14 +171,23 @@ class Follower:
             if instance not in self._known:
                 self._known.add(instance)
                 self._open += 1
-                reader = _Reader(instance, self._cursor.get(instance, 0), _Asking(self._first_pause_s))
+                reader = _Reader(instance, self._cursor.get(instance, 0), Asking(self._policy))
                 self._later(partial(self._read, reader))
 
     # ---- its instances
 
     def _read(self, reader: _Reader) -> None:
+        try:
+            self._read_on(reader)
+        except PaiError as error:
+            with self._news:
+                self._put(LogFault(reader.instance, error))
+                self._one_less()
+
+    def _read_on(self, reader: _Reader) -> None:
         with self._schedule.may_hold() as granted:
             wait_s = self._policy.hold_s if granted and not self._ended else 0.0
+            asked_at = self._schedule.now()
             page = self._answer(
                 reader.asking,
                 partial(self._read, reader),
@@ -194,66 +197,65 @@ class Follower:
             )
         if page is None:
             return
+        if page.lines and wait_s > 0:
+            self._is_held = page.waited
+        was_held = page.waited and self._was_held(asked_at)
         lines = page.numbered(reader.instance, reader.next_line)
         with self._news:
             if lines:
                 reader.next_line += len(lines)
                 reader.quiet_since = None
-                self._waiting_lines += len(lines)
+                self._waiting += _weight(lines)
                 self._put(lines)
-            pause_s = self._until_next(reader, page)
+            pause_s = self._until_next(reader, page, was_held=was_held)
             if pause_s is None:
                 self._one_less()
-            elif self._waiting_lines >= _FULL_LINES:
+            elif self._waiting >= _FULL:
                 self._parked.append(reader)
             else:
                 self._later(partial(self._read, reader), pause_s)
 
-    def _until_next(self, reader: _Reader, page: LogPage) -> float | None:
+    def _until_next(self, reader: _Reader, page: LogPage, *, was_held: bool) -> float | None:
         """Seconds until the instance is to be read again; None when it has said all."""
         if page.complete:
             if not self._ended:
-                self._later(partial(self._look, _Asking(self._first_pause_s)))
+                self._later(partial(self._look, Asking(self._policy)))
             return None
         has_more = page.total is not None and reader.next_line < page.total  # a service may grant short pages
-        if page.waited or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
+        if was_held or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
             return 0.0
         if not self._ended:
-            return self._pause_s(reader.asking, is_news=bool(page.lines))
+            if page.waited and page.lines:
+                return _BREATH_S
+            return reader.asking.pause_s(is_news=bool(page.lines) and self._is_held)
         now = self._schedule.now()
-        reader.quiet_since = reader.quiet_since or now
+        if reader.quiet_since is None:
+            reader.quiet_since = now
         if not page.lines and now - reader.quiet_since >= self._policy.quiet_s:
             return None
         return min(self._policy.pause_s, self._policy.quiet_s / 3)
 
     # ---- what they share
 
-    def _pause_s(self, asking: _Asking, *, is_news: bool) -> float:
-        """Short while there is news, then longer and longer."""
-        asking.pause_s = self._first_pause_s if is_news else min(self._policy.pause_s, asking.pause_s * 1.5)
-        return asking.pause_s
+    def _was_held(self, asked_at: float) -> bool:
+        return self._schedule.now() - asked_at > min(FIRST_PAUSE_S, self._policy.pause_s)
 
-    def _answer(self, asking: _Asking, again: Step, ask: Callable[[], _Answer]) -> _Answer | None:
+    def _answer(self, asking: Asking, again: Step, ask: Callable[[], _Answer]) -> _Answer | None:
         """The answer; None when there is none, and then the same is asked again later, or it is all over."""
         try:
-            answer = ask()
+            with hearing_of_faults(asking.hear):
+                answer = ask()
         except PaiError as fault:
-            if not _may_pass(fault):
+            pause_s = asking.pause_after(fault)
+            if pause_s is None:
                 raise
-            if isinstance(fault, AuthenticationError) and not self._told_of_key:
+            if is_key_too_old(fault) and not self._told_of_key:
                 self._told_of_key = True
                 logger.warning("following %s: %s; waiting for a new key", self._job_id, fault)
-            now = self._schedule.now()
-            if asking.out_of_reach_since is None:
-                asking.out_of_reach_since = now
-            asking.attempts += 1
-            if now - asking.out_of_reach_since > self._policy.patience_s:
-                raise
-            pause_s = self._policy.retry.pause_s(asking.attempts, getattr(fault, "retry_after_s", None))
             logger.info("following %s: %s; trying again in %.1f s", self._job_id, fault, pause_s)
             self._later(again, pause_s)
             return None
-        asking.out_of_reach_since, asking.attempts = None, 0
+        asking.answered()
         return answer
 
     def _later(self, step: Step, delay_s: float = 0.0) -> None:
@@ -270,17 +272,17 @@ class Follower:
             with self._news:
                 self._put(fault)
 
-    def _put(self, update: _Update) -> None:
+    def _put(self, update: Update | Exception | None) -> None:
         if not self._closed:
             self._updates.append(update)
             self._news.notify_all()
 
-    def _take(self) -> _Update:
+    def _take(self) -> Update | Exception | None:
         with self._news:
             update = self._updates.popleft()
             if isinstance(update, list):
-                self._waiting_lines -= len(update)
-            if self._parked and self._waiting_lines < _FULL_LINES // 2:
+                self._waiting -= _weight(update)
+            if self._parked and self._waiting < _FULL // 2:
                 for reader in self._parked:
                     self._later(partial(self._read, reader))
                 self._parked.clear()
@@ -292,7 +294,6 @@ class Follower:
             self._put(None)
 
 
-def _may_pass(fault: PaiError) -> bool:
-    # The key is read anew for each request, and a temporary one may be renewed a little late.
-    is_key_too_old = isinstance(fault, AuthenticationError) and fault.code.endswith("Expired")
-    return is_key_too_old or isinstance(fault, _PASSING_FAULTS)
+def _weight(lines: Sequence[LogLine]) -> int:
+    """What they cost while they wait, in lines of a usual length."""
+    return len(lines) + sum(len(line.text) for line in lines) // _CHARACTERS_A_LINE

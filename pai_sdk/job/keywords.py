@@ -71,7 +71,10 @@ def shows_parameters_of(other: Callable[_P, object]) -> Callable[[Callable[..., 
     """
 
     def shown(function: Callable[..., _R]) -> Callable[_P, _R]:
-        function.__signature__ = signature(other)  # type: ignore[attr-defined]
+        returned = signature(function).return_annotation
+        function.__signature__ = signature(other).replace(  # type: ignore[attr-defined]
+            return_annotation=returned
+        )
         return function
 
     return shown

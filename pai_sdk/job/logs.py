@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.job.follow import PAGE_LINES, Follower, FollowPolicy
+from pai_sdk.job.follow import PAGE_LINES, Follower, FollowPolicy, LogFault, Update
 from pai_sdk.job.record import JobRecord, LogLine
 
 __all__ = ["FollowPolicy", "LogLine", "LogStream"]
@@ -73,16 +74,18 @@ class LogStream:
         Args:
             deadline: when to stop following, on the clock of `time.monotonic()`.
         """
-        source = self._followed(deadline) if self._follow else self._written_so_far()
-        for update in source:
-            if isinstance(update, JobRecord):
-                yield update
-                continue
-            for line in update:
-                self.cursor[line.instance] = line.number + 1
-                yield line
+        with closing(self._followed(deadline) if self._follow else self._written_so_far()) as source:
+            for update in source:
+                if isinstance(update, LogFault):
+                    raise update.error
+                if isinstance(update, JobRecord):
+                    yield update
+                    continue
+                for line in update:
+                    self.cursor[line.instance] = line.number + 1
+                    yield line
 
-    def _written_so_far(self) -> Iterator[list[LogLine] | JobRecord]:
+    def _written_so_far(self) -> Generator[Update, None, None]:
         record = self._backend.get(self._job_id)
         yield record
         for instance in self._wanted(record):
@@ -94,7 +97,7 @@ class LogStream:
                 yield page.numbered(instance, start)
                 start += len(page.lines)
 
-    def _followed(self, deadline: float | None) -> Iterator[list[LogLine] | JobRecord]:
+    def _followed(self, deadline: float | None) -> Generator[Update, None, None]:
         follower = Follower(self._backend, self._job_id, self._wanted, self.cursor, self._policy)
         try:
             yield from follower.updates(deadline=deadline)

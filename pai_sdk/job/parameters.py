@@ -56,13 +56,16 @@ class Description:
 class JobParameters:
     """What every job can be given, whatever kind it is. None stands for the default.
 
+    Names and limits are those of CreateTrainingJob of paistudio 2022-01-12.
+
     Attributes:
         environments: environment variables of the job, names to text.
         requirements: what pip installs before the command runs, as in requirements.txt.
         max_run_time: seconds after which the job is ended; None for no limit.
         base_job_name: what the job's name begins with; the class's name otherwise.
         output_path: URI below which each job's outputs are put, in a folder of the job's name.
-        instance_type: type of public instances, such as `ecs.c6.large`.
+        instance_type: type of public instances, such as `ecs.c6.large`; `local` and `local_gpu` are containers on
+            this machine.
         instance_count: how many instances work on a job.
         instance_spec: size of an instance in a quota of your own; goes with `resource_id`.
         resource_id: id of that quota.

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from pai_sdk.job.channels import check_names
@@ -14,7 +15,8 @@ from pai_sdk.job.compute import ComputeResource, InstanceSpec, SchedulerConfig, 
 from pai_sdk.job.names import LOCAL_TYPES, is_of_the_contract
 from pai_sdk.job.problems import Problems
 from pai_sdk.job.request import SUBMISSION_LABEL
-from pai_sdk.job.spec import HyperParameter, Label, MetricDefinition, hyperparameter_text
+from pai_sdk.job.spec import HyperParameter, Label, MetricDefinition
+from pai_sdk.job.values import hyperparameter_text
 
 __all__ = [
     "base_of",
@@ -84,6 +86,9 @@ def compute_resource(
         spot = None if spot_spec is None else SpotSpec.model_validate(spot_spec)
     if instance_type is not None:
         is_local = instance_type in LOCAL_TYPES
+        if not is_local and _is_nearly_local(instance_type):
+            hint = "containers on this machine are 'local' and 'local_gpu'"
+            problems.add("instance_type", f"{instance_type!r} is not known", hint)
         spec = None
         for name, other in (("instance_spec", instance_spec), ("resource_id", resource_id)):
             if other is not None and is_local and name == "instance_spec":
@@ -115,6 +120,12 @@ def compute_resource(
         spec = InstanceSpec.model_validate(instance_spec)
         return ComputeResource(resource_id=resource_id, instance_spec=spec, instance_count=instance_count)
     return None
+
+
+def _is_nearly_local(instance_type: object) -> bool:
+    """Whether a type was meant to be one of ours; it would go to a service otherwise, where it may cost money."""
+    meant = str(instance_type).lower().replace("-", "_")
+    return bool(get_close_matches(meant, LOCAL_TYPES, cutoff=0.75))
 
 
 def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:

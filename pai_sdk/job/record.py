@@ -159,7 +159,7 @@ class JobRecord(Received):
     role_arn: str | None = None
     dlc_job_id: str | None = None
     environments: dict[str, Any] | None = Field(default=None, repr=False)  # values may be secrets
-    python_requirements: list[str] | None = None
+    python_requirements: list[str] | None = Field(default=None, repr=False)  # an index URL may hold a password
     experiment_config: dict[str, Any] | None = None
     scheduler: dict[str, Any] | None = None
     settings: dict[str, Any] | None = None
@@ -214,7 +214,7 @@ class LogPage:
     Attributes:
         lines: the lines, without their line ends; the first is the one that was asked for.
         complete: the service says that no line will follow these.
-        waited: the service held its answer back until there was news, so the next question needs no pause.
+        waited: the service was asked to hold its answer back until there is news, and does so.
         total: how many lines the service has in all, where it says so.
     """
 

@@ -40,7 +40,7 @@ class TrainingJobRequest(Sent):
     input_channels: list[InputChannel] = Field(default_factory=list)
     output_channels: list[OutputChannel] = Field(default_factory=list)
     environments: dict[str, str] | None = Field(default=None, repr=False)  # values may be secrets
-    python_requirements: list[str] | None = None
+    python_requirements: list[str] | None = Field(default=None, repr=False)  # an index URL may hold a password
     labels: list[Label] = Field(default_factory=list)
 
     scheduler: SchedulerConfig | None = None

@@ -6,14 +6,11 @@ PascalCase; where the service deviates from that rule the alias stands at the fi
 
 from __future__ import annotations
 
-import json
-import math
-import os
-from enum import Enum
 from typing import Any
 
 from pydantic import Field, model_validator
 
+from pai_sdk.job.fields import ChannelFields, ParameterFields, RangeFields
 from pai_sdk.job.wire import Sent
 
 __all__ = [
@@ -37,7 +34,6 @@ __all__ = [
     "SpecComputeResource",
     "UriInput",
     "UriOutput",
-    "hyperparameter_text",
 ]
 
 
@@ -72,14 +68,8 @@ class CodeDir(Sent):
 # ---- channels ---------------------------------------------------------------------------------------------
 
 
-class Channel(Sent):
+class Channel(Sent, ChannelFields):
     """A channel as the algorithm defines it."""
-
-    name: str
-    description: str | None = None
-    required: bool | None = None
-    supported_channel_types: list[str] | None = None
-    properties: dict[str, Any] | None = None
 
 
 class InputChannel(Sent):
@@ -142,28 +132,13 @@ class DatasetConfig(Sent):
 # ---- the algorithm ----------------------------------------------------------------------------------------
 
 
-class HyperParameterRange(Sent):
+class HyperParameterRange(Sent, RangeFields):
     """What values a hyperparameter may take."""
 
-    enum: list[str] | None = None
-    minimum: str | None = None
-    maximum: str | None = None
-    exclusive_minimum: bool | None = None
-    exclusive_maximum: bool | None = None
-    min_length: int | None = None
-    max_length: int | None = None
-    pattern: str | None = None
 
-
-class HyperParameterDefinition(Sent):
+class HyperParameterDefinition(Sent, ParameterFields):
     """A hyperparameter as the algorithm defines it."""
 
-    name: str
-    type: str | None = None
-    default_value: str | None = None
-    description: str | None = None
-    display_name: str | None = None
-    required: bool | None = None
     range: HyperParameterRange | None = None
 
 
@@ -243,50 +218,6 @@ class AlgorithmSpec(Sent):
 
 
 # ---- the job's own values ---------------------------------------------------------------------------------
-
-
-def hyperparameter_text(value: object) -> str:
-    """Write a hyperparameter's value as a user would type it: `true`, `0.1`, text as it is, the rest as JSON.
-
-    An enumeration's member is its value, a path is its text, and a number or array of numpy or torch is what its
-    `tolist()` gives. No digit of a float is lost: the shortest text that reads back as the same number is written.
-
-    Raises:
-        ValueError: a value that has no faithful text (NaN, infinity, an object JSON does not know).
-
-    Example:
-        >>> [hyperparameter_text(value) for value in (True, 0.1, "a b", [1, "x"])]
-        ['true', '0.1', 'a b', '[1, "x"]']
-    """
-    plain = _plain(value)
-    if isinstance(plain, str):
-        return plain
-    if isinstance(plain, float) and not math.isfinite(plain):
-        raise ValueError(
-            f"{plain} is not a number a job can be given; if its code reads it, give '{plain}' as text"
-        )
-    try:
-        return json.dumps(plain, ensure_ascii=False, allow_nan=False, default=_inside)
-    except TypeError as error:
-        raise ValueError(f"{type(value).__name__} cannot be written as text or JSON: {error}") from error
-
-
-def _plain(value: object) -> object:
-    """The value itself, of what only holds it."""
-    if isinstance(value, Enum):
-        return _plain(value.value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    of_a_library = getattr(value, "tolist", None)
-    return of_a_library() if callable(of_a_library) else value
-
-
-def _inside(value: object) -> object:
-    """What JSON does not know, within a list or a dict."""
-    plain = _plain(value)
-    if plain is value:
-        raise TypeError(f"{type(value).__name__} is not a value of JSON")
-    return plain
 
 
 class HyperParameter(Sent):

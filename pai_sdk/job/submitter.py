@@ -48,7 +48,8 @@ class JobSubmitter(JobParameters):
     ) -> Plan:
         """The exact request, without network and without upload. `session.submit(plan)` sends this very thing.
 
-        Only a `git_config` needs the network here: the code's hash is not known without the code.
+        `print(plan)` shows it. Two things need the network: a `git_config`, since the code's hash is not known
+        without the code, and an algorithm that is given by its name.
 
         Args:
             inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
@@ -56,7 +57,7 @@ class JobSubmitter(JobParameters):
             job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
 
         Raises:
-            InvalidInputError: with all that is wrong, not just the first.
+            InvalidInputError: with all that is wrong, not just the first; a `CodeError` for the code folder.
             SettingsError: no bucket is set to put code and outputs into.
         """
         from pai_sdk.job.planning import make_plan
@@ -70,15 +71,19 @@ class JobSubmitter(JobParameters):
             plan: from `plan()`.
             wait: return when the job has ended, not when it is submitted.
             show_logs: show status and log while waiting.
+
+        Raises:
+            PaiError: as `Session.submit`, and while waiting as `TrainingJob.wait`.
         """
         from pai_sdk.display.base import Silent
-        from pai_sdk.display.choice import choose_display, notebook_cell
+        from pai_sdk.display.choice import choose_display
 
         job = self._session().submit(plan, instance_type=self.instance_type)
         self.jobs.append(job)
         display = choose_display() if show_logs else Silent()
-        job.card_in_cell = notebook_cell() if show_logs else None
-        _show_submitted(job, display)
+        if show_logs:
+            job.shown_by(display)
+            _show_submitted(job, display)
         if wait:
             # What runs on this machine ends with the program that runs it in the foreground.
             ends = is_local_id(job.id)
@@ -129,13 +134,9 @@ class JobSubmitter(JobParameters):
         return self.jobs[-1]
 
     def _session(self) -> Session:
-        if self.session is None:
-            from pai_sdk.session import get_default_session
+        from pai_sdk.session import given_or_default
 
-            self.session = get_default_session(local=self.instance_type in LOCAL_TYPES)
-        if not hasattr(self.session, "backend_for"):
-            what = f"is of type {type(self.session).__name__}"
-            raise InvalidInputError([Problem("session", what, "give a Session, or leave it out")])
+        self.session = given_or_default(self.session, local=self.instance_type in LOCAL_TYPES)
         return self.session
 
 

@@ -3,44 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk.display.choice import choose_display, notebook_cell
-from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import (
     InvalidInputError,
     JobStopped,
-    PaiError,
     Problem,
     StorageError,
-    WaitTimeoutError,
 )
-from pai_sdk.job.detached import detached, stopped
+from pai_sdk.job.arguments import check_labels, check_one_of, seconds_or_none
 from pai_sdk.job.failure import job_failure
-from pai_sdk.job.follow import Follower
-from pai_sdk.job.interrupts import last_words, one_interrupt
 from pai_sdk.job.logs import FollowPolicy, LogStream
 from pai_sdk.job.names import is_local_id
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, MetricPoint
+from pai_sdk.job.record import ErrorInfo, JobRecord, MetricPoint
 from pai_sdk.job.status import JobStatus
+from pai_sdk.job.waiting import Waiting
 from pai_sdk.paths import path_given
 
 if TYPE_CHECKING:
     from pai_sdk.session import Session
 
-__all__ = ["TrainingJob", "check_labels"]
-
-_STOPPED_WITHIN_S = 60.0
-_LOOK_WITHIN_S = 5.0
-_LONGEST_WAIT_S = 1e9  # a lifetime; the operating system cannot count much further
+__all__ = ["TrainingJob"]
 
 
 class TrainingJob:
     """One job on one backend. It holds no state but the last snapshot it saw.
+
+    `run()`, `fit()`, `get` and `list` make it. What asks its backend may also raise an `ApiError` (the service
+    refuses), a `ConnectionFailedError` (no answer, after the retries of the session's policy) or, for
+    `instance_type="local"`, an `EngineNotFoundError`. Fields of a job are those of GetTrainingJob of paistudio
+    2022-01-12.
 
     Attributes:
         id: the job's id.
@@ -57,6 +53,7 @@ class TrainingJob:
         self._backend = backend
         self._record = record
         self.card_in_cell: int | None = None
+        self._card: Display | None = None
 
     @classmethod
     def get(cls, job_id: str, *, session: Session | None = None) -> TrainingJob:
@@ -67,6 +64,7 @@ class TrainingJob:
             session: where the job runs; the default session otherwise.
 
         Raises:
+            InvalidInputError: what was given cannot be an id.
             NotFoundError: there is no such job.
         """
         return _session(session, local=isinstance(job_id, str) and is_local_id(job_id)).get_job(job_id)
@@ -89,15 +87,25 @@ class TrainingJob:
             labels: only jobs that bear all of these labels.
             local: those in Docker on this machine instead of those of the service.
             session: where the jobs run; the default session otherwise.
+
+        Raises:
+            InvalidInputError: there is no such status, or the name or the labels are no texts.
         """
         return _session(session, local=local).list_jobs(status=status, name=name, labels=labels, local=local)
 
     # ---- what it is now
 
     def refresh(self) -> JobRecord:
-        """Ask for a new snapshot."""
+        """Ask for a new snapshot.
+
+        Raises:
+            NotFoundError: the job has been deleted.
+        """
         self._record = self._backend.get(self.id)
         return self._record
+
+    def _keep(self, record: JobRecord) -> None:
+        self._record = record
 
     @property
     def record(self) -> JobRecord:
@@ -153,94 +161,46 @@ class TrainingJob:
             This job, so that `job.wait().download("model")` reads well.
 
         Raises:
+            InvalidInputError: `timeout` is no number, or `on_interrupt` neither `detach` nor `stop`.
             JobFailed: the job ended without success; the error tells why.
             JobStopped: somebody stopped it.
             WaitTimeoutError: the timeout has passed; the job goes on.
             KeyboardInterrupt: Ctrl-C; the interrupt tells how to come back, or that the job was stopped.
         """
-        shown = display or (choose_display() if show_logs else Silent())
+        check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
+        timeout_s = seconds_or_none(timeout)
         if show_logs and display is None:
-            self.card_in_cell = notebook_cell()
-        timeout = _seconds_or_none(timeout)
+            display = choose_display(instead_of=self._card if self._is_shown_here() else None)
+            self.shown_by(display)
+        shown = display or Silent()
         policy = policy or FollowPolicy()
-        deadline = None if timeout is None else policy.schedule.now() + timeout
-        with one_interrupt():
-            try:
-                if show_logs:
-                    self._follow(shown, deadline, policy)
-                self._await_end(shown, deadline, policy)
-                if self._record is None:  # with no time at all, the job is still looked at
-                    self._await_end(Silent(), policy.schedule.now() + _LOOK_WITHIN_S, policy, once=True)
-            except KeyboardInterrupt:
-                # Raised afresh: where in our waiting it was cut off would only push the commands off the screen.
-                raise self._interrupted(shown, policy, stop=on_interrupt == "stop") from None
-        if self._record is None or not self._record.status.is_terminal:
-            raise _out_of_time(self.id, self._record, timeout or 0.0)
-        shown.ended(self._record)
-        self.raise_for_status()
+        waiting = Waiting(self._backend, self.id, self._record, self._keep, shown, policy)
+        shown.ended(waiting.run(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
+        self._raise_for_status(policy)
         return self
-
-    def _interrupted(self, shown: Display, policy: FollowPolicy, *, stop: bool) -> KeyboardInterrupt:
-        """Stop the job, or leave it; what to raise then. A second interrupt leaves it in any case."""
-        if stop:
-            try:
-                shown.notice(f"stopping {self.id}; Ctrl-C again leaves it alone")
-                self.stop()
-                self._await_end(shown, policy.schedule.now() + _STOPPED_WITHIN_S, policy)
-            except KeyboardInterrupt:
-                pass
-            if self.record.status.is_terminal:
-                with last_words():
-                    shown.ended(self.record)
-                return stopped(self.id)
-        record = self._record or JobRecord(training_job_id=self.id)
-        with last_words():
-            shown.detached(record)
-        return detached(self.id, next_commands(record))
-
-    def _follow(self, display: Display, deadline: float | None, policy: FollowPolicy) -> None:
-        stream = LogStream(self._backend, self.id, follow=True, policy=policy)
-        try:
-            for update in stream.updates(deadline=deadline):
-                if isinstance(update, LogLine):
-                    display.line(update)
-                else:
-                    self._record = update
-                    display.changed(update)
-        except PaiError as fault:
-            display.notice(f"the log cannot be shown: {fault}")
-
-    def _await_end(
-        self, display: Display, deadline: float | None, policy: FollowPolicy, *, once: bool = False
-    ) -> None:
-        """Wait without the log, as patiently as with it; `once` for the first answer, whatever it says."""
-        if self._record is not None and self._record.status.is_terminal:
-            return
-        follower = Follower(self._backend, self.id, lambda record: [], {}, policy)
-        try:
-            for update in follower.updates(deadline=deadline):
-                if isinstance(update, JobRecord):
-                    self._record = update
-                    display.changed(update)
-                    if once:
-                        return
-        finally:
-            follower.close()
 
     def logs(
         self, *, follow: bool = False, instance: str | None = None, start: Mapping[str, int] | None = None
     ) -> LogStream:
-        """The log as records.
+        """The log as records: `for line in job.logs(): print(line.instance, line.text)`.
 
         Args:
             follow: go on until the job has ended and its last line is there.
             instance: one instance, by its full name or its ending (`master-0`, `worker-1`).
-            start: the number of the first line wanted, per instance, named likewise (a former stream's `cursor`).
+            start: the number of the first line wanted, from 0, per instance, named likewise (a former stream's
+                `cursor`).
+
+        Raises:
+            InvalidInputError: `start` has no such numbers; while it is read, the job has no such instance.
         """
         return LogStream(self._backend, self.id, follow=follow, instance=instance, start=start)
 
     def metrics(self, name: str | None = None) -> Iterator[MetricPoint]:
-        """The values the job's metric definitions found in its log, oldest first."""
+        """The values the job's metric definitions found in its log, oldest first.
+
+        Args:
+            name: only those of this metric.
+        """
         return self._backend.metrics(self.id, name=name)
 
     def events(self) -> Sequence[str]:
@@ -265,6 +225,9 @@ class TrainingJob:
             channel: its name: `model`, `checkpoints`, …
             target: the local folder it goes to; made when missing.
             progress: show a progress bar.
+
+        Returns:
+            The folder, or the file where the output is one.
 
         Raises:
             InvalidInputError: the job has no such output channel.
@@ -294,11 +257,15 @@ class TrainingJob:
     # ---- changing it
 
     def stop(self) -> None:
-        """Ask for its end; returns before it has come. `wait()` tells when it has."""
+        """Ask for its end; returns before it has come. `wait()` tells when it has, by `JobStopped`."""
         self._backend.stop(self.id)
 
     def delete(self) -> None:
-        """Forget a job that has ended. Its outputs stay."""
+        """Forget a job that has ended. Its outputs stay.
+
+        Raises:
+            ConflictError: it has not ended, or outputs of it are not in OSS yet.
+        """
         self._backend.delete(self.id)
 
     def update_labels(self, labels: Mapping[str, str]) -> None:
@@ -320,14 +287,27 @@ class TrainingJob:
             JobFailed: it ended without success.
             JobStopped: somebody stopped it.
         """
+        self._raise_for_status()
+
+    def _raise_for_status(self, policy: FollowPolicy | None = None) -> None:
         record = self.record
         if record.status.is_failure:
-            raise job_failure(self._backend, record)
+            raise job_failure(self._backend, record, policy)
         if record.status.is_stopped:
             why = f": {record.reason_message}" if record.reason_message else ""
             raise JobStopped(
                 f"job {self.name} ({self.id}) was stopped{why}", job_id=self.id, reason_code=record.reason_code
             )
+
+    # ---- how it looks
+
+    def shown_by(self, display: Display) -> None:
+        """Take note of what shows the job in this cell of a notebook, where one card is enough."""
+        self.card_in_cell = notebook_cell()
+        self._card = display if self.card_in_cell is not None else None
+
+    def _is_shown_here(self) -> bool:
+        return self.card_in_cell is not None and self.card_in_cell == notebook_cell()
 
     def __repr__(self) -> str:
         if self._record is None:
@@ -339,55 +319,12 @@ class TrainingJob:
     def _repr_html_(self) -> str | None:
         from pai_sdk.display.card import card_html
 
-        if self.card_in_cell is not None and self.card_in_cell == notebook_cell():
-            return None  # `estimator.fit()` as the last value of its cell: one card is enough
-
+        if self._is_shown_here():
+            return None  # `estimator.fit()` as the last value of its cell
         return card_html(self.record)
 
 
-def _out_of_time(job_id: str, seen: JobRecord | None, timeout_s: float) -> WaitTimeoutError:
-    if seen is None:
-        what, status = f"there was no answer about job {job_id} within {timeout_s:g} s", ""
-    else:
-        status = seen.status
-        stands = f"is still {status}" if status else "has not ended"
-        what = f"job {job_id} {stands} after {timeout_s:g} s; it goes on"
-    stop = next_commands(seen or JobRecord(training_job_id=job_id))[-1]
-    return WaitTimeoutError(
-        f"{what}. Wait longer, or stop it: {stop}", job_id=job_id, status=status, timeout_s=timeout_s
-    )
-
-
-def check_labels(labels: object) -> None:
-    """See that they are labels.
-
-    Raises:
-        InvalidInputError: they are not texts by name.
-    """
-    if not isinstance(labels, Mapping) or not all(
-        isinstance(text, str) for pair in labels.items() for text in pair
-    ):
-        raise InvalidInputError([Problem("labels", "must be a dict of texts", "such as {'team': 'vision'}")])
-
-
-def _seconds_or_none(timeout: object) -> float | None:
-    """A timeout as it is counted with.
-
-    Raises:
-        InvalidInputError: it is no number.
-    """
-    if timeout is None:
-        return None
-    # numpy's numbers are Real, too. What is not even equal to itself is not a number.
-    if not isinstance(timeout, Real) or timeout != timeout:
-        raise InvalidInputError([Problem("timeout", f"{timeout!r} is not a number of seconds", "such as 3600")])
-    seconds: Any = timeout
-    return float(min(max(seconds, 0), _LONGEST_WAIT_S))
-
-
 def _session(session: Session | None, *, local: bool) -> Session:
-    if session is not None:
-        return session
-    from pai_sdk.session import get_default_session
+    from pai_sdk.session import given_or_default
 
-    return get_default_session(local=local)
+    return given_or_default(session, local=local)

@@ -58,4 +58,6 @@ def test_a_misspelt_setting_is_told_with_the_nearest() -> None:
 
 
 def test_editors_show_what_the_default_session_takes() -> None:
-    assert inspect.signature(setup_default_session) == inspect.signature(Session)
+    shown = inspect.signature(setup_default_session)
+    assert shown.parameters == inspect.signature(Session).parameters
+    assert shown.return_annotation == "Session"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk import Session, get_default_session, session, setup_default_session
+from pai_sdk import Session, get_default_session, setup_default_session
 from pai_sdk.config import save_config
 from pai_sdk.errors import SettingsError
 
@@ -34,7 +34,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    monkeypatch.setattr(session, "_default", None)
+    monkeypatch.setattr("pai_sdk.session.default._default", None)
 
 
 @pytest.mark.parametrize(

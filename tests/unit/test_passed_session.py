@@ -16,7 +16,6 @@ from pai_sdk import (
     Processor,
     Session,
     TrainingJob,
-    session,
     setup_default_session,
 )
 from pai_sdk.job.submitter import JobSubmitter
@@ -86,7 +85,7 @@ def mine() -> Iterator[Service]:
 @pytest.fixture
 def default(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """Where the default session leads."""
-    monkeypatch.setattr(session, "_default", None)
+    monkeypatch.setattr("pai_sdk.session.default._default", None)
     service = Service()
     setup_default_session(**service.session("of-the-default"))
     yield service

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk import Processor, Session, TrainingJob, get_default_session, session, setup_default_session
+from pai_sdk import Processor, Session, TrainingJob, get_default_session, setup_default_session
 from pai_sdk.credentials import Credentials
 from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError
 from pai_sdk.job.request import SUBMISSION_LABEL
@@ -23,7 +23,7 @@ KEY: dict[str, Any] = {"access_key_id": "LTAI-an-id", "access_key_secret": "very
 
 @pytest.fixture(autouse=True)
 def no_default_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_default", None)
+    monkeypatch.setattr("pai_sdk.session.default._default", None)
 
 
 @pytest.fixture
@@ -229,6 +229,18 @@ def test_a_workspace_that_is_not_set_is_not_sent(service: ScriptedServer) -> Non
     (asked,) = service.asked
     assert "WorkspaceId" not in asked.query
     assert "None" not in asked.query.values()
+
+
+def test_workspaces_are_asked_for_at_their_own_endpoint(service: ScriptedServer) -> None:
+    service.answer = lambda asked: Reply(
+        {"Workspaces": [{"WorkspaceId": 7, "WorkspaceName": "vision"}], "TotalCount": 1}
+    )
+    elsewhere = {**on(service), "endpoint": "http://127.0.0.1:9"}
+    with Session(**elsewhere, aiworkspace_endpoint=service.endpoint) as here:
+        (found,) = here.workspaces.list(name="vision")
+        assert (found.workspace_id, found.workspace_name) == ("7", "vision")
+    (asked,) = service.asked
+    assert asked.headers["x-acs-version"] == "2021-02-04"
 
 
 def test_what_was_made_once_is_used_again(service: ScriptedServer) -> None:

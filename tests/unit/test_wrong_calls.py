@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pai_sdk import Session, TrainingJob
+from pai_sdk import Processor, Session, TrainingJob
 from pai_sdk.backend.base import Plan
 from pai_sdk.display.base import Silent
 from pai_sdk.errors import InvalidInputError, PaiError, SettingsError, WaitTimeoutError
-from pai_sdk.job import training_job
+from pai_sdk.job import waiting
 from pai_sdk.retry import RetryPolicy
 from tests.unit.job.fake_backend import FAST, FakeBackend
 
@@ -31,6 +31,9 @@ CALLS: list[tuple[str, Callable[[Session], Any]]] = [
     ("plan", lambda s: s.submit({})),  # type: ignore[arg-type]
     ("job_id", lambda s: TrainingJob.get(7, session=s)),  # type: ignore[arg-type]
     ("job_id", lambda s: TrainingJob.get(" ", session=s)),
+    ("session", lambda s: TrainingJob.get("train1", session="cn-hangzhou")),  # type: ignore[arg-type]
+    ("session", lambda s: TrainingJob.list(session="cn-hangzhou")),  # type: ignore[arg-type]
+    ("session", lambda s: Processor("img", "true", session="cn-hangzhou").plan()),  # type: ignore[arg-type]
     ("status", lambda s: TrainingJob.list(status="Succeeded", session=s)),
     ("labels", lambda s: TrainingJob.list(labels="a=b", session=s)),  # type: ignore[arg-type]
     ("labels", lambda s: TrainingJob.list(labels={"a": 5}, session=s)),  # type: ignore[dict-item]
@@ -57,6 +60,12 @@ def test_a_wrong_call_names_its_parameter(session: Session, name: str, call: Cal
     assert [problem.where for problem in caught.value.problems] == [name]
 
 
+def test_all_that_is_wrong_with_a_search_is_told_at_once(session: Session) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        session.list_jobs(status="Done", name=5, labels=["a"])  # type: ignore[arg-type]
+    assert [problem.where for problem in caught.value.problems] == ["status", "name", "labels"]
+
+
 def test_a_config_path_is_a_path() -> None:
     with pytest.raises(SettingsError, match="config_path"):
         Session(config_path=3)  # type: ignore[arg-type]
@@ -67,6 +76,7 @@ ON_A_JOB: list[tuple[str, Callable[[TrainingJob], Any]]] = [
     ("timeout", lambda job: job.wait(float("nan"))),
     ("timeout", lambda job: job.wait(Decimal(3))),  # type: ignore[arg-type]
     ("timeout", lambda job: job.wait(timedelta(seconds=3))),  # type: ignore[arg-type]
+    ("on_interrupt", lambda job: job.wait(on_interrupt="kill")),  # type: ignore[arg-type]
     ("target", lambda job: job.download("model", "")),
     ("target", lambda job: job.download("model", None)),  # type: ignore[arg-type]
     ("start", lambda job: job.logs(start=3)),  # type: ignore[arg-type]
@@ -106,7 +116,7 @@ def test_a_wait_without_time_looks_once(timeout: float) -> None:
 
 
 def test_a_wait_ends_though_no_answer_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_job, "_LOOK_WITHIN_S", 0.05)
+    monkeypatch.setattr(waiting, "_LOOK_WITHIN_S", 0.05)
     answer = threading.Event()
     backend = FakeBackend()
     monkeypatch.setattr(backend, "get", lambda *_, **__: answer.wait(60))

@@ -221,3 +221,14 @@ def test_an_answer_to_another_question_is_asked_for_again(
 def test_an_answer_without_lines(server: ScriptedServer, transport: Transport) -> None:
     server.script = [Reply({"Logs": None, "TotalCount": None})]
     assert read(JobLogs(transport), 0) == LogPage(())
+
+
+def test_a_count_that_is_ahead_of_the_lines_makes_no_small_pages_of_all_that_follow() -> None:
+    service = PagedLog(1, total=lambda count: str(count + 1))
+    logs = logs_of(service)
+    got = len(read(logs, 0).lines)
+    service.lines += ["more"] * 49_999
+    while lines := read(logs, got, limit=10_000).lines:
+        got += len(lines)
+    assert got == 50_000
+    assert len(service.asked) < 100

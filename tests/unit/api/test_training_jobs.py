@@ -240,3 +240,14 @@ def test_no_value_is_quoted_where_an_answer_cannot_be_read(
     assert "JobRecord.TrainingJobId: is missing" in caplog.text
     assert "Environments" in str(caught.value)
     assert "hush" not in caplog.text + "".join(traceback.format_exception(caught.value))
+
+
+def test_a_job_that_is_as_before_equals_its_snapshot_whatever_the_request(
+    server: ScriptedServer, jobs: TrainingJobs
+) -> None:
+    """Or each question about a quiet job would be followed by the next one at once."""
+    server.script = [
+        Reply({"Status": "Running", "RequestId": "r-1"}),
+        Reply({"Status": "Running", "RequestId": "r-2"}),
+    ]
+    assert jobs.get("t-1") == jobs.get("t-1")

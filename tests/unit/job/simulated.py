@@ -16,29 +16,38 @@ class SimulatedTime:
 
     Attributes:
         time: seconds since the beginning.
+        due: what is to be done, and when.
     """
 
     def __init__(self) -> None:
         self.time = 0.0
-        self._due: list[tuple[float, int, Step]] = []
+        self.due: list[tuple[float, int, Step]] = []
         self._order = itertools.count()
 
     def now(self) -> float:
         return self.time
 
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
     def later(self, step: Step, delay_s: float = 0.0) -> None:
-        heapq.heappush(self._due, (self.time + delay_s, next(self._order), step))
+        heapq.heappush(self.due, (self.time + delay_s, next(self._order), step))
 
     def wait(self, news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
         deadline = float("inf") if timeout_s is None else self.time + timeout_s
         while not is_there():
-            assert self._due or timeout_s is not None, "nothing will ever happen"
-            if not self._due or self._due[0][0] > deadline:
-                self.time = deadline
+            assert self.due or timeout_s is not None, "nothing will ever happen"
+            if not self.due or self.due[0][0] > deadline or self.time > deadline:
+                self.time = max(self.time, deadline)
                 return False
-            self.time, _, step = heapq.heappop(self._due)
-            step()
+            self.step()
         return True
+
+    def step(self) -> None:
+        """Do what is due next."""
+        due, _, step = heapq.heappop(self.due)
+        self.time = max(self.time, due)  # the step before may have taken its time
+        step()
 
     @contextmanager
     def may_hold(self, *, keep_free: int = 0) -> Iterator[bool]:

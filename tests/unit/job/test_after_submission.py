@@ -154,8 +154,14 @@ def test_ctrl_c_right_after_the_submission_tells_of_the_job(
     monkeypatch.setattr(session.backend_for("x"), "get", interrupted)
     processor = Processor("img", "true", instance_type="ecs.x", session=session)
     with pytest.raises(KeyboardInterrupt, match=r"train9 goes on; .*logs -f train9"):
-        processor.run(wait=False, show_logs=False)
+        processor.run(wait=False)
     assert [job.id for job in processor.jobs] == ["train9"]
+
+
+def test_a_job_that_is_not_shown_is_not_looked_at(service: ScriptedServer, session: Session) -> None:
+    service.answer = lambda asked: Reply({"TrainingJobId": "train9"})
+    Processor("img", "true", instance_type="ecs.x", session=session).run(wait=False, show_logs=False)
+    assert [asked.method for asked in service.asked] == ["POST"]
 
 
 def test_every_job_is_waited_for_when_one_has_failed() -> None:

@@ -85,7 +85,7 @@ def test_a_file_system_needs_its_parts(make: Any, names: list[str]) -> None:
 def test_a_file_system_without_a_region_takes_the_default_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     from pai_sdk.session import setup_default_session
 
-    monkeypatch.setattr("pai_sdk.session._default", None)  # and put back at the end
+    monkeypatch.setattr("pai_sdk.session.default._default", None)  # and put back at the end
     setup_default_session("cn-here", "1", access_key_id="i", access_key_secret="s")
     assert FileSystemInput("a").to_input_uri() == "nas://a.cn-here/"
 

@@ -332,6 +332,28 @@ def test_a_consumer_that_pauses_stops_the_reading_and_not_the_other_jobs() -> No
     assert 1 + sum(1 for _ in stream) == 300_000
 
 
+def test_lines_that_wait_are_weighed_and_not_only_counted() -> None:
+    clock, backend = SimulatedTime(), FakeBackend()
+    backend.lines = {"train1-master-0": ["x" * 1_000_000] * 1000}
+    backend.status = "Succeed"
+    read: list[int] = []
+
+    class Narrow(FakeBackend):
+        def read_log(self, *args: Any, **more: Any) -> LogPage:
+            page = backend.read_log(*args, **{**more, "limit": 10})
+            read.append(len(page.lines))
+            return page
+
+    narrow = Narrow()
+    narrow.lines, narrow.status = backend.lines, backend.status
+    stream = iter(LogStream(narrow, "train1", follow=True, policy=FollowPolicy(schedule=clock)))
+    next(stream)
+    while clock.due:  # all that would be read while the consumer does something else
+        clock.step()
+    assert sum(read) < 100, "a hundred million characters at most"
+    assert 1 + sum(1 for _ in stream) == 1000
+
+
 @pytest.mark.parametrize("follow", [False, True])
 def test_a_start_may_name_an_instance_by_its_ending(follow: bool) -> None:
     backend = FakeBackend()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Processor
+from pai_sdk.algorithm_estimator import AlgorithmEstimator
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.job.spec import Channel, DatasetConfig, UriInput
@@ -189,6 +190,8 @@ def test_all_mistakes_are_told_at_once(session: Any) -> None:
     ("given", "where", "words"),
     [
         ({"resource_id": "q"}, "resource_id", "contradicts instance_type"),
+        ({"instance_type": "locla"}, "instance_type", "containers on this machine are 'local'"),
+        ({"instance_type": "Local-GPU"}, "instance_type", "'local_gpu'"),
         ({"instance_type": None}, "instance_type", "is missing"),
         ({"instance_type": None, "instance_spec": {"cpu": "1"}}, "resource_id", "is missing"),
         ({"resource_type": "Lingjun"}, "resource_type", "needs a quota"),
@@ -331,6 +334,17 @@ def test_a_job_is_kept_and_its_outputs_found(session: Any) -> None:
     job = trainer.fit(show_logs=False)
     assert trainer.latest_job is job
     assert trainer.model_data() == "oss://bkt/m/"
+    with pytest.raises(InvalidInputError, match=r"has no output 'checkpoints'\s.*it has: model"):
+        trainer.checkpoints_data()
+
+
+def test_an_algorithm_need_not_leave_a_model(session: Any) -> None:
+    session.backend.status = "Succeed"
+    spec = {"Image": "img", "Command": ["true"]}
+    trainer = AlgorithmEstimator(algorithm_spec=spec, instance_type="ecs.c6.large", session=session)
+    trainer.fit(show_logs=False)
+    with pytest.raises(InvalidInputError, match=r"has no output 'model'\s.*it has: none"):
+        trainer.model_data()
 
 
 def test_a_submitter_can_be_subclassed(session: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from pai_sdk.api.refusals import api_error
 from pai_sdk.display.base import Silent
 from pai_sdk.errors import (
     AuthenticationError,
+    BadAnswerError,
     ConnectionFailedError,
     InvalidInputError,
     JobFailed,
     JobStopped,
+    PaiError,
     WaitTimeoutError,
 )
 from pai_sdk.job.detached import detached
@@ -23,8 +26,11 @@ from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, LogPage
 from pai_sdk.job.status import JobStatus
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.job.workers import Workers
+from pai_sdk.retry import RetryPolicy
 from tests.unit.job.fake_backend import FAST, FakeBackend
 from tests.unit.job.simulated import SimulatedTime
+from tests.waiting import PATIENCE_S
 
 TRACEBACK = [
     "Traceback (most recent call last):",
@@ -70,7 +76,7 @@ def test_every_kind_of_failure_ends_the_wait_and_tells_why(fake_backend: FakeBac
     info = {"Instance": "train1-worker-0", "ExitCode": 1}
     fake_backend.info = ErrorInfo(code="NonZeroExit", additional_info=json.dumps(info))
     with pytest.raises(JobFailed) as caught:
-        TrainingJob("train1", fake_backend).wait(show_logs=False)
+        TrainingJob("train1", fake_backend).wait(show_logs=False, policy=FAST)
     failure = caught.value
     assert (failure.job_id, failure.instance, failure.exit_code) == ("train1", "train1-worker-0", 1)
     assert (failure.status, failure.reason_code) == (status, "NonZeroExit")
@@ -148,6 +154,48 @@ def test_a_log_fault_does_not_fail_a_job_that_succeeded(fake_backend: FakeBacken
     assert display.shown[-1] == "ended Succeed"
 
 
+def test_a_log_that_cannot_be_read_hides_nobody_elses(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {"train1-master-0": ["one"], "train1-worker-0": ["two"]}
+    fake_backend.status = "Succeed"
+    read = fake_backend.read_log
+
+    def read_log(job_id: str, instance: str, **more: Any) -> LogPage:
+        if instance == "train1-master-0":
+            raise api_error("there are no logs", code="NotSupported", status_code=501, request_id="r")
+        return read(job_id, instance, **more)
+
+    fake_backend.read_log = read_log  # type: ignore[method-assign]
+    clock, display = SimulatedTime(), Recorder()
+    TrainingJob("train1", fake_backend).wait(display=display, policy=FollowPolicy(schedule=clock))
+    assert sorted(display.shown)[:2] == [
+        "! the log of master-0 cannot be shown: there are no logs [NotSupported, HTTP 501, RequestId r]",
+        "ended Succeed",
+    ]
+    assert "two" in display.shown
+    assert clock.time < 5, "what is never answered is not waited for"
+
+
+def test_last_lines_that_come_after_the_end_are_told_all_the_same() -> None:
+    clock, backend = SimulatedTime(), FakeBackend(says_complete=False)
+    backend.lines, backend.status = {"train1-master-0": []}, "Failed"
+    backend.on_read = lambda: (
+        None if clock.time < 2 else backend.lines.update({"train1-master-0": ["why", *TRACEBACK]})
+    )
+    with pytest.raises(JobFailed, match="no such column"):
+        TrainingJob("train1", backend).wait(show_logs=False, policy=FollowPolicy(schedule=clock))
+
+
+def test_whose_failure_is_not_told_is_found_by_its_traceback(fake_backend: FakeBackend) -> None:
+    long = [f"waiting for master-0, {number}" for number in range(1000)]
+    fake_backend.lines = {"train1-master-0": [*long, *TRACEBACK], "train1-worker-0": long}
+    fake_backend.status = "Failed"
+    names = [{"Name": name, "Status": "Terminated"} for name in fake_backend.lines]
+    fake_backend.extra = {"Instances": names}
+    with pytest.raises(JobFailed, match="no such column") as caught:
+        TrainingJob("train1", fake_backend).raise_for_status()
+    assert len(caught.value.log_tail) == 200
+
+
 def test_ctrl_c_detaches_and_does_not_stop(fake_backend: FakeBackend) -> None:
     fake_backend.lines = {"train1-master-0": ["one"]}
 
@@ -187,6 +235,80 @@ def test_impatient_fingers_cut_off_no_parting_words(fake_backend: FakeBackend, o
         TrainingJob("train1", fake_backend).wait(display=display, policy=FAST, on_interrupt=on_interrupt)  # type: ignore[arg-type]
     assert display.shown[-1] == ("detached" if on_interrupt == "detach" else "ended Terminated")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_interrupt_does_not_claim_that_a_job_goes_on_that_is_being_stopped() -> None:
+    backend, display = FakeBackend(), Recorder()
+    backend.lines = {"train1-master-0": ["one"]}
+
+    def interrupt(*args: object, **more: object) -> Any:
+        raise KeyboardInterrupt
+
+    display.line = interrupt  # type: ignore[method-assign]
+    backend.stop = lambda job_id: setattr(display, "changed", interrupt)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt, match=r"train1 is being stopped; .*logs -f train1"):
+        TrainingJob("train1", backend).wait(display=display, policy=FAST, on_interrupt="stop")
+    assert "detached" not in display.shown
+
+
+@pytest.mark.parametrize("goes_on_for_s", [9.0, 11.0])
+def test_parting_words_that_take_long_are_said_but_lock_nobody_in(
+    fake_backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, goes_on_for_s: float
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("pai_sdk.job.interrupts.time.monotonic", lambda: now)
+    fake_backend.lines = {"train1-master-0": ["one"]}
+
+    class Blocked(Recorder):
+        """A terminal that takes nothing for a while."""
+
+        def line(self, line: LogLine) -> None:
+            nonlocal now
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:
+                now += 3
+                signal.raise_signal(signal.SIGINT)
+
+        def detached(self, record: JobRecord) -> None:
+            nonlocal now
+            now += goes_on_for_s
+            signal.raise_signal(signal.SIGINT)
+            super().detached(record)
+
+    display, before = Blocked(), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        TrainingJob("train1", fake_backend).wait(display=display, policy=FollowPolicy(schedule=SimulatedTime()))
+    assert display.shown == (["detached"] if goes_on_for_s < 10 else [])
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_leaves_the_job_that_the_first_one_stops(
+    fake_backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("pai_sdk.job.interrupts.time.monotonic", lambda: now)
+    fake_backend.lines = {"train1-master-0": ["one"]}
+
+    class Pressed(Recorder):
+        def line(self, line: LogLine) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def stop(job_id: str) -> None:
+        nonlocal now
+        signal.raise_signal(signal.SIGINT)  # in a hurry
+        fake_backend.calls.append("stop")
+        now += 2
+        signal.raise_signal(signal.SIGINT)
+
+    fake_backend.stop = stop  # type: ignore[method-assign]
+    display = Pressed()
+    with pytest.raises(KeyboardInterrupt):
+        TrainingJob("train1", fake_backend).wait(
+            display=display, policy=FollowPolicy(schedule=SimulatedTime()), on_interrupt="stop"
+        )
+    assert fake_backend.calls == ["stop"]
+    assert display.shown[-1] == "detached"
 
 
 def test_outputs_are_fetched_by_channel(fake_backend: FakeBackend, tmp_path: object) -> None:
@@ -276,6 +398,99 @@ def test_a_wait_outlives_minutes_without_a_network(show_logs: bool) -> None:
     job.wait(3600, show_logs=show_logs, display=Recorder(), policy=FollowPolicy(schedule=clock))
     assert job.status == "Succeed"
     assert 600 < clock.time < 620
+
+
+@pytest.mark.parametrize("show_logs", [True, False])
+@pytest.mark.parametrize(
+    ("fault", "gives_up_after_s"),
+    [
+        (ConnectionFailedError("the lid is closed", endpoint="fake"), 600),
+        (BadAnswerError("please log in to the hotel's network", status_code=200, body="<html>"), 600),
+        (BadAnswerError("the answer is not what the API describes", status_code=200, is_from_service=True), 20),
+        (api_error("no such job", code="NotFound", status_code=404, request_id="r"), 0),
+        (api_error("your clock is wrong", code="IllegalTimestamp", status_code=400, request_id="r"), 0),
+    ],
+)
+def test_a_wait_gives_up_when_its_patience_is_used_up_and_once(
+    show_logs: bool, fault: PaiError, gives_up_after_s: float
+) -> None:
+    clock, backend, display = SimulatedTime(), FakeBackend(), Recorder()
+    backend.lines = {"train1-master-0": ["one"]}
+    answer = backend.get
+
+    def get(job_id: str, **more: object) -> JobRecord:
+        if clock.time >= 10:
+            raise fault
+        return answer(job_id)
+
+    backend.get = get  # type: ignore[method-assign]
+    with pytest.raises(type(fault), match=str(fault).split("[")[0]):
+        TrainingJob("train1", backend).wait(
+            show_logs=show_logs, display=display, policy=FollowPolicy(schedule=clock)
+        )
+    assert gives_up_after_s <= clock.time - 10 < gives_up_after_s + 15
+    assert display.shown == (["one"] if show_logs else []), "the log could be read"
+
+
+@pytest.mark.parametrize("was_seen", [True, False])
+def test_a_wait_that_ends_without_an_answer_tells_why_there_is_none(was_seen: bool) -> None:
+    """The call itself is still being tried again then."""
+    paused, is_over, backend = threading.Semaphore(0), threading.Event(), FakeBackend()
+
+    class OutOfTime(Workers):
+        """Its time is up as soon as a call has failed once."""
+
+        def wait(self, news: threading.Condition, is_there: Any, timeout_s: float | None) -> bool:
+            assert paused.acquire(timeout=PATIENCE_S)
+            return False
+
+    def pause(seconds: float) -> None:
+        paused.release()
+        is_over.wait(PATIENCE_S)
+
+    retry, job = RetryPolicy(sleep=pause), TrainingJob("train1", backend)
+    answer, was_asked = backend.get, []
+
+    def refuse() -> JobRecord:
+        raise ConnectionFailedError("nothing listens at pai.example:1", endpoint="fake")
+
+    def get(job_id: str, **more: object) -> JobRecord:
+        if was_seen and not was_asked:
+            was_asked.append(True)
+            return answer(job_id)
+        return retry.call(refuse, is_transient=lambda error: True)
+
+    backend.get = get  # type: ignore[method-assign]
+    if was_seen:
+        job.refresh()
+    try:
+        with pytest.raises(WaitTimeoutError, match=r"nothing listens at pai\.example:1") as caught:
+            job.wait(3600, show_logs=False, policy=FollowPolicy(schedule=OutOfTime()))
+    finally:
+        is_over.set()
+    assert isinstance(caught.value.__cause__, ConnectionFailedError)
+    assert caught.value.status == ("Running" if was_seen else "")
+
+
+def test_a_timeout_counts_for_one_who_is_slow_to_show_the_lines() -> None:
+    clock, backend = SimulatedTime(), FakeBackend()
+    backend.lines = {"train1-master-0": [str(number) for number in range(30_000)]}
+
+    class Slow(Recorder):
+        def line(self, line: LogLine) -> None:
+            clock.time += 0.1
+            super().line(line)
+
+    display = Slow()
+    with pytest.raises(WaitTimeoutError, match="after 60 s"):
+        TrainingJob("train1", backend).wait(60, display=display, policy=FollowPolicy(schedule=clock))
+    assert clock.time < 61
+    assert display.shown == [str(number) for number in range(len(display.shown))]
+
+    clock.time, backend.status, display.shown = 0, "Succeed", []
+    TrainingJob("train1", backend).wait(60, display=display, policy=FollowPolicy(schedule=clock))
+    assert display.shown[-1] == "ended Succeed"
+    assert "not all of the log was shown" in display.shown[-2]
 
 
 @pytest.mark.parametrize("show_logs", [True, False])

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pai_sdk.backend.backends import Backends
 from pai_sdk.backend.base import Backend, Plan, already_submitted
 from pai_sdk.config import Settings, load_settings
 from pai_sdk.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.job.keywords import checks_keywords, shows_parameters_of
+from pai_sdk.job.arguments import check_filters, check_job_id
+from pai_sdk.job.keywords import checks_keywords
 from pai_sdk.job.names import LOCAL_TYPES, is_local_id
 from pai_sdk.job.request import SUBMISSION_LABEL
-from pai_sdk.job.status import KNOWN_STATUSES
-from pai_sdk.job.training_job import TrainingJob, check_labels
+from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.paths import path_given
 from pai_sdk.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from pai_sdk.api.algorithms import Algorithms
+    from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.backend.local import LocalBackend
-    from pai_sdk.backend.service import ServiceBackend
 
-__all__ = ["Session", "get_default_session", "setup_default_session"]
+__all__ = ["Session"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,9 @@ class Session:
 
     Nothing is sent when a session is made. What is not given comes from the environment (`PAI_REGION_ID`, …), then
     from `~/.pai/config.json`; keys come from the Alibaba Cloud credentials chain.
+
+    Its methods send: they raise an `ApiError` when the service refuses, and a `ConnectionFailedError` when it does
+    not answer, after the retries of `retry`. A session may be used from several threads.
 
     Attributes:
         settings: the settings in force, each with its source.
@@ -70,7 +73,7 @@ class Session:
 
         Args:
             region_id: region of PAI and OSS, such as `cn-hangzhou`.
-            workspace_id: the workspace jobs belong to.
+            workspace_id: the workspace jobs belong to, such as `12345`.
             oss_bucket_name: bucket for code, local inputs and outputs.
             oss_endpoint: host of OSS, when not the region's; `http://…` turns TLS off.
             endpoint: host of the PAI API, when not the region's; `http://…` turns TLS off.
@@ -85,6 +88,7 @@ class Session:
 
         Raises:
             SettingsError: a setting is malformed, or contradicts another.
+            InvalidInputError: a key is given by half or twice, or `retry` is no policy.
         """
         self.settings: Settings = load_settings(
             {
@@ -101,10 +105,9 @@ class Session:
         self._credentials = provider_of(access_key_id, access_key_secret, security_token, credentials)
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise InvalidInputError([Problem("retry", f"is of type {type(retry).__name__}", "give a RetryPolicy")])
-        self._retry = retry or RetryPolicy()
-        self._lock = threading.Lock()
-        self._service: ServiceBackend | None = None
-        self._local: LocalBackend | None = None
+        self._backends = Backends(
+            self.settings, self._credentials, retry or RetryPolicy(), on_unreachable=self._restart_embedded
+        )
         self._embedded_in: Path | None = None
 
     @classmethod
@@ -133,23 +136,17 @@ class Session:
         return session
 
     def backend_for(self, instance_type: str | None) -> Backend:
-        """What runs a job on instances of that type.
+        """What runs a job on instances of that type; for None, what runs those that are not local.
 
         Raises:
-            InvalidInputError: nothing here runs that type.
             SettingsError: a setting that the backend needs is missing; all missing ones are named.
         """
-        return self.local if instance_type in LOCAL_TYPES else self._service_backend()
+        return self.local if instance_type in LOCAL_TYPES else self._backends.service
 
     @property
     def local(self) -> LocalBackend:
         """What runs jobs with `instance_type="local"`: Docker on this machine, no account needed."""
-        with self._lock:
-            if self._local is None:
-                from pai_sdk.backend.local import LocalBackend
-
-                self._local = LocalBackend(files=lambda: self._service_backend().files())
-            return self._local
+        return self._backends.local
 
     @property
     def algorithms(self) -> Algorithms:
@@ -159,20 +156,17 @@ class Session:
             >>> algorithm_id = session.algorithms.create("digits")  # doctest: +SKIP
             >>> session.algorithms.create_version(algorithm_id, "v1", spec)  # doctest: +SKIP
         """
-        return self._service_backend().algorithms
+        return self._backends.service.algorithms
 
-    def _service_backend(self) -> ServiceBackend:
-        with self._lock:
-            if self._service is None:
-                self._service = self._new_service_backend()
-            return self._service
+    @property
+    def workspaces(self) -> Workspaces:
+        """The workspaces that the key may see: which there are, and their ids.
 
-    def _new_service_backend(self) -> ServiceBackend:
-        from pai_sdk.backend.service import ServiceBackend
-
-        return ServiceBackend(
-            self.settings, self._credentials, retry=self._retry, on_unreachable=self._restart_embedded
-        )
+        Example:
+            >>> [(each.workspace_name, each.workspace_id) for each in session.workspaces.list()]  # doctest: +SKIP
+            [('vision', '12345')]
+        """
+        return self._backends.service.workspaces
 
     def _restart_embedded(self) -> str | None:
         """The embedded service ends when idle, and may be killed: whoever needs it next starts it again.
@@ -202,6 +196,9 @@ class Session:
         Raises:
             InvalidInputError: the plan was submitted already, or was loaded from a file and what it counts on is
                 not in OSS.
+            SettingsError: a setting or a key that the job needs is missing.
+            TransferError: code or inputs could not be uploaded; there is no job.
+            LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
         """
         if not isinstance(plan, Plan):
             what = f"is of type {type(plan).__name__}"
@@ -221,9 +218,7 @@ class Session:
             InvalidInputError: what was given cannot be an id.
             NotFoundError: there is no such job.
         """
-        if not isinstance(job_id, str) or not job_id.strip():
-            what = "is empty" if isinstance(job_id, str) else f"is of type {type(job_id).__name__}"
-            raise InvalidInputError([Problem("job_id", what, "give a job's id; `pai-sdk ps` shows them")])
+        check_job_id(job_id)
         backend = self.local if is_local_id(job_id) else self.backend_for(None)
         return TrainingJob(job_id, backend, record=backend.get(job_id))
 
@@ -244,17 +239,9 @@ class Session:
             local: those in Docker on this machine instead of those of the service.
 
         Raises:
-            InvalidInputError: there is no such status.
+            InvalidInputError: there is no such status, or the name or the labels are no texts.
         """
-        if status is not None and status not in KNOWN_STATUSES:
-            # A service would find no job, and nobody would know why.
-            raise InvalidInputError(
-                [Problem("status", f"{status!r} is not a status", f"there are {', '.join(KNOWN_STATUSES)}")]
-            )
-        if name is not None and not isinstance(name, str):
-            raise InvalidInputError([Problem("name", f"is of type {type(name).__name__}", "give a text")])
-        if labels is not None:
-            check_labels(labels)
+        check_filters(status, name, labels)
         backend = self.local if local else self.backend_for(None)
         records = backend.list(status=status, name=name, labels=labels)
         return (TrainingJob(record.training_job_id, backend, record=record) for record in records)
@@ -284,7 +271,7 @@ class Session:
 
         where = OssUri.parse(uri)  # a wrong one is told before anything is started
         what = path_given(path, "path")
-        return str(upload(self._service_backend().files(), what, where, progress=progress))
+        return str(upload(self._backends.service.files(), what, where, progress=progress))
 
     def download(self, uri: str, path: str | Path, *, progress: bool = True) -> Path:
         """Fetch a file or a folder from OSS, by hand: what a job has left, `job.download()` fetches.
@@ -307,15 +294,11 @@ class Session:
         from pai_sdk.storage.uri import OssUri
 
         where, target = OssUri.parse(uri), path_given(path, "path")
-        return download(self._service_backend().files(), where, target, progress=progress)
+        return download(self._backends.service.files(), where, target, progress=progress)
 
     def close(self) -> None:
         """Close all connections. Jobs go on, and a session that is used again connects again."""
-        with self._lock:
-            backends, self._service, self._local = (self._service, self._local), None, None
-        for backend in backends:
-            if backend is not None:
-                backend.close()
+        self._backends.close()
 
     def __enter__(self) -> Session:
         """The session itself; it is closed at the end of the block."""
@@ -349,46 +332,3 @@ def _refuse_if_submitted(plan: Plan, backend: Backend) -> None:
     label = {each.key: each.value for each in plan.request.labels if each.key == SUBMISSION_LABEL}
     if label and (job := next(iter(backend.list(labels=label)), None)) is not None:
         raise already_submitted(job.training_job_id)
-
-
-_default: Session | None = None
-_default_lock = threading.Lock()
-
-
-@shows_parameters_of(Session)
-def setup_default_session(
-    region_id: str | None = None, workspace_id: str | None = None, **settings: Any
-) -> Session:
-    """Make a session and have everything use it that was not given one of its own.
-
-    Args:
-        region_id: as for `Session`.
-        workspace_id: as for `Session`.
-        settings: the other parameters of `Session`, by name.
-    """
-    global _default
-    session = Session(region_id, workspace_id, **settings)
-    with _default_lock:
-        _default = session
-    return session
-
-
-def get_default_session(*, local: bool = False) -> Session:
-    """The default session; made of environment and config file when first asked for.
-
-    Where nothing at all is configured, it is the embedded service: that needs no account.
-
-    Args:
-        local: for jobs in Docker on this machine: no service is started for them.
-    """
-    global _default
-    with _default_lock:
-        if _default is None:
-            session = Session()
-            if session.settings.region_id is None and session.settings.endpoint is None:
-                if local:
-                    return session
-                logger.info("no region and no endpoint is set: jobs go to the embedded service")
-                session = Session.embedded()
-            _default = session
-        return _default

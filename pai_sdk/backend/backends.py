@@ -1,0 +1,77 @@
+"""The two backends of a session, each made when it is first needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pai_sdk.config import Settings
+from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from pai_sdk.backend.local import LocalBackend
+    from pai_sdk.backend.service import ServiceBackend
+
+__all__ = ["Backends"]
+
+
+class Backends:
+    """Makes each backend once, however many threads ask for it, and closes what it has made.
+
+    Args:
+        settings: where.
+        credentials: gives the key that is valid now.
+        retry: the policy for everything that goes over the network.
+        on_unreachable: see `ServiceBackend`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        credentials: CredentialsProvider,
+        retry: RetryPolicy,
+        on_unreachable: Callable[[], str | None],
+    ) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        self._retry = retry
+        self._on_unreachable = on_unreachable
+        self._lock = threading.Lock()
+        self._service: ServiceBackend | None = None
+        self._local: LocalBackend | None = None
+
+    @property
+    def service(self) -> ServiceBackend:
+        """The service of the settings.
+
+        Raises:
+            SettingsError: it is not said which.
+        """
+        with self._lock:
+            if self._service is None:
+                from pai_sdk.backend.service import ServiceBackend
+
+                self._service = ServiceBackend(
+                    self._settings, self._credentials, retry=self._retry, on_unreachable=self._on_unreachable
+                )
+            return self._service
+
+    @property
+    def local(self) -> LocalBackend:
+        """Docker on this machine; it asks for the service only when a job has files in OSS."""
+        with self._lock:
+            if self._local is None:
+                from pai_sdk.backend.local import LocalBackend
+
+                self._local = LocalBackend(files=lambda: self.service.files())
+            return self._local
+
+    def close(self) -> None:
+        """Close all connections. A backend that is asked for again is made again."""
+        with self._lock:
+            made, self._service, self._local = (self._service, self._local), None, None
+        for backend in made:
+            if backend is not None:
+                backend.close()

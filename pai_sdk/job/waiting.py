@@ -1,0 +1,170 @@
+"""One wait for the end of a job: what is shown meanwhile, how long it lasts, what Ctrl-C means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pai_sdk.backend.base import Backend
+from pai_sdk.display.base import Display, Silent, short_instance
+from pai_sdk.display.commands import next_commands
+from pai_sdk.display.moving import moving
+from pai_sdk.errors import WaitTimeoutError
+from pai_sdk.job.detached import detached, stopped, stopping
+from pai_sdk.job.follow import Follower, FollowPolicy, LogFault, Update
+from pai_sdk.job.interrupts import heed_again, last_words, one_interrupt
+from pai_sdk.job.record import JobRecord
+
+__all__ = ["Waiting"]
+
+_STOPPED_WITHIN_S = 60.0
+_LOOK_WITHIN_S = 5.0
+
+
+class Waiting:
+    """Waits for the end of one job, once.
+
+    Args:
+        backend: where the job runs.
+        job_id: the job.
+        seen: its last snapshot, if there is one.
+        tell: is given every new snapshot.
+        display: what shows it.
+        policy: how patiently to follow.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        job_id: str,
+        seen: JobRecord | None,
+        tell: Callable[[JobRecord], None],
+        display: Display,
+        policy: FollowPolicy,
+    ) -> None:
+        self._backend = backend
+        self._job_id = job_id
+        self._seen = seen
+        self._tell = tell
+        self._display = display
+        self._policy = policy
+        self._trouble: BaseException | None = None
+
+    def run(self, timeout_s: float | None, *, show_logs: bool, stops: bool) -> JobRecord:
+        """Wait; what the job is like at its end.
+
+        Args:
+            timeout_s: the longest wait, in seconds. The job is looked at once in any case.
+            show_logs: read the log, and show it.
+            stops: Ctrl-C stops the job, too.
+
+        Raises:
+            WaitTimeoutError: the timeout has passed; the job goes on.
+            KeyboardInterrupt: Ctrl-C; the interrupt tells how to come back, or that the job was stopped.
+        """
+        deadline = None if timeout_s is None else self._in(timeout_s)
+        with one_interrupt(), moving(self._display):
+            try:
+                if show_logs or not self._has_ended():
+                    self._watch(deadline, self._display, with_log=show_logs)
+                if self._seen is None:  # with no time at all, the job is still looked at
+                    self._look()
+            except KeyboardInterrupt:
+                # Raised afresh: where in our waiting it was cut off would only push the commands off the screen.
+                raise self._interrupted(stops=stops) from None
+        if self._seen is None or not self._seen.status.is_terminal:
+            raise _out_of_time(self._job_id, self._seen, timeout_s or 0.0, self._trouble) from self._trouble
+        return self._seen
+
+    def _in(self, seconds: float) -> float:
+        return self._policy.schedule.now() + seconds
+
+    def _has_ended(self) -> bool:
+        return self._seen is not None and self._seen.status.is_terminal
+
+    def _keep(self, record: JobRecord) -> None:
+        self._seen = record
+        self._tell(record)
+
+    def _look(self) -> None:
+        """See what the job is like now, and show nothing."""
+        self._watch(self._in(_LOOK_WITHIN_S), Silent(), once=True)
+
+    def _watch(
+        self, deadline: float | None, display: Display, *, with_log: bool = False, once: bool = False
+    ) -> None:
+        follower = Follower(
+            self._backend,
+            self._job_id,
+            (lambda record: record.instance_names) if with_log else (lambda record: []),
+            {},
+            self._policy,
+        )
+        try:
+            for update in follower.updates(deadline=deadline):
+                self._show(update, display, deadline)
+                if once and self._seen is not None:
+                    return
+        finally:
+            self._trouble = follower.trouble
+            follower.close()
+        if follower.seen is not None and follower.seen is not self._seen:
+            self._keep(follower.seen)  # what shows it is slower than the job
+        if with_log and self._has_ended() and not follower.is_done:
+            whole = next_commands(self._seen or JobRecord(training_job_id=self._job_id))[0]
+            display.notice(f"the time is up, and not all of the log was shown; all of it: {whole}")
+
+    def _show(self, update: Update, display: Display, deadline: float | None) -> None:
+        if isinstance(update, JobRecord):
+            self._keep(update)
+            display.changed(update)
+        elif isinstance(update, LogFault):
+            instance = short_instance(self._job_id, update.instance)
+            display.notice(f"the log of {instance} cannot be shown: {update.error}")
+        else:
+            for line in update:
+                if deadline is not None and self._in(0) >= deadline:
+                    return
+                display.line(line)
+
+    def _interrupted(self, *, stops: bool) -> KeyboardInterrupt:
+        """Stop the job, or leave it; what to raise then. A second interrupt ends the waiting for a job's stop."""
+        is_asked_to_stop = False
+        if stops:
+            try:
+                heed_again()
+                self._display.notice(f"stopping {self._job_id}; Ctrl-C again does not wait for its end")
+                self._backend.stop(self._job_id)
+                is_asked_to_stop = True
+                self._watch(self._in(_STOPPED_WITHIN_S), self._display)
+            except KeyboardInterrupt:
+                pass
+        record = self._seen or JobRecord(training_job_id=self._job_id)
+        if stops and record.status.is_terminal:
+            with last_words():
+                self._display.ended(record)
+            return stopped(self._job_id)
+        if is_asked_to_stop:
+            with last_words():
+                self._display.notice(f"{self._job_id} is being stopped; nobody waits for its end here")
+            return stopping(self._job_id, next_commands(record))
+        with last_words():
+            self._display.detached(record)
+        return detached(self._job_id, next_commands(record))
+
+
+def _out_of_time(
+    job_id: str, seen: JobRecord | None, timeout_s: float, trouble: BaseException | None
+) -> WaitTimeoutError:
+    status = seen.status if seen is not None else ""
+    if seen is None:
+        what = f"there was no answer about job {job_id} within {timeout_s:g} s"
+    elif trouble is not None:
+        what = f"job {job_id} was {status or 'there'} when last seen, and was out of reach after {timeout_s:g} s"
+    else:
+        stands = f"is still {status}" if status else "has not ended"
+        what = f"job {job_id} {stands} after {timeout_s:g} s; it goes on"
+    why = f" ({trouble})" if trouble is not None else ""
+    stop = next_commands(seen or JobRecord(training_job_id=job_id))[-1]
+    return WaitTimeoutError(
+        f"{what}{why}. Wait longer, or stop it: {stop}", job_id=job_id, status=status, timeout_s=timeout_s
+    )

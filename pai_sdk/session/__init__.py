@@ -1,0 +1,8 @@
+"""Where jobs go, and with whose key."""
+
+from __future__ import annotations
+
+from pai_sdk.session.default import get_default_session, given_or_default, setup_default_session
+from pai_sdk.session.session import Session
+
+__all__ = ["Session", "get_default_session", "given_or_default", "setup_default_session"]

@@ -1,0 +1,90 @@
+"""The default session of a process: what is not given a session of its own uses it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.keywords import shows_parameters_of
+from pai_sdk.session.session import Session
+
+__all__ = ["get_default_session", "given_or_default", "setup_default_session"]
+
+logger = logging.getLogger(__name__)
+
+_default: Session | None = None
+_default_lock = threading.Lock()
+
+
+@shows_parameters_of(Session)
+def setup_default_session(
+    region_id: str | None = None, workspace_id: str | None = None, **settings: Any
+) -> Session:
+    """Make a session and have everything use it that was not given one of its own.
+
+    Args:
+        region_id: as for `Session`.
+        workspace_id: as for `Session`.
+        settings: the other parameters of `Session`, by name.
+
+    Raises:
+        SettingsError: as for `Session`; the default session stays as it was.
+
+    Example:
+        >>> setup_default_session("cn-hangzhou", "12345", oss_bucket_name="models")
+        <Session cn-hangzhou workspace=12345 bucket=models>
+    """
+    global _default
+    session = Session(region_id, workspace_id, **settings)
+    with _default_lock:
+        _default = session
+    return session
+
+
+def get_default_session(*, local: bool = False) -> Session:
+    """The default session; made of environment and config file when first asked for.
+
+    Where nothing at all is configured, it is the embedded service: that needs no account.
+
+    Args:
+        local: for jobs in Docker on this machine: no service is started for them.
+
+    Raises:
+        SettingsError: a setting in environment or file is malformed.
+        ServiceStartError: nothing is configured, and the embedded service does not come up.
+
+    Example:
+        >>> get_default_session(local=True)
+        <Session ? workspace=? bucket=?>
+    """
+    global _default
+    with _default_lock:
+        if _default is None:
+            session = Session()
+            if session.settings.region_id is None and session.settings.endpoint is None:
+                if local:
+                    return session
+                logger.info("no region and no endpoint is set: jobs go to the embedded service")
+                session = Session.embedded()
+            _default = session
+        return _default
+
+
+def given_or_default(session: Session | None, *, local: bool) -> Session:
+    """The session that somebody gave, or the default one.
+
+    Args:
+        session: what was given.
+        local: as for `get_default_session`.
+
+    Raises:
+        InvalidInputError: what was given is no session.
+    """
+    if session is None:
+        return get_default_session(local=local)
+    if not hasattr(session, "backend_for"):
+        what = f"is of type {type(session).__name__}"
+        raise InvalidInputError([Problem("session", what, "give a Session, or leave it out")])
+    return session
