@@ -29,7 +29,7 @@ _READ_ONLY = "The data folder of the service cannot be written any more; make it
 
 def create_api(parts: Parts) -> FastAPI:
     """The PAI API. It trusts whoever reaches it: put a `Gate` before it."""
-    app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.parts = parts
     for module in (training_jobs, job_logs, job_metrics, job_instances, algorithms, workspaces):
         app.include_router(module.router, dependencies=[TokenChecked])

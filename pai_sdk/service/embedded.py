@@ -22,6 +22,7 @@ from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.folder import is_locked, read_info
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
+from pai_sdk.storage.progress import PassingTime
 
 __all__ = ["ensure_running"]
 
@@ -63,7 +64,11 @@ def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 20.0) -> 
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _start_lock(root, deadline):
-            return _running(root) or _start(root, deadline)
+            running = _running(root)
+            if running is not None:
+                return running
+            with PassingTime("starting the embedded service") as sign:
+                return _start(root, deadline, sign)
     except OSError as error:
         raise ServiceStartError(
             f"the data folder {root} cannot be used: {error.strerror or error}; choose another one"
@@ -79,7 +84,7 @@ def _running(root: Path) -> ServiceInfo | None:
     return read_info(root)  # the one that answered may have come up while we were waiting for it
 
 
-def _start(root: Path, deadline: float) -> ServiceInfo:
+def _start(root: Path, deadline: float, sign: PassingTime) -> ServiceInfo:
     child = None if is_locked(root) else _spawn(root)  # locked, yet silent: it is just coming up, or going down
     while time.monotonic() < deadline:
         running = _running(root)
@@ -94,6 +99,7 @@ def _start(root: Path, deadline: float) -> ServiceInfo:
             raise ServiceStartError(
                 f"the embedded service ended with exit code {child.returncode} while starting.{_end_of_log(root)}"
             )
+        sign.goes_on()
         time.sleep(_LOOK_S)
     raise ServiceStartError(f"the embedded service on {root} does not answer in time.{_end_of_log(root)}")
 

@@ -32,7 +32,11 @@ def invalid_parameter(message: str) -> Fault:
 
 def job_not_found(job_id: str) -> Fault:
     """No such job."""
-    return Fault(404, "TRAINING_JOB_NOT_FOUND", f"There is no training job {job_id[:100]!r}.")
+    return Fault(
+        404,
+        "TRAINING_JOB_NOT_FOUND",
+        f"There is no training job {job_id[:100]!r} here; `pai-sdk ps` lists those there are.",
+    )
 
 
 def fault_response(fault: Fault, *, request_id: str, host: str) -> JSONResponse:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 from pai_sdk.execution.contract import instances
 from pai_sdk.execution.log_index import LogIndex
@@ -60,6 +61,8 @@ class JobLogs:
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
         self._known: OrderedDict[tuple[str, str], _Log] = OrderedDict()
+        # All that somebody reads in this moment: two of a merged log would spoil each other's order.
+        self._in_use: WeakValueDictionary[tuple[str, str], _Log] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     def instance_names(self, job: Job) -> list[str]:
@@ -68,7 +71,14 @@ class JobLogs:
         return [instance.name for instance in instances(job.id, request)]
 
     def page(
-        self, job: Job, instance: str | None, *, start: int, limit: int, window: LogWindow | None = None
+        self,
+        job: Job,
+        instance: str | None,
+        *,
+        start: int,
+        limit: int,
+        window: LogWindow | None = None,
+        most_bytes: int | None = None,
     ) -> LogSlice:
         """Lines `start`, `start + 1`, … of one instance, or of all of them in one order.
 
@@ -78,6 +88,7 @@ class JobLogs:
             start: number of the first line.
             limit: the most lines.
             window: count from, and end at, these times; only for one instance.
+            most_bytes: fewer lines rather than more bytes, for who asks by line; only for one instance.
 
         Raises:
             Fault: the job has no such instance.
@@ -89,8 +100,12 @@ class JobLogs:
         first, last = 0, total
         if window is not None and isinstance(log, LogIndex):
             first, last = self._bounds(job.id, names[0], log, window, total)
-        lines = log.lines(first + start, min(last, first + start + limit), is_open=is_open)
-        complete = not is_open and start + len(lines) >= last - first
+        end = min(last, first + start + limit)
+        if most_bytes is not None and isinstance(log, LogIndex):
+            end = log.fitting(first + start, end, is_open=is_open, most_bytes=most_bytes)
+        lines = log.lines(first + start, end, is_open=is_open)
+        is_behind = isinstance(log, MergedLog) and log.is_behind
+        complete = not is_open and not is_behind and start + len(lines) >= last - first
         return LogSlice(lines, last - first, complete=complete, unsettled=is_open and log.is_unsettled)
 
     def files(self, job: Job, instance: str | None) -> list[Path]:
@@ -101,8 +116,9 @@ class JobLogs:
     def forget(self, job_id: str) -> None:
         """The job is no more."""
         with self._lock:
-            for key in [key for key in self._known if key[0] == job_id]:
-                del self._known[key]
+            for known in (self._known, self._in_use):
+                for key in [key for key in known if key[0] == job_id]:
+                    known.pop(key, None)  # what nobody reads any more may have gone by itself
 
     def _names(self, job: Job, instance: str | None) -> list[str]:
         names = self.instance_names(job)
@@ -120,7 +136,8 @@ class JobLogs:
         key = (job_id, names[0] if len(names) == 1 else "")
         with self._lock:
             if key not in self._known:
-                self._known[key] = self._opened(job_id, names)
+                log = self._in_use.get(key) or self._opened(job_id, names)
+                self._known[key] = self._in_use[key] = log
                 if len(self._known) > _KEPT_INDEXES:
                     self._known.popitem(last=False)
             self._known.move_to_end(key)

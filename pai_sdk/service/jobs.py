@@ -147,6 +147,7 @@ class Jobs:
         reason_message: str | None = None,
         instances: Sequence[InstanceState] | None = None,
         failed_instance: str | None = None,
+        started_at: float | None = None,
         ended_at: float | None = None,
     ) -> bool:
         """Bring a job into another status; False when it has ended already, or is there.
@@ -159,6 +160,7 @@ class Jobs:
             reason_message: why, for people.
             instances: their states, when known.
             failed_instance: the first that failed.
+            started_at: when the job began to run, if before now.
             ended_at: when the instances ended, if before now.
         """
         with self._changing(job_id) as (session, job):
@@ -169,7 +171,11 @@ class Jobs:
             if failed_instance is not None:
                 job.failed_instance = failed_instance
                 job.exit_code = next((i["exit_code"] for i in job.instances if i["name"] == failed_instance), None)
-            _enter(session, job, status, text, reason_code, reason_message, ended_at=ended_at)
+            _enter(session, job, status, text, reason_code, reason_message)
+            if status == JobStatus.RUNNING:
+                job.started_at = started_at or job.started_at
+            if status.is_terminal:
+                job.ended_at = ended_at or job.ended_at
         return True
 
     def set_instances(self, job_id: str, instances: Sequence[InstanceState]) -> None:
@@ -329,8 +335,6 @@ def _enter(
     text: str,
     reason_code: str | None,
     reason_message: str | None,
-    *,
-    ended_at: float | None = None,
 ) -> None:
     """Let a job be in another status from now on."""
     now = time.time()
@@ -348,7 +352,7 @@ def _enter(
     if status == JobStatus.RUNNING:
         job.started_at = now
     if status.is_terminal:
-        job.ended_at = ended_at or now
+        job.ended_at = now
     _note(session, job.id, text, now)
 
 

@@ -58,7 +58,9 @@ def _bound(host: str, port: int) -> socket.socket:
 
 def info_of(settings: ServiceSettings, folder: DataFolder, keys: Keys, listener: socket.socket) -> ServiceInfo:
     """What clients need to know."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
+    # Clients take no IPv6 address; `::` listens on IPv4 too.
+    names = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "::1": "localhost"}  # noqa: S104 - compared, not bound
+    host = names.get(settings.host, settings.host)
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"
     url = f"http://{host}:{listener.getsockname()[1]}"

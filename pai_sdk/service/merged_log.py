@@ -11,7 +11,6 @@ import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 from pai_sdk.execution.log_index import LogIndex
@@ -29,7 +28,7 @@ class _Run:
 
 
 class MergedLog:
-    """One order for the lines of several logs.
+    """One order for the lines of several logs. On a disk that takes no more, its lines are those in order already.
 
     Args:
         order_file: where the order is kept.
@@ -40,9 +39,12 @@ class MergedLog:
         self._order_file = order_file
         self._logs = logs
         self._lock = threading.Lock()
-        self._runs, self._size_bytes = _read(order_file)
-        self._ends = list(accumulate(run.count for run in self._runs))
-        self._taken = [sum(run.count for run in self._runs if run.instance == i) for i in range(len(logs))]
+        self._is_read = False
+        self._runs: list[_Run] = []
+        self._size_bytes = 0
+        self._ends: list[int] = []
+        self._taken = [0] * len(logs)
+        self._trouble: OSError | None = None
 
     def count(self, *, is_open: bool) -> int:
         """How many lines there are in all."""
@@ -51,15 +53,27 @@ class MergedLog:
             return self._ends[-1] if self._ends else 0
 
     @property
+    def is_behind(self) -> bool:
+        """Whether there are lines that could not be put in order, when that was tried last."""
+        return self._trouble is not None
+
+    @property
     def is_unsettled(self) -> bool:
         """Whether something stands behind a log's last line, which may become a line by waiting."""
         return any(log.is_unsettled for log in self._logs)
 
     def lines(self, start: int, end: int, *, is_open: bool) -> list[str]:
-        """Lines `start` to `end - 1`; fewer where the logs end earlier."""
+        """Lines `start` to `end - 1`; fewer where the logs end earlier.
+
+        Raises:
+            OSError: there are none of them, because those that have come cannot be put in order.
+        """
         with self._lock:
             self._catch_up(is_open)
-            end = min(end, self._ends[-1] if self._ends else 0)
+            total = self._ends[-1] if self._ends else 0
+            if self._trouble is not None and start >= total:
+                raise self._trouble
+            end = min(end, total)
             found: list[str] = []
             run_number = bisect_right(self._ends, start)
             while start < end:
@@ -72,22 +86,37 @@ class MergedLog:
             return found
 
     def _catch_up(self, is_open: bool) -> None:
+        if not self._is_read:
+            runs, self._size_bytes = _read(self._order_file)
+            self._take(runs)
+            self._is_read = True
         counts = [log.count(is_open=is_open) for log in self._logs]
         new = [
             _Run(instance, before, now - before)
             for instance, (before, now) in enumerate(zip(self._taken, counts, strict=True))
             if now > before
         ]
+        self._trouble = None
         if new:
-            text = "".join(json.dumps([run.instance, run.start, run.count]) + "\n" for run in new).encode("ascii")
-            with self._order_file.open("ab") as file:
-                file.truncate(self._size_bytes)  # what a full disk or a crash has left of an earlier try
-                file.write(text)
-            self._size_bytes += len(text)
-            for run in new:
-                self._runs.append(run)
-                self._taken[run.instance] += run.count
-                self._ends.append(run.count + (self._ends[-1] if self._ends else 0))
+            try:
+                self._write(new)
+            except OSError as error:  # told to none, or they could stand in another order after a restart
+                self._trouble = error
+            else:
+                self._take(new)
+
+    def _write(self, runs: Sequence[_Run]) -> None:
+        text = "".join(json.dumps([run.instance, run.start, run.count]) + "\n" for run in runs).encode("ascii")
+        with self._order_file.open("ab") as file:
+            file.truncate(self._size_bytes)  # what a full disk or a crash has left of an earlier try
+            file.write(text)
+        self._size_bytes += len(text)
+
+    def _take(self, runs: Sequence[_Run]) -> None:
+        for run in runs:
+            self._runs.append(run)
+            self._taken[run.instance] += run.count
+            self._ends.append(run.count + (self._ends[-1] if self._ends else 0))
 
 
 def _read(order_file: Path) -> tuple[list[_Run], int]:

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,16 @@ class _Definition:
     is_progress: bool = False
     trouble: str = ""
 
-    def values(self, lines: list[str]) -> Iterator[float]:
-        """The values in the lines, in their order."""
+    def values(self, lines: list[str]) -> Iterator[tuple[int, float]]:
+        """The values in the lines, in their order, each with the number of its line."""
         begun = time.monotonic()
-        for line in lines:
+        for number, line in enumerate(lines):
             try:
                 # The GIL is let go and there is a limit, so a hostile pattern cannot stop the service.
                 for match in self.pattern.finditer(line, timeout=_LONGEST_MATCH_S, concurrent=True):
                     value = _number(match.group(1))
                     if value is not None:
-                        yield value
+                        yield number, value
             except TimeoutError:
                 self.trouble = f"its regex needs more than {_LONGEST_MATCH_S:g} s for a single line"
                 return
@@ -119,15 +119,24 @@ class MetricsCollector:
             self._watched.setdefault(job_id, watched)
         self._woken.set()
 
-    def finish(self, job_id: str) -> None:
-        """Read the rest of a job's logs, which no instance writes to any more, and let go of it."""
+    def finish(self, job_id: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
+        """Read the rest of a job's logs, which no instance writes to any more, and let go of it.
+
+        Args:
+            job_id: which.
+            is_cancelled: asked now and then.
+
+        Returns:
+            Whether all was read, and nobody cancelled it.
+        """
         self._usage.finish(job_id)
         with self._lock:
             watched = self._watched.get(job_id)
-        if watched is not None:
-            self._read(watched, is_final=True)
+        if watched is not None and not self._read(watched, is_final=True, is_cancelled=is_cancelled):
+            return False
         with self._lock:
             self._watched.pop(job_id, None)
+        return True
 
     def _run(self) -> None:
         while not self._closing:
@@ -135,17 +144,21 @@ class MetricsCollector:
                 watched_jobs = list(self._watched.values())
             for watched in watched_jobs:
                 try:
-                    self._read(watched, is_final=False)
+                    self._read(watched, is_final=False, is_cancelled=lambda: self._closing)
                 except Exception:  # whatever it is, the other jobs' metrics are still to be read
                     logger.exception("the metrics of job %s cannot be read", watched.job_id)
             self._woken.wait(_PAUSE_S if watched_jobs else None)
             self._woken.clear()
 
-    def _read(self, watched: _WatchedJob, *, is_final: bool) -> None:
-        with watched.lock:
-            for log in watched.logs:
-                while self._read_chunk(watched, log, is_final=is_final) and not self._closing:
-                    pass
+    def _read(self, watched: _WatchedJob, *, is_final: bool, is_cancelled: Callable[[], bool]) -> bool:
+        for log in watched.logs:
+            is_more = True
+            while is_more:
+                with watched.lock:  # for one piece: nobody waits while another reads all
+                    is_more = self._read_chunk(watched, log, is_final=is_final)
+                if is_more and is_cancelled():
+                    return False
+        return True
 
     def _read_chunk(self, watched: _WatchedJob, log: _Log, *, is_final: bool) -> bool:
         """Read one piece of one log; False when there is nothing more."""
@@ -162,18 +175,19 @@ class MetricsCollector:
         if end == 0:
             return False
         lines = [line[:_LONGEST_LINE] for line in chunk[:end].decode("utf-8", errors="replace").splitlines()]
-        values: list[tuple[str, float]] = []
+        values: list[tuple[int, str, float]] = []
         progress: dict[str, float] = {}
         for definition in watched.definitions:
-            found = [(definition.name, value) for value in definition.values(lines)]
+            found = [(number, definition.name, value) for number, value in definition.values(lines)]
             if not definition.is_progress:
                 values += found
             elif found:
-                progress[definition.name] = found[-1][1]
+                progress[definition.name] = found[-1][2]
+        in_order = [(name, value) for _, name, value in sorted(values, key=lambda one: one[0])]
         try:
             if progress:  # first: read twice after a crash, it is the same figure
                 self._jobs.set_progress(watched.job_id, progress)
-            self._jobs.add_metrics(watched.job_id, values, instance=log.instance, offset=log.offset + end)
+            self._jobs.add_metrics(watched.job_id, in_order, instance=log.instance, offset=log.offset + end)
             self._tell_troubles(watched)
         except Fault:
             return False  # the job was deleted meanwhile

@@ -8,7 +8,9 @@ import logging
 import os
 import struct
 import threading
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +19,7 @@ __all__ = ["NonceMemory"]
 logger = logging.getLogger(__name__)
 
 _RECORD = struct.Struct("<I12s")  # minute of the request's date, digest of its nonce
+_MINUTE_S = 60
 _FLOOR = b"\0" * 12  # in place of a digest: requests up to the end of that minute are refused
 _PAUSE_AFTER_FAULT_S = 10.0
 _SPARE_RECORDS = 4096  # so many that count no more may be in the file before it is written anew
@@ -29,10 +32,14 @@ class NonceMemory:
     what is not remembered is not accepted. With a file, all this outlives the process; a record is written, not
     synced, so a process may be killed, and only a power cut loses the last of them.
 
+    A clock that is put forward and back again opens no window: what is forgotten must be too old by the clock, and
+    must have been kept for as long as it counts, too.
+
     Args:
-        lifetime_s: how long after its date a request is accepted.
+        lifetime_s: how long before and after its date a request is accepted.
         path: the file.
         most: how many nonces are remembered.
+        elapsed_s: a clock that nobody can set.
 
     Example:
         >>> memory = NonceMemory(lifetime_s=900)
@@ -40,30 +47,39 @@ class NonceMemory:
         (True, False)
     """
 
-    def __init__(self, *, lifetime_s: float, path: Path | None = None, most: int = 300_000) -> None:
+    def __init__(
+        self,
+        *,
+        lifetime_s: float,
+        path: Path | None = None,
+        most: int = 300_000,
+        elapsed_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._lifetime_s = lifetime_s
+        self._elapsed_s = elapsed_s
         self._path = path
         self._most = most
         self._seen: defaultdict[int, set[bytes]] = defaultdict(set)
+        self._kept_until_s: defaultdict[int, float] = defaultdict(float)  # by the clock that nobody can set
         self._count = 0
         self._floor = -1
         self._records = 0
-        self._write_again_at = 0.0
+        self._write_again_at_s = 0.0
         self._lock = threading.Lock()
         self._file = self._open(path) if path is not None else None
 
     def accept(self, nonce: str, *, dated: float, now: float) -> bool:
         """Note a nonce; False when it was noted before, or its date is so old that it may have been."""
         digest = hashlib.blake2b(nonce.encode(errors="surrogateescape"), digest_size=12).digest()
-        minute = max(0, int(dated // 60))
+        minute = max(0, int(dated // _MINUTE_S))
         with self._lock:
             self._forget(now)
             if minute <= self._floor or digest in self._seen.get(minute, ()):
                 return False
-            self._add(minute, digest)
-            self._write(_RECORD.pack(minute, digest), now)
+            self._add(minute, digest, counts_s=dated - now + self._lifetime_s)
+            self._write(_RECORD.pack(minute, digest))
             if self._count > self._most:
-                self._raise_floor(min(self._seen), now)
+                self._raise_floor(min(self._seen))
             return True
 
     def close(self) -> None:
@@ -71,21 +87,27 @@ class NonceMemory:
         with self._lock:
             self._close()
 
-    def _add(self, minute: int, digest: bytes) -> None:
+    def _add(self, minute: int, digest: bytes, *, counts_s: float) -> None:
+        self._kept_until_s[minute] = max(self._kept_until_s[minute], self._elapsed_s() + counts_s)
         if digest not in self._seen[minute]:
             self._seen[minute].add(digest)
             self._count += 1
 
     def _forget(self, now: float) -> None:
-        over = int((now - self._lifetime_s) // 60)
+        over, elapsed_s = int((now - self._lifetime_s) // _MINUTE_S), self._elapsed_s()
         for minute in [minute for minute in self._seen if minute < over]:
-            self._count -= len(self._seen.pop(minute))
+            if self._kept_until_s[minute] < elapsed_s:
+                self._drop(minute)
 
-    def _raise_floor(self, minute: int, now: float) -> None:
+    def _drop(self, minute: int) -> None:
+        del self._kept_until_s[minute]
+        self._count -= len(self._seen.pop(minute))
+
+    def _raise_floor(self, minute: int) -> None:
         self._floor = max(self._floor, minute)
         for known in [known for known in self._seen if known <= self._floor]:
-            self._count -= len(self._seen.pop(known))
-        self._write(_RECORD.pack(self._floor, _FLOOR), now)
+            self._drop(known)
+        self._write(_RECORD.pack(self._floor, _FLOOR))
         logger.warning("more than %d requests within minutes: those dated earlier are refused", self._most)
 
     # ---- the file -----------------------------------------------------------------------------------------
@@ -97,11 +119,11 @@ class NonceMemory:
             if digest == _FLOOR:
                 self._floor = max(self._floor, minute)
             else:
-                self._add(minute, digest)
+                self._add(minute, digest, counts_s=2 * self._lifetime_s)  # the most there can be left
         return self._rewritten(path)
 
-    def _write(self, record: bytes, now: float) -> None:
-        if self._path is None or now < self._write_again_at:
+    def _write(self, record: bytes) -> None:
+        if self._path is None or self._elapsed_s() < self._write_again_at_s:
             return
         try:
             if self._file is not None and self._records <= 2 * self._count + _SPARE_RECORDS:
@@ -114,7 +136,7 @@ class NonceMemory:
         except OSError as error:  # a full disk, say: this process remembers them, and writes them all later
             logger.warning("nonces cannot be written to %s: %s", self._path, error.strerror)
             self._close()
-            self._write_again_at = now + _PAUSE_AFTER_FAULT_S
+            self._write_again_at_s = self._elapsed_s() + _PAUSE_AFTER_FAULT_S
 
     def _close(self) -> None:
         if self._file is not None:

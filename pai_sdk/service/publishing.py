@@ -14,7 +14,9 @@ from pai_sdk.errors import InvalidInputError, PaiError
 from pai_sdk.execution.links import mend_links
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.service.staging import own_uri
+from pai_sdk.service.resumed import Version, read_resumed, version_of
+from pai_sdk.service.staging import HEADER_EXECUTABLE, own_uri
+from pai_sdk.storage.uri import OssUri
 from pai_sdk.storage.walk import list_folder
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ LIVE_CHANNELS = frozenset({"checkpoints", "tensorboard"})
 """The channels that are brought over while the job runs; the others have their content when it has ended."""
 
 _SHOWN_PROBLEMS = 5
+_PIECE_BYTES = 1 << 20
 _SEEN_AS = "/ml/output"
 
 
@@ -36,7 +39,10 @@ class PublishingCancelled(Exception):
 
 
 class Publisher:
-    """Publishes the outputs of one job. A file that has not changed since the last time is not sent again."""
+    """Publishes the outputs of one job. A file that has not changed since the last time is not sent again.
+
+    Nor is one that the job found there when it began, as long as it is as it was.
+    """
 
     def __init__(
         self,
@@ -51,7 +57,7 @@ class Publisher:
         self._sandbox = sandbox
         self._request = request
         self._lock = threading.Lock()
-        self._sent: dict[tuple[str, str], tuple[int, int]] = {}
+        self._sent: dict[tuple[str, str], Version] | None = None
 
     @property
     def has_live_channels(self) -> bool:
@@ -68,17 +74,23 @@ class Publisher:
             What could not be sent, and why; empty when all is there.
 
         Raises:
-            PublishingCancelled: `is_cancelled`, asked between files, said so.
+            PublishingCancelled: `is_cancelled`, asked between files and within large ones, said so.
         """
         problems: list[str] = []
         with self._lock:
+            if self._sent is None:
+                self._sent = read_resumed(self._sandbox)
             for channel in self._request.output_channels:
                 if not live_only or channel.name in LIVE_CHANNELS:
-                    problems += self._publish_channel(channel.name, channel.output_uri, live_only=live_only)
+                    problems += self._publish_channel(
+                        channel.name, channel.output_uri, self._sent, live_only=live_only
+                    )
         more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
         return "; ".join(problems[:_SHOWN_PROBLEMS]) + more
 
-    def _publish_channel(self, name: str, output_uri: str | None, *, live_only: bool) -> list[str]:
+    def _publish_channel(
+        self, name: str, output_uri: str | None, sent: dict[tuple[str, str], Version], *, live_only: bool
+    ) -> list[str]:
         folder = self._sandbox.output_dir(name)
         target = own_uri(output_uri, f"output channel {name!r}").as_dir()
         if not live_only:
@@ -89,24 +101,37 @@ class Publisher:
             return [f"{name}: {error}"]
         problems = [f"{name}: {problem.where} {problem.what}" for problem in listing.problems]
         for file in listing.files:
-            if self._is_cancelled():
-                raise PublishingCancelled
+            self._go_on()
             path = folder / file.path
             try:
                 status = path.stat()
-                version = (status.st_mtime_ns, status.st_size)
-                if self._sent.get((name, file.path)) == version:
+                version = version_of(status)
+                if sent.get((name, file.path)) == version:
                     continue
-                uri = target.join(file.path)
-                with _open_within(folder, path) as stream, self._store.writer() as writer:
-                    writer.copy_from(stream)
-                    self._store.finish(writer, uri.bucket, uri.key)
-                self._sent[name, file.path] = version
+                with _open_within(folder, path) as stream:
+                    self._send(stream, target.join(file.path), _headers(status.st_mode))
+                sent[name, file.path] = version
             except FileNotFoundError:
                 continue  # the job has removed it since we looked
             except (OSError, PaiError) as error:
                 problems.append(f"{name}: {file.path}: {error}")
         return problems
+
+    def _send(self, stream: BinaryIO, uri: OssUri, headers: dict[str, str]) -> None:
+        with self._store.writer() as writer:
+            while piece := stream.read(_PIECE_BYTES):
+                writer.write(piece)
+                self._go_on()
+            self._store.finish(writer, uri.bucket, uri.key, headers=headers)
+
+    def _go_on(self) -> None:
+        if self._is_cancelled():
+            raise PublishingCancelled
+
+
+def _headers(mode: int) -> dict[str, str]:
+    """What an object has to carry besides its content, so that whoever fetches it gets the same file."""
+    return {HEADER_EXECUTABLE: "true"} if mode & stat.S_IXUSR else {}
 
 
 def _open_within(folder: Path, path: Path) -> BinaryIO:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pai_sdk.errors import InvalidInputError, PaiError
@@ -16,13 +17,13 @@ from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.status import JobStatus
-from pai_sdk.service.disk import is_about_room, is_read_only
+from pai_sdk.service.disk import DiskWatch
 from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.jobs import Jobs
+from pai_sdk.service.live_outputs import LiveOutputs
 from pai_sdk.service.metrics import MetricsCollector
 from pai_sdk.service.models import Job
-from pai_sdk.service.publishing import Publisher
-from pai_sdk.service.reserve import Reserve
+from pai_sdk.service.publishing import Publisher, PublishingCancelled
 from pai_sdk.service.resources import Capacity, Need, need_of
 from pai_sdk.service.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk.service.trash import Trash
@@ -36,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.05  # how often running jobs are looked at
 _LOOK_S_A_JOB = 0.005  # more of them are looked at less often: that costs the same however many there are
-_PUBLISH_S = 30.0  # how often their live outputs are published
 _PAUSE_AFTER_FAULT_S = 1.0
 _COPY_THREADS = 4
 _STOPPED = "The job was stopped by its user."
@@ -53,14 +53,13 @@ class _ActiveJob:
     need: Need
     sandbox: Sandbox
     publisher: Publisher
+    live_outputs: LiveOutputs
     step: _Step
     status: JobStatus
     stop_requested: bool = False
     stop_passed_on: bool = False
     seen: ExecutionState = field(default_factory=lambda: ExecutionState("absent"))
     work: Future[None] | None = None
-    publishing: Future[str] | None = None
-    publish_at: float = field(default_factory=lambda: time.monotonic() + _PUBLISH_S)
     not_before: float = 0.0
 
 
@@ -97,10 +96,10 @@ class Scheduler:
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._trash = Trash(folder.jobs_dir)
-        self._reserve = Reserve.of(folder.root)
-        self._told: set[str] = set()
+        self._disk = DiskWatch(folder.root)
         self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
-        # Apart from the above: the end of one job must not wait for the inputs of another.
+        # Apart from the above: neither the end of a job nor its beginning must wait for large files of another.
+        self._publishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="publish")
         self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
@@ -108,7 +107,7 @@ class Scheduler:
 
     def start(self) -> None:
         """Take up what an earlier process left, and begin."""
-        self._reserve.hold()
+        self._disk.all_is_well()
         self._woken.set()
         self._thread.start()
 
@@ -117,7 +116,7 @@ class Scheduler:
         self._closing.set()
         self._woken.set()
         self._thread.join()
-        for pool in (self._copiers, self._finishers):
+        for pool in (self._copiers, self._publishers, self._finishers):
             pool.shutdown(wait=True, cancel_futures=True)
         self._trash.close()
 
@@ -152,7 +151,7 @@ class Scheduler:
                 self._look_around()
                 pause_s = max(_LOOK_S, _LOOK_S_A_JOB * len(self._active)) if self._active else None
             except Exception as error:  # a full disk, say: the jobs are still there when it is mended
-                self._tell("the scheduler cannot go on, and tries again", error)
+                self._disk.tell("the scheduler cannot go on, and tries again", error)
                 pause_s = _PAUSE_AFTER_FAULT_S
             if not self._closing.is_set():
                 self._woken.wait(pause_s)
@@ -179,7 +178,7 @@ class Scheduler:
                 try:
                     self._advance(active)
                 except Exception as error:
-                    self._tell(f"job {active.id} cannot go on, and is tried again", error)
+                    self._disk.tell(f"job {active.id} cannot go on, and is tried again", error)
                     active.not_before = time.monotonic() + _PAUSE_AFTER_FAULT_S
 
     def _admit(self) -> None:
@@ -204,8 +203,22 @@ class Scheduler:
         request = TrainingJobRequest.model_validate(job.request)
         sandbox = Sandbox(self._folder.job_dir(job.id))
         publisher = Publisher(self._store, sandbox, request, is_cancelled=self._closing.is_set)
+        live_outputs = LiveOutputs(
+            publisher,
+            self._publishers,
+            note=partial(self._note, job.id),
+            tell=lambda what, error: self._disk.tell(f"job {job.id}: {what}", error),
+        )
         self._active[job.id] = _ActiveJob(
-            job.id, request, _need(request), sandbox, publisher, step, status, stop_requested=job.stop_requested
+            job.id,
+            request,
+            _need(request),
+            sandbox,
+            publisher,
+            live_outputs,
+            step,
+            status,
+            stop_requested=job.stop_requested,
         )
         self._collector.watch(job.id, request, sandbox)
 
@@ -251,7 +264,13 @@ class Scheduler:
         self._executor.withdraw(active.sandbox.root)
         if self._executor.state(active.sandbox.root).phase != "absent":
             return
-        stage(self._store, active.sandbox, active.request, is_cancelled=is_cancelled)
+        stage(
+            self._store,
+            active.sandbox,
+            active.request,
+            is_cancelled=is_cancelled,
+            tell=partial(self._note, active.id),
+        )
         if is_cancelled():
             raise StagingCancelled
         self._executor.start(active.sandbox.root, active.id, active.request)
@@ -267,7 +286,13 @@ class Scheduler:
             self._pass_stop_on(active)
             active.stop_passed_on = True
         if state.started_at is not None and active.status == JobStatus.INITIALIZING:
-            self._jobs.move(active.id, JobStatus.RUNNING, text="The job runs.", instances=state.instances)
+            self._jobs.move(
+                active.id,
+                JobStatus.RUNNING,
+                text="The job runs.",
+                instances=state.instances,
+                started_at=state.started_at,
+            )
             active.status = JobStatus.RUNNING
         elif state.instances != active.seen.instances and state.phase != "ended":
             self._jobs.set_instances(active.id, state.instances)
@@ -275,16 +300,10 @@ class Scheduler:
         if state.phase == "ended":
             active.step = "finishing"
         else:
-            self._publish_now_and_then(active)
+            active.live_outputs.look()
 
     def _pass_stop_on(self, active: _ActiveJob) -> None:
         self._executor.stop(active.sandbox.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
-
-    def _publish_now_and_then(self, active: _ActiveJob) -> None:
-        is_due = time.monotonic() >= active.publish_at and active.publisher.has_live_channels
-        if is_due and (active.publishing is None or active.publishing.done()):
-            active.publish_at = time.monotonic() + _PUBLISH_S
-            active.publishing = self._copiers.submit(active.publisher.publish, live_only=True)
 
     # ---- the end ------------------------------------------------------------------------------------------
 
@@ -293,14 +312,20 @@ class Scheduler:
             active.work = self._finishers.submit(self._finish, active)
         if active.work.done():
             work, active.work = active.work, None
-            work.result()
-            self._let_go(active)
+            if not isinstance(work.exception(), PublishingCancelled):
+                work.result()
+                self._let_go(active)
 
     def _finish(self, active: _ActiveJob) -> None:
         """Collect what the job has left, then say that it has ended: whoever sees the end finds all of it."""
         state = active.seen
-        self._collector.finish(active.id)
-        problems = active.publisher.publish(live_only=False)
+        try:
+            if not self._collector.finish(active.id, is_cancelled=self._closing.is_set):
+                raise PublishingCancelled
+            problems = active.publisher.publish(live_only=False)
+        except PublishingCancelled:
+            logger.info("job %s has ended; the next service here saves the rest of what it has left", active.id)
+            raise
         status, reason_code, reason_message = _outcome(state, problems)
         if problems and status != JobStatus.FAILED:
             logger.warning("job %s: not all outputs were saved: %s", active.id, problems)
@@ -323,23 +348,15 @@ class Scheduler:
         )
         self._let_go(active)
 
-    def _tell(self, what: str, error: Exception) -> None:
-        """Log a fault: one line, once, for a disk that cannot be written; all there is for any other."""
-        if is_about_room(error):
-            self._reserve.give_up()
-            text = f"{what}: the disk of {self._folder.root} is full; free some space"
-        elif is_read_only(error):
-            text = f"{what}: {self._folder.root} cannot be written any more; make it writable"
-        else:
-            logger.error("%s", what, exc_info=error)
-            return
-        if text not in self._told:
-            logger.error("%s", text)
-            self._told.add(text)
+    def _note(self, job_id: str, text: str) -> None:
+        """Note an event that a job can do without."""
+        try:
+            self._jobs.note(job_id, text)
+        except Exception as error:
+            self._disk.tell(f"an event of job {job_id} cannot be noted", error)
 
     def _let_go(self, active: _ActiveJob) -> None:
-        self._reserve.hold()
-        self._told.clear()
+        self._disk.all_is_well()
         del self._active[active.id]
         self.wake()
 

@@ -120,4 +120,4 @@ def _request_fields(job: Job) -> dict[str, Any]:
 def _duration_s(job: Job) -> int:
     if job.started_at is None:
         return 0
-    return max(0, int((job.ended_at or time.time()) - job.started_at))  # clocks are put back, too
+    return max(0, round((job.ended_at or time.time()) - job.started_at))  # clocks are put back, too

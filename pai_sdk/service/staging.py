@@ -11,6 +11,7 @@ from pai_sdk.errors import InvalidInputError, StorageError
 from pai_sdk.execution.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir, OssLocation
+from pai_sdk.service.resumed import note_resumed
 from pai_sdk.storage.objects import META_EXECUTABLE
 from pai_sdk.storage.uri import OssUri
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from pai_sdk.service.objects.index import ObjectInfo
     from pai_sdk.service.objects.store import ObjectStore
 
-__all__ = ["StagingCancelled", "StagingFailed", "own_uri", "stage"]
+__all__ = ["HEADER_EXECUTABLE", "StagingCancelled", "StagingFailed", "own_uri", "stage"]
 
 _COPY_BYTES = 1 << 20
 _CLOUD = ".aliyuncs.com"
-_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
+HEADER_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
+"""What the header of an object says of a file that can be executed."""
 
 REASON_CODE_MISSING = "CodeNotFound"
 REASON_INPUT_MISSING = "InputNotFound"
@@ -50,7 +52,12 @@ class StagingCancelled(Exception):
 
 
 def stage(
-    store: ObjectStore, sandbox: Sandbox, request: TrainingJobRequest, *, is_cancelled: Callable[[], bool]
+    store: ObjectStore,
+    sandbox: Sandbox,
+    request: TrainingJobRequest,
+    *,
+    is_cancelled: Callable[[], bool],
+    tell: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Put code, inputs and earlier checkpoints in place. May be done again: it begins anew then.
 
@@ -59,6 +66,7 @@ def stage(
         sandbox: the job's folder.
         request: the job.
         is_cancelled: asked between files, and within large ones.
+        tell: is told of the earlier checkpoints, before they are copied and afterwards.
 
     Raises:
         StagingFailed: something is missing, or is of a kind this service cannot read.
@@ -80,7 +88,9 @@ def stage(
             copier.copy(_code_uri(code), sandbox.usercode, "the code", REASON_CODE_MISSING)
         for output in request.output_channels:
             if output.name in RESUMED_CHANNELS:
-                copier.copy_what_is_there(OssUri.parse(output.output_uri or ""), sandbox.output_dir(output.name))
+                uri = OssUri.parse(output.output_uri or "")
+                copier.resume(uri, sandbox.output_dir(output.name), output.name, tell)
+        note_resumed(sandbox, request)
         for channel in request.input_channels:
             what = f"input channel {channel.name!r}"
             copier.copy(
@@ -91,7 +101,9 @@ def stage(
     except StorageError as error:
         raise StagingFailed(REASON_INPUT_MISSING, str(error)) from error
     except OSError as error:
-        raise StagingFailed(REASON_DISK, f"The job's files cannot be put in place: {error}.") from error
+        shutil.rmtree(sandbox.ml, ignore_errors=True)  # a job that does not begin must not keep a disk full
+        reason = str(error).replace(f"{sandbox.root}/", "/")  # as the job would see it
+        raise StagingFailed(REASON_DISK, f"The job's files cannot be put in place: {reason}.") from error
 
 
 def own_uri(uri: str | None, what: str) -> OssUri:
@@ -147,34 +159,55 @@ class _Copier:
             raise StagingFailed(reason_if_missing, f"{what}: there is no bucket {uri.bucket!r} here.")
         first = None if uri.is_dir else next(iter(self._store.list(uri.bucket, uri.key, limit=1)), None)
         if first is not None and first.key == uri.key:
-            self._file(first, _below(target, uri.name, uri))
+            self._go_on()
+            self._put(first, _below(target, uri.name, uri))
             return
-        if not self.copy_what_is_there(uri, target):
+        if self.copy_what_is_there(uri, target) is None:
             raise StagingFailed(
                 reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or mend the URI."
             )
 
-    def copy_what_is_there(self, uri: OssUri, target: Path) -> bool:
-        """Copy all objects of the folder, if there are any; whether there were."""
+    def resume(self, uri: OssUri, target: Path, channel: str, tell: Callable[[str], None]) -> None:
+        """Copy what an earlier job has left in the folder, if anything, and tell of it."""
         folder = uri.as_dir()
-        found = False
+        if next(iter(self._store.list(folder.bucket, folder.key, limit=1)), None) is None:
+            return
+        tell(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
+        size_bytes = self.copy_what_is_there(folder, target)
+        tell(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
+
+    def copy_what_is_there(self, uri: OssUri, target: Path) -> int | None:
+        """Copy all objects of the folder; how many bytes they have together, or None when there are none."""
+        folder = uri.as_dir()
+        size_bytes = None
         for info in self._store.list(folder.bucket, folder.key):
-            found = True
+            self._go_on()
+            size_bytes = (size_bytes or 0) + info.size_bytes
             relative = info.key.removeprefix(folder.key)
-            if relative.endswith("/"):
-                _below(target, relative.rstrip("/"), uri).mkdir(parents=True, exist_ok=True)
-            elif relative:
-                self._file(info, _below(target, relative, uri))
-        return found
+            if relative:
+                self._put(info, _below(target, relative.rstrip("/"), uri))
+        return size_bytes
+
+    def _put(self, info: ObjectInfo, path: Path) -> None:
+        try:
+            if info.key.endswith("/"):
+                path.mkdir(parents=True, exist_ok=True)
+            else:
+                self._file(info, path)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            raise StagingFailed(
+                REASON_NOT_A_FILE_NAME,
+                f"{OssUri(info.bucket, info.key)} cannot be put in place: one name cannot be a file and a folder, "
+                "as it is in OSS; delete the one that is not needed.",
+            ) from error
 
     def _file(self, info: ObjectInfo, path: Path) -> None:
-        self._go_on()
         path.parent.mkdir(parents=True, exist_ok=True)
         with self._store.open(info.bucket, info.key) as source, path.open("xb") as target:
             while piece := source.read(_COPY_BYTES):
                 target.write(piece)
                 self._go_on()
-        if info.headers.get(_EXECUTABLE) == "true":
+        if info.headers.get(HEADER_EXECUTABLE) == "true":
             path.chmod(0o755)
 
     def _go_on(self) -> None:

@@ -14,6 +14,7 @@ __all__ = ["Trash"]
 logger = logging.getLogger(__name__)
 
 _PREFIX = ".trash-"
+_LONGEST_CLOSE_S = 2.0
 
 
 class Trash:
@@ -40,10 +41,12 @@ class Trash:
         self._folders.put(target)
 
     def close(self) -> None:
-        """Stop after the folder that is being removed."""
+        """Stop after the folder that is being removed, or without it when that takes long."""
         self._closing.set()
         self._folders.put(None)
-        self._thread.join()
+        self._thread.join(_LONGEST_CLOSE_S)
+        if self._thread.is_alive():
+            logger.info("a deleted job's folder is large; the next service here removes the rest of it")
 
     def _run(self) -> None:
         while (folder := self._folders.get()) is not None and not self._closing.is_set():

@@ -46,7 +46,7 @@ class _Watched:
     """One instance: where its notes go, and what its processes had used when it was looked at last."""
 
     file: Path
-    looked_at: float
+    looked_at_s: float  # by a clock that nobody can set
     used: dict[tuple[int, float], _Used] = field(default_factory=dict)
     is_known: bool = False
 
@@ -87,7 +87,7 @@ class UsageMeter:
             job_id: which.
             logs: the log file of each of its instances.
         """
-        now = time.time()
+        now = time.monotonic()
         with self._lock:
             self._watched[job_id] = {name: _Watched(_usage_file(log), now) for name, log in logs.items()}
         self._woken.set()
@@ -102,8 +102,8 @@ class UsageMeter:
         while not self._closing.is_set():
             with self._lock:
                 instances = {name: one for job in self._watched.values() for name, one in job.items()}
-            now = time.time()
-            is_new = any(not one.is_known and now - one.looked_at < _NEW_S for one in instances.values())
+            now = time.monotonic()
+            is_new = any(not one.is_known and now - one.looked_at_s < _NEW_S for one in instances.values())
             pause_s = self._first_s if is_new else max(0.0, next_s - time.monotonic())
             if self._woken.wait(pause_s if instances else None):
                 self._woken.clear()
@@ -149,7 +149,7 @@ def _notes(file: Path) -> Iterator[tuple[float, Sequence[float]]]:
 
 
 def _look(instances: Mapping[str, _Watched]) -> None:
-    now = time.time()
+    now = time.monotonic()
     found: dict[str, list[_Used]] = {}
     memory_bytes: Counter[str] = Counter()
     for process in psutil.process_iter():
@@ -177,7 +177,7 @@ def _used_by(process: psutil.Process) -> _Used:
 
 def _note(instance: _Watched, processes: Sequence[_Used], memory_bytes: int, now: float) -> None:
     """Write down what the processes have used since the last look; all that those new since then have."""
-    elapsed_s = max(now - instance.looked_at, 0.001)
+    elapsed_s = max(now - instance.looked_at_s, 0.001)
     cpu_s = read_bytes = written_bytes = 0.0
     for used in processes:
         before = instance.used.get(used.process, _Used(used.process))
@@ -185,7 +185,7 @@ def _note(instance: _Watched, processes: Sequence[_Used], memory_bytes: int, now
         read_bytes += used.read_bytes - before.read_bytes
         written_bytes += used.written_bytes - before.written_bytes
     instance.used = {used.process: used for used in processes}
-    instance.looked_at, instance.is_known = now, True
+    instance.looked_at_s, instance.is_known = now, True
     values = (
         100 * cpu_s / elapsed_s / (os.cpu_count() or 1),
         100 * memory_bytes / psutil.virtual_memory().total,
@@ -194,4 +194,4 @@ def _note(instance: _Watched, processes: Sequence[_Used], memory_bytes: int, now
     )
     # On a full disk, and in the folder of a job that was deleted, there is nothing to be noted.
     with suppress(OSError), instance.file.open("a", encoding="ascii") as notes:
-        notes.write(f"{now:.3f} {' '.join(f'{value:.4f}' for value in values)}\n")
+        notes.write(f"{time.time():.3f} {' '.join(f'{value:.4f}' for value in values)}\n")

@@ -21,6 +21,7 @@ class ScriptedExecutor:
         self._states: dict[Path, ExecutionState] = {}
         self._lock = threading.Lock()
         self.begun: list[str] = []
+        self.begun_before_s = 0.0  # so long ago is what begins now
 
     def start(self, root: Path, job_id: str, request: TrainingJobRequest) -> None:
         with self._lock:
@@ -28,7 +29,9 @@ class ScriptedExecutor:
                 return
             self.begun.append(job_id)
             workers = [InstanceState(i.name, i.role, "Running") for i in instances(job_id, request)]
-            self._states[root] = ExecutionState("running", started_at=time.time(), instances=tuple(workers))
+            self._states[root] = ExecutionState(
+                "running", started_at=time.time() - self.begun_before_s, instances=tuple(workers)
+            )
 
     def withdraw(self, root: Path) -> None:
         pass

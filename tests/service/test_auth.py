@@ -183,7 +183,12 @@ def test_every_answer_has_an_id_of_its_own(service: Client) -> None:
 
 
 def test_an_unknown_action_is_named(service: Client) -> None:
-    for method, path in (("GET", "/nothing"), ("PATCH", "/trainingjobs"), ("GET", "/trainingjobs/a/b/c")):
+    for method, path in (
+        ("GET", "/nothing"),
+        ("PATCH", "/trainingjobs"),
+        ("GET", "/trainingjobs/a/b/c"),
+        ("GET", "/trainingjobs/"),
+    ):
         answer = service.call(method, path)
         assert answer.status_code in (404, 405)
         assert answer.json()["Code"] == "InvalidAction.NotFound"

@@ -22,8 +22,10 @@ import pytest
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service import listening
 from pai_sdk.service.embedded import ensure_running
+from pai_sdk.service.folder import DataFolder, Keys
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+from pai_sdk.storage.endpoint import with_scheme
 from tests.leftovers import has_ended
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
@@ -151,6 +153,17 @@ def test_keys_and_port_stay_unless_told_otherwise(
     with start(executor, access_key_id="mine", access_key_secret="my-own-secret") as client:
         assert client.info.access_key_id == "mine"
         assert client.get("/workspaces")["TotalCount"] == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::", "127.0.0.1"), ("::1", "localhost")],
+)
+def test_clients_are_told_a_host_that_they_can_use(tmp_path: Path, host: str, told: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        settings, port = ServiceSettings(tmp_path, host=host), listener.getsockname()[1]
+        info = listening.info_of(settings, DataFolder(tmp_path), Keys("id", "secret"), listener)
+    assert with_scheme(info.oss_endpoint) == info.endpoint == f"http://{told}:{port}"
 
 
 def test_the_last_port_is_waited_for(start: Callable[..., Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,10 +13,14 @@ from typing import Any
 import pytest
 import requests
 
+from pai_sdk.service import joblogs, merged_log
 from pai_sdk.service.changes import News
+from pai_sdk.service.folder import DataFolder
+from pai_sdk.service.joblogs import JobLogs
+from pai_sdk.service.merged_log import MergedLog
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SOON_S = 15.0  # well before an answer that is held for twenty seconds
 
@@ -80,6 +86,68 @@ def test_the_logs_of_all_instances_come_in_one_order_that_stays(
     whole = client.log(job_id)
     assert whole == [*seen, "the end"]
     assert [line for line in whole if line.startswith(names[1])] == [f"{names[1]} 1", f"{names[1]} 2"]
+
+
+def test_a_merged_log_that_cannot_be_put_in_order_is_told_as_far_as_it_is_and_never_called_complete(
+    client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, root = running(client, 2)
+    executor.print(root, f"{job_id}-master-0", "first\n")
+    assert client.log(job_id) == ["first"]
+    executor.print(root, f"{job_id}-worker-0", "second\n")
+
+    def full(log: MergedLog, runs: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(MergedLog, "_write", full)
+    executor.succeed(root)
+    client.until(job_id)
+    told = page(client, job_id)
+    assert told.json()["Logs"] == ["first"]
+    assert "x-pai-log-complete" not in told.headers
+    nothing = client.call("GET", f"/trainingjobs/{job_id}/logs", headers={"Prefer": "first-line=1"})
+    assert (nothing.status_code, nothing.json()["Code"]) == (507, "InsufficientStorage")
+    assert client.log(job_id, InstanceId=f"{job_id}-worker-0") == ["second"]
+    monkeypatch.undo()
+    assert client.log(job_id) == ["first", "second"]
+
+
+def test_a_merged_log_has_one_order_however_many_others_are_read_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joblogs, "_KEPT_INDEXES", 1)
+    logs = JobLogs(DataFolder(tmp_path))
+    being_read = logs._log("traina", ["one", "two"])
+    logs._log("trainb", ["one"])
+    assert logs._log("traina", ["one", "two"]) is being_read
+
+
+def test_a_log_that_takes_long_to_open_holds_up_no_other(
+    client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (slow, slow_root), (quick, quick_root) = running(client, 2), running(client, 2)
+    executor.print(quick_root, f"{quick}-master-0", "quick\n")
+    opening, go_on, read = threading.Event(), threading.Event(), merged_log._read
+
+    def slowly(order_file: Path) -> Any:
+        if order_file.is_relative_to(slow_root):
+            opening.set()
+            assert go_on.wait(PATIENCE_S)
+        return read(order_file)
+
+    monkeypatch.setattr(merged_log, "_read", slowly)
+    reader = Client(client.info)
+    reading = threading.Thread(target=reader.log, args=(slow,))
+    reading.start()
+    try:
+        assert opening.wait(PATIENCE_S)
+        assert client.log(quick) == ["quick"]
+    finally:
+        go_on.set()
+        reading.join(PATIENCE_S)
+        reader.session.close()
+    for root in (slow_root, quick_root):
+        executor.succeed(root)
 
 
 def test_an_empty_page_is_held_back_until_a_line_comes(client: Client, executor: ScriptedExecutor) -> None:
@@ -237,3 +305,27 @@ def test_long_lines_and_bytes_that_are_no_text(client: Client, executor: Scripte
     log.write_bytes(b"x" * 3_000_000 + b"\n\xff\xfe\n\x00\x1b[31m\n")
     long, odd, control = client.log(job_id)
     assert (len(long), odd, control) == (3_000_000, "��", "\x00\x1b[31m")
+
+
+def test_a_page_of_long_lines_is_short_where_the_reader_counts_lines(
+    client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand of them at once would fill the service's memory, and the reader's."""
+    monkeypatch.setattr("pai_sdk.service.routes.job_logs._PAGE_BYTES", 1000)
+    job_id, root = running(client)
+    name = f"{job_id}-master-0"
+    lines = [letter * 400 for letter in "abcde"] + ["f" * 5000, "g"]
+    executor.print(root, name, "".join(f"{line}\n" for line in lines))
+    executor.succeed(root)
+    client.until(job_id)
+    read: list[str] = []
+    pages: list[int] = []
+    while len(read) < len(lines):
+        asked = {"Prefer": f"first-line={len(read)}"}
+        answer = client.call("GET", f"/trainingjobs/{job_id}/logs", headers=asked, InstanceId=name, PageSize=100)
+        read += answer.json()["Logs"]
+        pages.append(len(answer.json()["Logs"]))
+        assert ("x-pai-log-complete" in answer.headers) == (len(read) == len(lines))
+    assert read == lines
+    assert pages == [2, 2, 1, 1, 1]
+    assert page(client, job_id, InstanceId=name, PageSize=100).json()["Logs"] == lines  # a page is a page there

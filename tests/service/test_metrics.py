@@ -62,6 +62,15 @@ def test_values_come_while_the_job_runs_and_all_are_there_at_its_end(
     assert [(m["Name"], m["Value"]) for m in newest] == [("loss", 0.25)]
 
 
+@pytest.mark.parametrize("names", ["[" * 20_000, '["\\ud800"]', '["a\\u0000b"]', "[[1], {}]", "[loss]"])
+def test_names_that_no_metric_can_have_are_found_nowhere(
+    client: Client, executor: ScriptedExecutor, names: str
+) -> None:
+    job_id, _ = running(client, DEFINITIONS)
+    assert client.get(f"/trainingjobs/{job_id}/latestmetrics", Names=names)["Metrics"] == []
+    assert client.call("DELETE", f"/trainingjobs/{job_id}/labels", Keys=names).status_code == 200
+
+
 def test_a_hostile_regex_holds_nobody_up(client: Client, executor: ScriptedExecutor) -> None:
     hostile = [{"Name": "evil", "Regex": r"^(a+)+(\d)$"}, {"Name": "loss", "Regex": r"loss=(\d+)"}]
     job_id, root = running(client, hostile)
@@ -84,6 +93,16 @@ def test_a_restart_neither_loses_nor_repeats_a_value(start: Callable[..., Any]) 
         executor.succeed(root)
         client.until(job_id)
         assert [value for _, value in values(client, job_id)] == [1.0, 2.0, 3.0]
+
+
+def test_the_values_of_several_metrics_are_in_the_order_of_their_lines(
+    client: Client, executor: ScriptedExecutor
+) -> None:
+    job_id, root = running(client, DEFINITIONS)
+    executor.print(root, f"{job_id}-master-0", "loss=3 acc: 10%\nloss=2 acc: 20%\n")
+    executor.succeed(root)
+    client.until(job_id)
+    assert values(client, job_id) == [("loss", 3.0), ("acc", 10.0), ("loss", 2.0), ("acc", 20.0)]
 
 
 def test_values_in_a_progress_bar_come_before_its_line_end(client: Client, executor: ScriptedExecutor) -> None:

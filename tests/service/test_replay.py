@@ -24,9 +24,17 @@ LIFE_S = 900.0
 
 @contextmanager
 def remembering(path: Path, most: int = 100) -> Iterator[Callable[..., bool]]:
-    memory = NonceMemory(lifetime_s=LIFE_S, path=path, most=most)
+    """A memory, asked at the time of the request's date, or at another one; its other clock follows this one."""
+    now_s = 0.0
+    memory = NonceMemory(lifetime_s=LIFE_S, path=path, most=most, elapsed_s=lambda: now_s)
+
+    def accept(nonce: str, dated: float, now: float | None = None) -> bool:
+        nonlocal now_s
+        now_s = dated if now is None else now
+        return memory.accept(nonce, dated=dated, now=now_s)
+
     try:
-        yield lambda nonce, dated, now=None: memory.accept(nonce, dated=dated, now=dated if now is None else now)
+        yield accept
     finally:
         memory.close()
 
@@ -91,6 +99,28 @@ def test_what_can_no_longer_be_accepted_is_forgotten_and_the_file_stays_small(tm
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_clock_that_is_put_forward_and_back_opens_no_window(tmp_path: Path, is_restarted: bool) -> None:
+    elapsed_s, now, hour = 100.0, 1_000_000.0, 3600.0
+    path = tmp_path / "nonces"
+
+    def opened() -> NonceMemory:
+        return NonceMemory(lifetime_s=LIFE_S, path=path, elapsed_s=lambda: elapsed_s)
+
+    memory = opened()
+    assert memory.accept("overheard", dated=now, now=now)
+    if is_restarted:
+        memory.close()
+        memory = opened()
+    assert memory.accept("meanwhile", dated=now + hour, now=now + hour)
+    elapsed_s += LIFE_S
+    assert not memory.accept("overheard", dated=now, now=now + LIFE_S)
+    elapsed_s += LIFE_S + 1
+    assert memory.accept("later", dated=now + hour, now=now + hour)
+    assert memory._count == 2  # what counts no more is forgotten
+    memory.close()
+
+
 def test_over_the_limit_the_earliest_are_refused_and_not_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "nonces"
     with remembering(path, most=3) as accept:
@@ -118,7 +148,8 @@ def test_a_record_that_was_cut_off_spoils_none_of_the_others(tmp_path: Path) -> 
 
 def test_a_full_disk_costs_no_request_and_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "nonces"
-    memory = NonceMemory(lifetime_s=LIFE_S, path=path)
+    elapsed_s = 0.0
+    memory = NonceMemory(lifetime_s=LIFE_S, path=path, elapsed_s=lambda: elapsed_s)
 
     class Full:
         def write(self, record: bytes) -> int:
@@ -130,7 +161,8 @@ def test_a_full_disk_costs_no_request_and_is_made_up_for(tmp_path: Path, monkeyp
     monkeypatch.setattr(memory, "_file", Full())
     assert memory.accept("a", dated=6000.0, now=6000.0)
     assert not memory.accept("a", dated=6000.0, now=6001.0)
-    assert memory.accept("b", dated=6000.0, now=6060.0)  # there is room again
+    elapsed_s = 60.0
+    assert memory.accept("b", dated=6000.0, now=6000.0)  # there is room again, whatever the clock says
     memory.close()
     with remembering(path) as accept:
         assert not accept("a", 6000.0, 6061.0)

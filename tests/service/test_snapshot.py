@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pai_sdk.job.status import JobStatus
 from pai_sdk.service.models import Job
 from pai_sdk.service.snapshot import job_in_list
 
 
-def test_a_clock_that_was_put_back_makes_no_negative_duration() -> None:
+def shown(*, started_at: float, ended_at: float) -> dict[str, Any]:
     job = Job(
         id="trainx",
         workspace_id="1",
@@ -15,7 +17,16 @@ def test_a_clock_that_was_put_back_makes_no_negative_duration() -> None:
         status=JobStatus.SUCCEED,
         created_at=5000.0,
         modified_at=1500.0,
-        started_at=5000.0,
-        ended_at=1500.0,
+        started_at=started_at,
+        ended_at=ended_at,
     )
-    assert job_in_list(job)["Duration"] == 0
+    return job_in_list(job)
+
+
+def test_a_clock_that_was_put_back_makes_no_negative_duration() -> None:
+    assert shown(started_at=5000.0, ended_at=1500.0)["Duration"] == 0
+
+
+def test_a_duration_is_rounded() -> None:
+    assert shown(started_at=5000.0, ended_at=5019.98)["Duration"] == 20
+    assert shown(started_at=5000.0, ended_at=5020.3)["Duration"] == 20

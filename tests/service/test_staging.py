@@ -82,6 +82,58 @@ def test_a_job_finds_the_checkpoints_that_an_earlier_one_left(store: ObjectStore
     assert files(sandbox.output_dir("model")) == {}
 
 
+RESUMING = {"OutputChannels": [{"Name": "checkpoints", "OutputUri": "oss://data/out/"}]}
+
+
+def test_a_job_that_goes_on_sends_only_what_it_has_changed(store: ObjectStore, sandbox: Sandbox) -> None:
+    wanted, folder = request(**RESUMING), sandbox.output_dir("checkpoints")
+    for name in ("a", "b", "c", "deep/d"):
+        store.put_bytes("data", f"out/{name}", b"earlier")
+    put_in_place(store, sandbox, wanted)
+    store.put_bytes("data", "out/a", b"of another job, meanwhile")
+    (folder / "b").write_text("changed")
+    (folder / "c").unlink()
+    (folder / "e").write_text("new")
+    for _ in range(2):  # once more, as after a restart of the service
+        assert Publisher(store, sandbox, wanted).publish(live_only=False) == ""
+    assert keys(store) == {
+        "out/a": b"of another job, meanwhile",
+        "out/b": b"changed",
+        "out/c": b"earlier",
+        "out/deep/d": b"earlier",
+        "out/e": b"new",
+    }
+
+
+def test_without_the_note_of_what_was_there_all_is_sent(store: ObjectStore, sandbox: Sandbox) -> None:
+    wanted = request(**RESUMING)
+    store.put_bytes("data", "out/a", b"earlier")
+    put_in_place(store, sandbox, wanted)
+    store.delete("data", "out/a")
+    sandbox.resumed_file.write_text('["checkpoints", "a"')
+    assert Publisher(store, sandbox, wanted).publish(live_only=False) == ""
+    assert keys(store) == {"out/a": b"earlier"}
+
+
+def test_it_is_told_what_a_job_goes_on_from(store: ObjectStore, sandbox: Sandbox) -> None:
+    told: list[str] = []
+    for _ in range(2):
+        stage(store, sandbox, request(**RESUMING), is_cancelled=lambda: False, tell=told.append)
+        store.put_bytes("data", "out/a", bytes(2000))
+    assert told == [
+        "Output channel 'checkpoints' begins with what is at oss://data/out/; that is fetched now.",
+        "Output channel 'checkpoints' begins with 2,000 bytes of earlier files.",
+    ]
+
+
+def test_a_job_that_cannot_be_put_in_place_keeps_no_room(store: ObjectStore, sandbox: Sandbox) -> None:
+    store.put_bytes("data", "code/z/" + "n" * 300, b"x")
+    with pytest.raises(StagingFailed) as caught:
+        put_in_place(store, sandbox, request(CodeDir=code("code/")))
+    assert "File name too long: '/ml/usercode/z/nnn" in caught.value.message
+    assert not sandbox.ml.exists()
+
+
 def test_the_code_may_be_one_file_and_have_an_endpoint(store: ObjectStore, sandbox: Sandbox) -> None:
     put_in_place(store, sandbox, request(CodeDir=code("code/train.py", Endpoint="http://127.0.0.1:1")))
     assert files(sandbox.usercode) == {"train.py": "code/train.py"}
@@ -131,10 +183,11 @@ def test_no_key_leads_out_of_its_folder(store: ObjectStore, sandbox: Sandbox, tm
     assert {path for path in tmp_path.rglob("*") if not path.is_relative_to(sandbox.root)} == before
 
 
-def test_a_key_that_is_file_and_folder_at_once_is_told(store: ObjectStore, sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("key", ["both/a/b", "both/a/"])
+def test_a_key_that_is_file_and_folder_at_once_is_told(store: ObjectStore, sandbox: Sandbox, key: str) -> None:
     store.put_bytes("data", "both/a", b"x")
-    store.put_bytes("data", "both/a/b", b"x")
-    with pytest.raises(StagingFailed, match="cannot be put in place"):
+    store.put_bytes("data", key, b"x")
+    with pytest.raises(StagingFailed, match=f"oss://data/{key} cannot be put in place: one name cannot be a file"):
         put_in_place(store, sandbox, request(InputChannels=inputs("oss://data/both/")))
 
 
@@ -266,6 +319,18 @@ def test_executable_files_stay_executable(store: ObjectStore, sandbox: Sandbox) 
     assert not os.access(sandbox.usercode / "train.py", os.X_OK)
 
 
+def test_what_a_job_makes_executable_is_so_for_the_next_one(
+    publisher: Publisher, store: ObjectStore, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    for name, mode in (("run.sh", 0o755), ("m.pt", 0o644)):
+        (sandbox.output_dir("model") / name).touch(mode)
+    assert publisher.publish(live_only=False) == ""
+    following = Sandbox(tmp_path / "next")
+    put_in_place(store, following, request(InputChannels=[{"Name": "m", "InputUri": "oss://data/out/model/"}]))
+    assert os.access(following.input_dir("m") / "run.sh", os.X_OK)
+    assert (following.input_dir("m") / "m.pt").stat().st_mode & 0o111 == 0
+
+
 def test_a_large_file_is_not_copied_to_its_end_for_a_job_that_was_stopped(
     store: ObjectStore, sandbox: Sandbox
 ) -> None:
@@ -295,7 +360,30 @@ def test_publishing_ends_with_the_service(store: ObjectStore, sandbox: Sandbox) 
     sandbox.create(wanted)
     for number in range(5):
         (sandbox.output_dir("model") / str(number)).write_text("x")
-    asked = iter([False] * 2)
+
+    def is_cancelled() -> bool:
+        return len(keys(store)) == 2
+
     with pytest.raises(PublishingCancelled):
-        Publisher(store, sandbox, wanted, is_cancelled=lambda: next(asked, True)).publish(live_only=False)
-    assert len(list(store.list("data", "out/"))) == 2
+        Publisher(store, sandbox, wanted, is_cancelled=is_cancelled).publish(live_only=False)
+    assert len(keys(store)) == 2
+
+
+def test_a_service_that_ends_does_not_wait_for_a_large_output(
+    store: ObjectStore, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    wanted = request(OutputChannels=[{"Name": "model", "OutputUri": "oss://data/out/"}])
+    sandbox.create(wanted)
+    (sandbox.output_dir("model") / "w.bin").write_bytes(bytes(8 << 20))
+    incoming = tmp_path / "objects" / "incoming"
+    begun: list[int] = []
+
+    def is_cancelled() -> bool:
+        begun.extend(draft.stat().st_size for draft in incoming.iterdir())
+        return bool(begun)
+
+    with pytest.raises(PublishingCancelled):
+        Publisher(store, sandbox, wanted, is_cancelled=is_cancelled).publish(live_only=False)
+    assert 0 < begun[0] < 8 << 20
+    assert not list(incoming.iterdir())
+    assert keys(store) == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from pai_sdk.service import http_server
+from pai_sdk.service.metrics import MetricsCollector
+from pai_sdk.service.publishing import Publisher
 from tests.service.fakes import ScriptedExecutor
+from tests.service.services import job_body
 from tests.waiting import PATIENCE_S, until
 
 
@@ -61,6 +65,64 @@ def test_an_upload_that_does_not_end_in_time_is_told_to_come_again_and_leaves_no
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
     with start(ScriptedExecutor()) as client:
         assert client.bucket().get_object("kept").read() == b"old"
+
+
+def test_an_output_that_is_being_saved_does_not_keep_it_from_ending_and_is_saved_by_the_next(
+    start: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    executor, sending = ScriptedExecutor(), threading.Event()
+
+    def send(publisher: Publisher, stream: object, uri: object, headers: object) -> None:
+        """Of a file that has no end."""
+        sending.set()
+        while True:
+            publisher._go_on()
+            time.sleep(0.01)
+
+    with start(executor) as client:
+        model = f"oss://{client.info.bucket}/out/"
+        job_id = client.create(job_body(OutputChannels=[{"Name": "model", "OutputUri": model}]))
+        client.until(job_id, "Running")
+        root = client.info.data_dir / "jobs" / job_id
+        (root / "ml" / "output" / "model" / "w.bin").write_bytes(b"weights")
+        monkeypatch.setattr(Publisher, "_send", send)
+        executor.succeed(root)
+        assert sending.wait(PATIENCE_S)
+    told = [record.getMessage() for record in caplog.records]
+    assert f"job {job_id} has ended; the next service here saves the rest of what it has left" in told
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+    monkeypatch.undo()
+    with start(executor) as client:
+        assert client.until(job_id)["Status"] == "Succeed"
+        assert client.bucket().get_object("out/w.bin").read() == b"weights"
+
+
+def test_metrics_that_are_being_read_do_not_keep_it_from_ending_and_are_read_by_the_next(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor, reading = ScriptedExecutor(), threading.Event()
+
+    def read(collector: MetricsCollector, watched: object, log: object, *, is_final: bool) -> bool:
+        """Of a log that has no end."""
+        if is_final:
+            reading.set()
+        time.sleep(0.01)
+        return is_final
+
+    with start(executor) as client:
+        spec = {"MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]}
+        monkeypatch.setattr(MetricsCollector, "_read_chunk", read)
+        job_id = client.create(job_body(AlgorithmSpec=spec))
+        client.until(job_id, "Running")
+        root = client.info.data_dir / "jobs" / job_id
+        executor.print(root, f"{job_id}-master-0", "loss=0.5\n")
+        executor.succeed(root)
+        assert reading.wait(PATIENCE_S)
+    monkeypatch.undo()
+    with start(executor) as client:
+        assert client.until(job_id)["Status"] == "Succeed"
+        assert [metric["Value"] for metric in client.get(f"/trainingjobs/{job_id}/metrics")["Metrics"]] == [0.5]
 
 
 def test_who_does_not_read_an_answer_does_not_keep_it_from_ending(

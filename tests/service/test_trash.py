@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
+from pai_sdk.service import trash
 from pai_sdk.service.trash import Trash
 from tests.waiting import PATIENCE_S, until
 
@@ -28,13 +30,14 @@ def test_it_ends_after_the_folder_that_is_being_removed(tmp_path: Path, monkeypa
         remove(folder)
 
     monkeypatch.setattr(shutil, "rmtree", slowly)
-    trash = Trash(tmp_path)
+    monkeypatch.setattr(trash, "_LONGEST_CLOSE_S", PATIENCE_S)
+    bin_ = Trash(tmp_path)
     for folder in folders(tmp_path, "a", "b", "c"):
-        trash.put(folder)
+        bin_.put(folder)
     assert removing.wait(PATIENCE_S)
-    closing = threading.Thread(target=trash.close)
+    closing = threading.Thread(target=bin_.close)
     closing.start()
-    until(trash._closing.is_set)
+    until(bin_._closing.is_set)
     go_on.set()
     closing.join(PATIENCE_S)
     assert not closing.is_alive()
@@ -45,11 +48,34 @@ def test_it_ends_after_the_folder_that_is_being_removed(tmp_path: Path, monkeypa
     after_a_restart.close()
 
 
+def test_a_large_folder_does_not_keep_it_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    removing, go_on = threading.Event(), threading.Event()
+
+    def endlessly(folder: Path, **options: object) -> None:
+        removing.set()
+        go_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(trash, "_LONGEST_CLOSE_S", 0.05)
+    monkeypatch.setattr(shutil, "rmtree", endlessly)
+    bin_ = Trash(tmp_path)
+    try:
+        bin_.put(*folders(tmp_path, "a"))
+        assert removing.wait(PATIENCE_S)
+        bin_.close()
+        assert "the next service here removes the rest of it" in caplog.text
+        assert len(list(tmp_path.iterdir())) == 1
+    finally:
+        go_on.set()
+
+
 def test_what_is_in_it_already_is_removed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     left = folders(tmp_path, ".trash-1", ".trash-2", "trainx")
-    trash = Trash(tmp_path)
+    bin_ = Trash(tmp_path)
     for folder in left:  # as the scheduler does with all folders that no job has
-        trash.put(folder)
+        bin_.put(folder)
     until(lambda: not list(tmp_path.iterdir()))
-    trash.close()
+    bin_.close()
     assert not caplog.records

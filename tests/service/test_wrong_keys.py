@@ -45,7 +45,8 @@ def test_the_right_key_gets_in(client: Client) -> None:
     error = ask(client)
     assert isinstance(error, NotFoundError)
     assert str(error).startswith(
-        "GetTrainingJob: There is no training job 'train0'. [TRAINING_JOB_NOT_FOUND, HTTP 404"
+        "GetTrainingJob: There is no training job 'train0' here; `pai-sdk ps` lists those there are. "
+        "[TRAINING_JOB_NOT_FOUND, HTTP 404"
     )
 
 

@@ -17,17 +17,19 @@ from pai_sdk.service.objects.index import ObjectIndex, ObjectInfo, replaced_mean
 
 __all__ = ["Appender", "BoundedReader"]
 
+_LOCKS = 256  # a few objects share one; that costs them time, and nothing else
+
 
 class Appender:
-    """Appends to objects, one at a time.
-
-    Attributes:
-        lock: held from looking at an object's length until the longer one is recorded.
-    """
+    """Appends to objects, one at a time to each."""
 
     def __init__(self, index: ObjectIndex, blobs: BlobFolder) -> None:
         self._index, self._blobs = index, blobs
-        self.lock = threading.Lock()
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
+
+    def lock(self, bucket: str, key: str) -> threading.Lock:
+        """To be held from looking at an object's length until the longer one is recorded."""
+        return self._locks[hash((bucket, key)) % _LOCKS]
 
     def present(self, bucket: str, key: str, position: int) -> ObjectInfo | None:
         """The object to append to, or None when it has yet to be made.

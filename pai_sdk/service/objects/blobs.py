@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import stat
@@ -17,6 +18,8 @@ from typing import BinaryIO
 from pai_sdk.service.objects.faults import fault
 
 __all__ = ["SHARDS", "Blob", "BlobFolder", "BlobWriter"]
+
+_log = logging.getLogger(__name__)
 
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 _CHUNK_BYTES = 1 << 20
@@ -110,9 +113,15 @@ class BlobFolder:
             return writer.finish().name
 
     def remove(self, names: Iterable[str]) -> None:
-        """Unlink blobs; whoever has one open goes on reading it."""
+        """Unlink blobs; whoever has one open goes on reading it.
+
+        No object needs them any more, so one that cannot be removed fails nobody: the next start tries again.
+        """
         for name in names:
-            self.path(name).unlink(missing_ok=True)
+            try:
+                self.path(name).unlink(missing_ok=True)
+            except OSError as error:
+                _log.warning("the blob %s cannot be removed now: %s", name, error.strerror)
 
     def old_names(self, shard: str) -> list[str]:
         """The blobs of a shard that were there before this process, until `settle` is called."""

@@ -248,7 +248,7 @@ class ObjectStore:
         Raises:
             StorageError: `PositionNotEqualToLength` or `ObjectNotAppendable`.
         """
-        with self._appender.lock:
+        with self._appender.lock(bucket, key):
             known = self._appender.present(bucket, key, position)
             if known is not None:
                 return self._appender.extend(known, writer)

@@ -24,6 +24,7 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
 
+_PAGE_BYTES = 16 << 20  # ten thousand lines of a job that writes long ones would fill the memory
 _LOOK_S = 0.04  # how often a log that somebody waits for is looked at
 _SLOWEST_LOOK_S = 0.2  # likewise, when what was written were no whole lines
 _UNSETTLED_LOOK_S = 0.5  # a progress bar that stands still is told soon all the same
@@ -47,7 +48,8 @@ async def list_training_job_logs(
 
     Without an instance, the lines of all instances come in one order that never changes. With `Prefer: wait=N` an
     empty page is held back until there is a line; with `Prefer: first-line=N` the page begins with that line,
-    whatever its number says. `x-pai-log-complete: true` says that no line will follow.
+    whatever its number says, and may be short where lines are long. `x-pai-log-complete: true` says that no line
+    will follow.
     """
     hold_s = wished_hold_s(request, parts.settings.longest_hold_s)
     deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
@@ -57,7 +59,9 @@ async def list_training_job_logs(
     name, look_s = instance or worker or None, _LOOK_S
     with parts.changes.of(job_id) as news:
         while True:
-            page, files, seen = await run_in_threadpool(_read, parts, job_id, name, start, page_size, window)
+            page, files, seen = await run_in_threadpool(
+                _read, parts, job_id, name, start, page_size, window, _PAGE_BYTES if first_line else None
+            )
             out_of_time = asyncio.get_running_loop().time() >= deadline
             if page.lines or page.complete or out_of_time or parts.changes.closed:
                 break
@@ -107,14 +111,14 @@ def list_training_job_instance_events(
 
 
 def _read(
-    parts: Parts, job_id: str, instance: str | None, start: int, limit: int, window: LogWindow
+    parts: Parts, job_id: str, instance: str | None, start: int, limit: int, window: LogWindow, most: int | None
 ) -> tuple[LogSlice, list[Path], list[int]]:
     # In this order: the job before its log, so that "ended" means that the log read afterwards is whole, and the
     # sizes before the lines, so that a line written in between counts as news.
     job: Job = parts.jobs.get(job_id)
     files = parts.logs.files(job, instance)
     seen = sizes_bytes(files)
-    return parts.logs.page(job, instance, start=start, limit=limit, window=window), files, seen
+    return parts.logs.page(job, instance, start=start, limit=limit, window=window, most_bytes=most), files, seen
 
 
 async def _wait_for_lines(

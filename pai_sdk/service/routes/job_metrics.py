@@ -101,7 +101,9 @@ def _names(text: str | None) -> list[str]:
         return []
     if text.startswith("["):
         try:
-            return [str(name) for name in json.loads(text)]
-        except ValueError:
+            names = [str(name) for name in json.loads(text)]
+            if b"\0" not in "".join(names).encode():  # no database takes NUL, or lone surrogates
+                return names
+        except (ValueError, RecursionError):
             pass  # a name that begins so
     return text.split(",")

@@ -23,13 +23,11 @@ from tests.service.objects.asking import Answer, Asking
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, open_store
 
-pytestmark = pytest.mark.slow
-
 COUNT = int(os.environ.get("TRIAL_KEYS", "800"))
 SEED = int(os.environ.get("TRIAL_SEED", "20261121"))
 CANARY = b"nobody may read this"
 
-pytestmark = pytest.mark.timeout(120 + COUNT // 20)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + COUNT // 20)]
 
 Snapshot = dict[str, tuple[int, int, bytes]]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +20,7 @@ from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects import CommonPrefix, ObjectStore
 from pai_sdk.service.objects.blobs import Blob, BlobFolder
 from tests.service.objects.serving import BUCKET, open_store
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 HOSTILE_KEYS = [
     "plain.txt",
@@ -219,6 +222,62 @@ def test_an_append_does_not_replace_what_was_put_meanwhile(store: ObjectStore) -
     assert code_of(error) == (409, "ObjectNotAppendable")
     assert content_of(store, "k") == b"put"
     assert len(blob_files(store)) == 1
+
+
+def test_a_slow_append_holds_up_no_other_object(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def append(key: str, position: int) -> None:
+        with store.writer() as writer:
+            writer.write(b"12345")
+            store.append(writer, BUCKET, key, position)
+
+    lock_of = store._appender.lock
+    other = next(key for key in map(str, range(99)) if lock_of(BUCKET, key) is not lock_of(BUCKET, "slow"))
+    for key in ("slow", other):
+        append(key, 0)
+    begun, go_on, copy = threading.Event(), threading.Event(), shutil.copyfileobj
+
+    def slowly(*args: Any) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+        copy(*args)
+
+    monkeypatch.setattr(shutil, "copyfileobj", slowly)
+    slow = threading.Thread(target=append, args=("slow", 5))
+    slow.start()
+    assert begun.wait(PATIENCE_S)
+    monkeypatch.setattr(shutil, "copyfileobj", copy)
+    others = threading.Thread(target=append, args=(other, 5), daemon=True)
+    others.start()
+    others.join(PATIENCE_S)
+    is_held_up = others.is_alive()
+    go_on.set()
+    slow.join(PATIENCE_S)
+    assert not is_held_up
+    assert content_of(store, "slow") == content_of(store, other) == b"1234512345"
+
+
+def test_what_was_stored_is_acknowledged_though_what_it_replaced_cannot_be_removed(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.put_bytes(BUCKET, "k", b"old")
+    upload = store.uploads.start(BUCKET, "parts", content_type="", headers={})
+    with store.writer() as writer:
+        writer.write(b"part")
+        store.uploads.add_part(writer, BUCKET, "parts", upload, 1)
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if "blobs" in path.parts:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    store.put_bytes(BUCKET, "k", b"new")
+    store.uploads.complete(BUCKET, "parts", upload)
+    assert (content_of(store, "k"), content_of(store, "parts")) == (b"new", b"part")
+    store.delete(BUCKET, "k")
+    assert keys_of(store) == ["parts"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
 
 
 def test_an_append_to_what_was_deleted_meanwhile_is_refused(store: ObjectStore) -> None:
