@@ -83,8 +83,10 @@ def find_requirements(
     files = []
     listed_text = "".join(f"{line}\n" for line in listed)
     if listed_text.strip():
-        (state_dir / _FROM_JOB).write_text(listed_text, encoding="utf-8")
-        files.append(state_dir / _FROM_JOB)
+        own = state_dir / _FROM_JOB
+        own.touch(mode=0o600)  # an index URL may hold a password
+        own.write_text(listed_text, encoding="utf-8")
+        files.append(own)
     if (usercode / "requirements.txt").is_file():
         files.append(usercode / "requirements.txt")
     texts = [file.read_text(encoding="utf-8-sig", errors="backslashreplace") for file in files]

@@ -75,7 +75,6 @@ class JobRun:
         self._workers = [_Worker(Instance(**i["instance"]), i["environments"]) for i in job["instances"]]
         self._logs = InstanceLogs(sandbox, [worker.instance.name for worker in self._workers])
         self._alive: dict[int, _Worker | None] = {}  # None: the one who installs the requirements
-        self._groups: list[int] = []
         self._phase = "preparing"
         self._started_at = time.time()
         self._ended_at: float | None = None
@@ -168,7 +167,6 @@ class JobRun:
         with self._logs.open(first) as log:
             installer = processes.spawn_call(in_child, log=log.fileno())
         self._alive[installer] = None
-        self._groups.append(installer)
         self._go_on_while(lambda: bool(self._alive))
 
     def _start_workers(self, layout: str) -> None:
@@ -188,7 +186,6 @@ class JobRun:
                 )
             worker.status = "Running"
             self._alive[child] = worker
-            self._groups.append(child)
         self.save_state()
 
     def _enter_ml(self) -> None:
@@ -237,8 +234,8 @@ class JobRun:
             self._reap()
 
     def _living_groups(self) -> set[int]:
-        """Groups of ours with a process in them; the number of one that is empty may be anybody's by now."""
-        return {*self._alive, *processes.groups_below(os.getpid())} & set(self._groups)
+        """The groups of all that the job has started: `timeout` and `setsid` make groups of their own."""
+        return {*self._alive, *processes.groups_below(os.getpid())} - {os.getpgrp()}
 
     # ---- what happens meanwhile ----
 
@@ -265,11 +262,13 @@ class JobRun:
             return  # an orphan that we have adopted
         worker = self._alive.pop(child)
         if worker is None:
-            if exit_code:
+            if exit_code and self._ending is None:
                 problem = pip_problem(
                     self._logs.text_from(self._workers[0].instance.name, self._pip_begins_at_byte)
                 )
-                self._end(REASON_REQUIREMENTS_FAILED, requirements_message(exit_code, problem), self._workers[0])
+                first = self._workers[0]
+                first.status, first.exit_code = "Failed", exit_code
+                self._end(REASON_REQUIREMENTS_FAILED, requirements_message(exit_code, problem), first)
             return
         worker.exit_code = exit_code
         if self._ending is not None:
@@ -286,12 +285,11 @@ class JobRun:
         """Reason code and sentence for an instance that has failed."""
         name = worker.instance.name
         if worker.is_above_memory_limit and self._memory_limit_bytes:
-            return REASON_OUT_OF_MEMORY, memory_limit_message(name, self._memory_limit_bytes)
+            return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, self._memory_limit_bytes)
         disk = os.statvfs(self._sandbox.root)
         if disk.f_bavail * disk.f_frsize < _FULL_DISK_BYTES:
             return REASON_DISK_FULL, disk_full_message(name, exit_code)
-        before, now = self._kernel_kills, memory.kernel_kills()
-        return exit_reason(name, exit_code, kernel_killed=None if before is None or now is None else now > before)
+        return exit_reason(name, exit_code, kernel_killed=memory.has_killed_since(self._kernel_kills))
 
     def _look_at_memory(self) -> None:
         if not self._memory_limit_bytes:

@@ -91,6 +91,16 @@ class LogIndex:
             found[-1] += "\r"
         return found
 
+    def fitting(self, start: int, end: int, *, is_open: bool, most_bytes: int) -> int:
+        """The end of those of the lines `start` to `end - 1` that fit in so many bytes; one always counts."""
+        with self._lock:
+            self._catch_up(is_open=is_open)
+            if start >= min(end, self._count(is_open)):
+                return end
+            with self._path.open("rb") as file:
+                most = self._offset(file, start) + most_bytes
+        return end if most >= self._size_bytes else min(end, max(start + 1, self.line_at(most)))
+
     def line_at(self, offset: int) -> int:
         """The number of the line that the byte at `offset` belongs to, or follows at the end of the log."""
         with self._lock:

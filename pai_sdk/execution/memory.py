@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["is_above", "kernel_kills"]
+__all__ = ["has_killed_since", "is_above", "kernel_kills"]
 
 _KIB = 1024
 
@@ -39,6 +39,19 @@ def kernel_kills() -> int | None:
             if name == "oom_kill":
                 return int(count)
     return None
+
+
+def has_killed_since(before: int | None) -> bool | None:
+    """Whether the kernel has done so since `kernel_kills` said `before`; None when nobody can tell.
+
+    Example:
+        >>> has_killed_since(None) is None
+        True
+    """
+    now = kernel_kills()
+    if before is None or now is None or now < before:  # the machine was started anew
+        return None
+    return now > before
 
 
 def _kib(process: int, file: str, field: str) -> int:

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.execution import contract
 from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
+from pai_sdk.execution.distributed import Instance
 from pai_sdk.execution.journal import Journal
 from pai_sdk.execution.processes import kill_strays
 from pai_sdk.execution.reasons import REASON_SUPERVISOR_LOST
@@ -119,7 +120,6 @@ class ProcessExecutor(Executor):
         shared = [site_packages(requirements.environment)] if requirements else []
         layer(python, [*shared, *service_paths()], has_pip=has_pip())
         programs = [python, Path(requirements.environment)] if requirements else [python]
-        base = _base_environment(programs)
         needed: list[str | Path] = [
             sandbox.root,
             self.cache_dir.resolve(),
@@ -131,7 +131,7 @@ class ProcessExecutor(Executor):
             "job_id": job_id,
             "job_type": contract.job_type(request),
             "command": request.algorithm_spec.command,
-            "instances": _instances(sandbox, job_id, request, base),
+            "instances": _instances(sandbox, job_id, request, programs),
             "nproc_per_node": _gpus(request) or 1,
             "memory_limit_bytes": contract.memory_limit_bytes(request),
             "max_running_s": contract.max_running_seconds(request),
@@ -150,18 +150,21 @@ def hidden_by_ml(needed: Iterable[str | Path]) -> str:
 
 
 def _instances(
-    sandbox: Sandbox, job_id: str, request: TrainingJobRequest, base: Mapping[str, str]
+    sandbox: Sandbox, job_id: str, request: TrainingJobRequest, environments: list[Path]
 ) -> list[dict[str, Any]]:
     """Each instance with its environment for both cases: `/ml` can be had, or it cannot."""
+    base = _base_environment(environments)
     files = contract.input_files(sandbox, request)
     layouts = {"mounted": "/ml", "plain": str(sandbox.ml)}
+
+    def variables(instance: Instance, ml: str) -> dict[str, str]:
+        found = {**base, **contract.environment(job_id, request, instance, ml=ml, input_files=files)}
+        return {**found, "PATH": _path(environments, found["PATH"])}
+
     return [
         {
             "instance": asdict(instance),
-            "environments": {
-                layout: {**base, **contract.environment(job_id, request, instance, ml=ml, input_files=files)}
-                for layout, ml in layouts.items()
-            },
+            "environments": {layout: variables(instance, ml) for layout, ml in layouts.items()},
         }
         for instance in contract.instances(job_id, request)
     ]
@@ -170,14 +173,18 @@ def _instances(
 def _base_environment(environments: list[Path]) -> dict[str, str]:
     """What an instance has besides the contract's variables."""
     inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
-    folders = [str(environment / "bin") for environment in environments]
-    folders += [str(Path(sys.executable).parent), os.environ.get("PATH", _DEFAULT_PATH)]
     return {
         **inherited,
-        "PATH": os.pathsep.join(folders),
+        "PATH": os.environ.get("PATH", _DEFAULT_PATH),
         "VIRTUAL_ENV": str(environments[0]),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def _path(environments: list[Path], given: str) -> str:
+    """What is installed for the job comes first, and its Python, whatever PATH the user gives."""
+    folders = [str(environment / "bin") for environment in environments]
+    return os.pathsep.join([*folders, str(Path(sys.executable).parent), given])
 
 
 def _gpus(request: TrainingJobRequest) -> int:

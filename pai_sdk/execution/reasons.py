@@ -88,11 +88,12 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
     )
 
 
-def memory_limit_message(instance: str, limit_bytes: int) -> str:
-    """The sentence for an instance that took more memory than it may."""
+def memory_limit_message(instance: str, exit_code: int, limit_bytes: int | None) -> str:
+    """The sentence for an instance that took more memory than it may; None where nobody has set a limit."""
+    limit = f" of {limit_bytes / (1 << 30):g} GiB" if limit_bytes else ""
     return (
-        f"Instance {instance} was killed: it took more than its {limit_bytes / (1 << 20):,.0f} MiB of memory. Use "
-        "a smaller batch, or raise the memory of instance_spec."
+        f"Instance {instance} ran out of memory: it reached its limit{limit} and was killed (exit code "
+        f"{exit_code}). Use a smaller batch, or raise instance_spec.memory."
     )
 
 

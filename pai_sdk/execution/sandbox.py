@@ -5,6 +5,7 @@ root/ml/input/config/              hyperparameters.json, training-job.json
 root/ml/input/data/<channel>/      each input channel
 root/ml/output/<channel>/          each output channel
 root/logs/<instance>.log           what an instance printed; .times: when it had which size; .cuts: see log_cuts
+root/resumed                       what the outputs held before the job began; see service.resumed
 root/state/                        the executor's own
 """
 
@@ -71,6 +72,11 @@ class Sandbox:
     def state_dir(self) -> Path:
         """What the executor keeps of the job."""
         return self.root / "state"
+
+    @property
+    def resumed_file(self) -> Path:
+        """What the outputs held before the job began."""
+        return self.root / "resumed"
 
     def input_dir(self, channel: str) -> Path:
         """The folder of one input channel."""

@@ -114,7 +114,7 @@ time.sleep(99)
 
 def test_requirements_are_installed_and_a_missing_one_is_named(submit):
     job = submit("python3 -c 'import tinydb; print(tinydb.__name__)'", PythonRequirements=["tinydb"])
-    assert lines_of(job.wait(timeout=90, show_logs=False)) == ["tinydb"]
+    assert lines_of(job.wait(timeout=90, show_logs=False)) == ["[pai-sdk] installing the requirements", "tinydb"]
     with pytest.raises(JobFailed, match="No matching distribution found for tinydb==999"):
         submit("true", PythonRequirements=["tinydb==999"]).wait(timeout=90, show_logs=False)
 

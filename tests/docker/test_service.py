@@ -22,6 +22,7 @@ from pai_sdk.errors import EngineNotFoundError, JobFailed, JobStopped
 from pai_sdk.service.settings import ServiceInfo
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
+from tests.docker.test_images import changed
 from tests.docker.test_instances import ALL_REDUCE
 from tests.service.services import Client, running_service
 from tests.waiting import PATIENCE_S, until
@@ -106,6 +107,23 @@ def test_a_training_from_its_data_to_its_model(session: Session, client: Client,
     job.delete()
     until(lambda: not list((tmp_path / "service" / "jobs").glob(f"*{job.id}*")))
     until(lambda: not list((tmp_path / "service" / "jobs").glob(".trash-*")))
+
+
+def test_all_instances_go_on_from_the_checkpoints_whoever_the_image_runs_as(
+    session: Session, client: Client, engine: Engine
+) -> None:
+    """In an image whose user may write nowhere, and with a folder for each step."""
+    image = changed(engine, "nobody", ["USER nobody"])
+    kept = f"oss://{client.info.bucket}/kept/"
+    saving = "cd $PAI_OUTPUT_CHECKPOINTS; mkdir -p step-1; echo $RANK >step-1/rank-$RANK"
+    going_on = "cd $PAI_OUTPUT_CHECKPOINTS; cat step-1/rank-$RANK; rm step-1/rank-$RANK; touch step-1/more-$RANK"
+    for command, lines in ((saving, [[], [], []]), (going_on, [["0"], ["1"], ["2"]])):
+        job = processor(session, command, image=image, instance_count=3).run(
+            outputs={"checkpoints": kept}, show_logs=False
+        )
+        assert [lines_of(job, rank) for rank in range(3)] == lines
+    found = [entry.key for entry in client.bucket().list_objects_v2("kept/").object_list]
+    assert found == [f"kept/step-1/{name}-{rank}" for name in ("more", "rank") for rank in range(3)]
 
 
 def test_three_instances_reduce_over_tcp(session: Session) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pai_sdk.backend.base import Plan, Purpose, Upload
 from pai_sdk.backend.local.files import InputCache, copy_output, copy_tree, save_output
 from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
+from pai_sdk.backend.local.links import links_notice
 from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields
 from pai_sdk.backend.local.watching import LocalLogs, metric_values
 from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
@@ -115,10 +116,12 @@ class LocalBackend:
         try:
             with self._jobs.submitting(job_id):
                 self._start(job_id, plan, progress=progress)
-        except BaseException:
+        except BaseException as fault:
             # Its folder last: containers whose folder is gone could not be found by the job's id any more.
             with engine_may_be_away():
                 self._executor.remove(self._jobs.sandbox(job_id).root)
+            if isinstance(fault, KeyboardInterrupt):  # where in our work it came says nothing of the job
+                raise KeyboardInterrupt(f"{job_id} was given up before it began") from None
             raise
         return job_id
 
@@ -134,6 +137,9 @@ class LocalBackend:
                 self._cache.fill(self._oss(), OssUri.parse(uri), folder, progress=progress)
             else:
                 inputs[channel.name] = file_path(uri)
+                notice = links_notice(channel.name, inputs[channel.name])
+                if notice:
+                    logger.warning("%s", notice)
         for output in request.output_channels:
             if (output.output_uri or "").startswith("file:"):
                 outputs[output.name] = file_path(output.output_uri or "")
@@ -316,7 +322,12 @@ class LocalBackend:
         if not source.exists():
             raise StorageError(f"{source}: there is no such file or folder", uri=uri, code="NoSuchKey")
         if source.is_dir():
-            copy_output(source, target)
+            if not any(
+                files for _, _, files in os.walk(source)
+            ):  # OSS, where jobs run later, has no empty folders
+                raise StorageError(f"{source}: there is no file in it", uri=uri, code="NoSuchKey")
+            if not (target.exists() and target.samefile(source)):  # it may be where it is wanted already
+                copy_output(source, target)
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(source, target))

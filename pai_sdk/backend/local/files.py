@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -84,11 +84,11 @@ class InputCache:
 
     def _fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
         single = None if uri.is_dir else client.head(uri)
-        found: Iterable[ObjectInfo] = [single] if single else client.list(uri.as_dir())
         count = 0
         with ByteBar("fetching inputs", shown=progress) as bar, TransferPool() as pool:
             client = client.until(pool.stopped)
-            for info in found:
+            listed = client.list(uri.as_dir(), unnamed=pool.failures.__setitem__)
+            for info in [single] if single else listed:
                 count += 1
                 name = uri.name if single else info.uri.key.removeprefix(uri.as_dir().key)
                 if not name or name.endswith("/"):

@@ -141,7 +141,7 @@ class LocalJobs:
                 "ReasonMessage": message,
                 "GmtCreateTime": wire_time(created),
                 "GmtModifiedTime": wire_time(passed[-1][1] if passed else created),
-                "Duration": int((ended or time.time()) - state.started_at) if state.started_at else 0,
+                "Duration": max(0, round((ended or time.time()) - state.started_at)) if state.started_at else 0,
                 "Labels": [{"Key": key, "Value": value} for key, value in facts.get("labels", {}).items()],
                 "Instances": [
                     {"Name": instance.name, "Role": instance.role, "Status": instance.status}

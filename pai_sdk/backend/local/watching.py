@@ -37,7 +37,6 @@ class LocalLogs:
         """Lines of one log; when there are none yet, the answer waits for some."""
         index = self._index(path)
         deadline = time.monotonic() + wait_s
-        waited = False
         while True:
             # Asked before the lines: what was written before the end is among them then.
             goes_on = is_open()
@@ -45,8 +44,7 @@ class LocalLogs:
             if lines or not goes_on or time.monotonic() >= deadline:
                 total = index.count(is_open=goes_on)
                 complete = not goes_on and start + len(lines) >= total
-                return LogPage(tuple(lines), complete=complete, waited=waited, total=total)
-            waited = True
+                return LogPage(tuple(lines), complete=complete, waited=wait_s > 0, total=total)
             time.sleep(_LOOK_S)
 
     def _index(self, path: Path) -> LogIndex:
@@ -87,8 +85,9 @@ def _values_in(path: Path, times: LogTimes, patterns: list[tuple[str, re.Pattern
             offset += len(line)
             at = times.of_byte(offset - 1)
             timestamp = last if at is None else wire_time(at)
-            for name, value in _values(line.decode(errors="replace"), patterns):
-                yield MetricPoint(name=name, value=value, timestamp=timestamp)
+            for state in line.decode(errors="replace").splitlines():  # of a progress bar: `\r` ends each
+                for name, value in _values(state, patterns):
+                    yield MetricPoint(name=name, value=value, timestamp=timestamp)
 
 
 def _values(line: str, patterns: list[tuple[str, re.Pattern[str]]]) -> Iterator[tuple[str, float]]:

@@ -10,6 +10,7 @@ from typing import Any
 from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.distributed import Instance
 from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.memory import has_killed_since
 from pai_sdk.execution.reasons import (
     REASON_KILLED_BY_SIGNAL,
     REASON_MAX_RUNNING_TIME,
@@ -19,6 +20,7 @@ from pai_sdk.execution.reasons import (
     REASON_SUPERVISOR_LOST,
     exit_reason,
     max_running_time_message,
+    memory_limit_message,
     requirements_message,
 )
 
@@ -138,7 +140,7 @@ def _reason(
         gone = next((i.name for i in instances if run.exit_of(i.name) is None and not ends.get(i.name)), None)
         return (gone, REASON_SUPERVISOR_LOST, _GONE.format(name=gone)) if gone else (None, "", "")
     name, exit_code = failure
-    return name, *_failure_reason(name, exit_code, run, ends.get(name), job["memory_bytes"])
+    return name, *_failure_reason(name, exit_code, run, ends.get(name), job)
 
 
 def _unnoted_failure(
@@ -157,7 +159,7 @@ def _was_cut_off(run: RunFolder, instances: Sequence[Instance], ends: Mapping[st
 
 
 def _failure_reason(
-    name: str, exit_code: int, run: RunFolder, end: ContainerEnd | None, memory_bytes: int | None
+    name: str, exit_code: int, run: RunFolder, end: ContainerEnd | None, job: Mapping[str, Any]
 ) -> tuple[str, str]:
     is_told = run.exit_of(name) is not None
     if run.why(name) == "peer":
@@ -169,19 +171,15 @@ def _failure_reason(
     if end is not None and end.words:
         return "ContainerNotStarted", _SAID.format(name=name, words=end.words)
     if end is not None and end.out_of_memory and exit_code != 0:
-        limit = f" of {memory_bytes / (1 << 30):g} GiB" if memory_bytes else ""
-        return REASON_OUT_OF_MEMORY, (
-            f"Instance {name} ran out of memory: it reached its limit{limit} and was killed (exit code "
-            f"{exit_code}). Use a smaller batch, or raise instance_spec.memory."
-        )
+        return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, job["memory_bytes"])
     if exit_code in _KILLED_CODES and not is_told:
         return REASON_KILLED_BY_SIGNAL, _KILLED.format(name=name, code=exit_code)
-    return exit_reason(name, exit_code)
+    return exit_reason(name, exit_code, kernel_killed=has_killed_since(job.get("kernel_kills")))
 
 
 def _instance(instance: Instance, run: RunFolder, end: ContainerEnd | None) -> dict[str, Any]:
     code = _exit_code(instance, run, end)
-    status = "Succeed" if code == 0 else "Terminated" if run.why(instance.name) else "Failed"
+    status = "Terminated" if run.why(instance.name) else "Succeed" if code == 0 else "Failed"
     return {"name": instance.name, "role": instance.role, "status": status, "exit_code": code}
 
 

@@ -344,7 +344,8 @@ def _going_on(run: RunFolder, instances: Sequence[Instance]) -> ExecutionState:
 def _instance_now(instance: Instance, run: RunFolder) -> InstanceState:
     ended = run.exit_of(instance.name)
     if ended is not None:
-        return InstanceState(instance.name, instance.role, "Failed" if ended.code else "Succeed", ended.code)
+        status = "Terminated" if run.why(instance.name) else "Failed" if ended.code else "Succeed"
+        return InstanceState(instance.name, instance.role, status, ended.code)
     return InstanceState(instance.name, instance.role, "Running" if run.has_started(instance.name) else "Pending")
 
 

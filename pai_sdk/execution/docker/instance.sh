@@ -178,11 +178,12 @@ become_command() { # COMMAND ARGUMENT...
     use_requirements
     cd "$PAI_WORKING_DIR" || exit 126
     umask "$PAI_SDK_UMASK"
+    unset PAI_SDK_RUN PAI_SDK_LOG
     # What a shell starts in the background is deaf to SIGINT, with all that it starts itself; a job must not be.
     # Bash is content with `trap`, other shells need the `env` of coreutils; busybox has no remedy.
     trap - INT QUIT
     # shellcheck disable=SC2086 # words
-    exec $_attentive "$@"
+    exec $_apart $_attentive "$@"
 }
 
 install_requirements() {
@@ -213,7 +214,8 @@ install_requirements() {
         _where=--target=$PYTHONUSERBASE/target
     fi
     export PIP_BREAK_SYSTEM_PACKAGES=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_INPUT=1
-    export PIP_NO_WARN_SCRIPT_LOCATION=1
+    export PIP_NO_WARN_SCRIPT_LOCATION=1 PIP_RETRIES="${PIP_RETRIES:-2}"
+    say "installing the requirements"
     "$_python" -m pip install -q "$_where" -r "$_run/requirements.txt" || return 1
     true >"$_run/requirements.done"
 }
@@ -240,6 +242,9 @@ trap 'first "$_run/stop" ""' TERM INT
 _env=$(command -v env) || _env="env"
 _attentive=
 if "$_env" --default-signal=INT,QUIT true 2>/dev/null; then _attentive="$_env --default-signal=INT,QUIT"; fi
+
+# A job that signals its own process group (`trap 'kill 0' EXIT`) must not mean this script.
+_apart=$(command -v setsid) || _apart=
 
 true >"$_run/$_name.beat"
 _noted=

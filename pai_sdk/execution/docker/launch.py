@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.errors import ImageError, InvalidInputError, LocalRunError, PaiError, Problem
-from pai_sdk.execution import contract
+from pai_sdk.execution import contract, memory
 from pai_sdk.execution.distributed import Instance, Rendezvous, free_ports
 from pai_sdk.execution.docker.container import (
     RUN_DIR,
@@ -141,6 +141,7 @@ class Launch:
             "give_to": give_to,
             "outputs": {name: str(path) for name, path in self.mounts.all_outputs(self.sandbox).items()},
             "memory_bytes": limits.memory_bytes,
+            "kernel_kills": memory.kernel_kills(),
             "max_running_s": contract.max_running_seconds(self.request),
         }
 

@@ -60,12 +60,10 @@ class RunFolder:
             folder.mkdir(parents=True, exist_ok=True)
         script = importlib.resources.files("pai_sdk.execution.docker").joinpath("instance.sh").read_bytes()
         (self.path / "instance.sh").write_bytes(script)
-        for name, text in texts.items():
+        lines = "".join(f"{line}\n" for line in requirements)  # an index URL may hold a password
+        for name, text in {**texts, **({"requirements.txt": lines} if lines else {})}.items():
             with os.fdopen(os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(text.encode())
-        lines = [f"{line}\n" for line in requirements]
-        if lines:
-            (self.path / "requirements.txt").write_text("".join(lines), encoding="utf-8")
 
     def go(self) -> None:
         """All instances stand: let them begin."""

@@ -6,7 +6,7 @@ import hashlib
 import multiprocessing
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.backend.local.files import InputCache
-from pai_sdk.errors import StorageError, TransferError
+from pai_sdk.errors import InvalidInputError, StorageError, TransferError
 from pai_sdk.storage.objects import ObjectInfo
 from pai_sdk.storage.uri import OssUri
 
@@ -38,8 +38,13 @@ class Objects:
     def head(self, uri: OssUri) -> ObjectInfo | None:
         return self.info(uri.key) if uri.key in self.contents else None
 
-    def list(self, prefix: OssUri) -> Iterator[ObjectInfo]:
-        return iter([self.info(key) for key in sorted(self.contents) if key.startswith(prefix.key)])
+    def list(self, prefix: OssUri, *, unnamed: Callable[[str, InvalidInputError], None]) -> Iterator[ObjectInfo]:
+        for key in sorted(self.contents):
+            if key.startswith(prefix.key):
+                try:
+                    yield self.info(key)
+                except InvalidInputError as error:
+                    unnamed(key, error)
 
     def until(self, stopped: threading.Event) -> Objects:
         return self
@@ -163,6 +168,14 @@ def test_keys_that_cannot_be_files_are_told_and_written_nowhere(tmp_path: Path, 
     with pytest.raises(TransferError, match="cannot be file names"):
         fill(cache, objects, tmp_path / "job" / "input")
     assert not (tmp_path / "job" / "evil").exists()
+
+
+def test_a_key_that_no_uri_can_name_stops_no_other(tmp_path: Path) -> None:
+    cache, objects = InputCache(tmp_path / "cache"), Objects({"..": b"x", "a": b"1"})
+    with pytest.raises(TransferError, match="cannot be sent") as caught:
+        fill(cache, objects, tmp_path / "one", OssUri.parse("oss://models/"))
+    assert list(caught.value.failures) == [".."]
+    assert (tmp_path / "one" / "a").read_bytes() == b"1"
 
 
 def test_nothing_there_is_an_error(tmp_path: Path) -> None:

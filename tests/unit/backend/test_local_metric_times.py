@@ -70,3 +70,8 @@ def test_what_is_no_number_is_no_value(tmp_path: Path) -> None:
     log(tmp_path, "j-master-0", {1: "loss=", 2: "loss=nan", 3: "loss=inf", 4: "loss=much", 5: "loss=1", 6: "end"})
     assert [value for value, _ in values(tmp_path, request())] == [1.0]
     assert values(tmp_path, request(regex="loss")) == []
+
+
+def test_each_state_of_a_progress_bar_is_a_line(tmp_path: Path) -> None:
+    log(tmp_path, "j-master-0", {1: "loss=3 a\rloss=2 b\r"}, is_noted=False)
+    assert [value for value, _ in values(tmp_path, request(regex=r"^loss=(.+) \w$"))] == [3.0, 2.0]

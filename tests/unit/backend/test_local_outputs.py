@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.backend.local import LocalBackend
 from pai_sdk.backend.local.files import copy_output
 from pai_sdk.errors import StorageError, TransferError
 from pai_sdk.execution.links import mend_links
@@ -58,3 +59,21 @@ def test_a_file_in_the_way_is_named(output: Path, tmp_path: Path) -> None:
     (tmp_path / "copy").write_text("a file")
     with pytest.raises(StorageError, match="copy"):
         copy_output(output, tmp_path / "copy")
+
+
+def test_an_output_without_files_is_told_as_it_is_of_oss(tmp_path: Path) -> None:
+    """So that a script which fetches an output that is not always there fails here, not where it costs money."""
+    (tmp_path / "out" / "empty").mkdir(parents=True)
+    with pytest.raises(StorageError, match="no file in it") as failed:
+        LocalBackend(tmp_path).download((tmp_path / "out").as_uri() + "/", tmp_path / "copy")
+    assert failed.value.code == "NoSuchKey"
+    assert not (tmp_path / "copy").exists()
+
+
+def test_an_output_that_is_where_it_is_wanted_stays_there(
+    output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`fit(outputs={"model": "out"})`, then `download("model", "out")`."""
+    monkeypatch.chdir(tmp_path)
+    assert LocalBackend(tmp_path).download(output.as_uri() + "/", Path("out")) == Path("out")
+    assert files_of(output) == {"step 1/w.bin": "w"}

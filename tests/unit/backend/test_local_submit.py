@@ -58,3 +58,15 @@ def test_a_start_that_is_cut_off(
     else:
         assert len(left) == 1, "containers that may be there cannot be found any more"
         assert Journal(Sandbox(backend.data_dir / "jobs" / left[0]).state_dir).read_job() is not None
+
+
+def test_an_interrupted_start_says_what_became_of_the_job(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(launch: Launch, **_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Launch, "run", run)
+    with pytest.raises(KeyboardInterrupt, match=r"local-\w+ was given up before it began") as caught:
+        backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
+    assert caught.value.__suppress_context__

@@ -138,3 +138,25 @@ def test_variables_are_utf8_whatever_this_machine_writes_its_files_in(tmp_path: 
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=plain, check=True)
     assert (tmp_path / "one.env").read_bytes() == "损".encode()
     assert (tmp_path / "requirements.txt").read_bytes() == "损\n".encode()
+
+
+def test_an_instance_that_was_asked_to_end_has_not_succeeded(run: RunFolder) -> None:
+    """Whatever it made of its exit code."""
+    run.ask_to_stop("StoppedByUser", "by Ann")
+    (run.path / "j-master-0.why").write_text("stopped\n")
+    (run.path / "j-master-0.exit").write_text("0\n")
+    state = told(run, {"j-master-0": ContainerEnd(0)})
+    assert (state["reason_code"], state["instances"][0]["status"]) == ("StoppedByUser", "Terminated")
+
+
+@pytest.mark.parametrize(
+    ("kills", "reason"), [(7, "KilledBySignal"), (6, "OutOfMemory"), (8, "OutOfMemory"), (None, "OutOfMemory")]
+)
+def test_a_kill_is_blamed_on_memory_unless_the_kernel_has_killed_nothing(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, kills: int | None, reason: str
+) -> None:
+    """7 now; 8 before: the machine was started anew meanwhile."""
+    monkeypatch.setattr("pai_sdk.execution.memory.kernel_kills", lambda: 7)
+    (run.path / "j-master-0.exit").write_text("137\n")
+    state = ending(JOB | {"kernel_kills": kills}, run, name_instances("j", "PyTorchJob", 1), {})
+    assert state["reason_code"] == reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from pai_sdk.execution.docker.container import Mounts
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 
@@ -104,3 +106,15 @@ def test_an_engine_that_hangs_up_is_named(tmp_path: Path, moment: str) -> None:
     with pytest.raises(LocalRunError) as failed:
         Launch(engine, sandbox, "local-1", a_request(), Mounts()).run(progress=False)
     assert f"the Docker engine at unix:///none stopped answering while {moment}" in str(failed.value)
+
+
+def test_what_may_be_secret_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Whatever the umask: variables, and the password of an index URL."""
+    before = os.umask(0)
+    try:
+        RunFolder(tmp_path).prepare({"a.env": "TOKEN=x"}, ["--index-url=https://me:x@index.example.com"])
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path.is_file()}
+    assert {name for name, mode in modes.items() if mode == 0o600} == {"a.env", "requirements.txt"}
+    assert (tmp_path / "requirements.txt").read_text() == "--index-url=https://me:x@index.example.com\n"

@@ -69,7 +69,7 @@ def test_a_requirement_that_cannot_be_had_ends_the_job(jobs: Jobs) -> None:
     assert state.failed_instance == "train1-master-0"
     assert "no-such-package-anywhere" in jobs.log()
     assert "never" not in jobs.log()
-    assert [i.exit_code for i in state.instances] == [None, None]
+    assert [(i.status, i.exit_code) for i in state.instances] == [("Failed", 1), ("Terminated", None)]
 
 
 def test_a_stop_while_requirements_are_installed(jobs: Jobs) -> None:
