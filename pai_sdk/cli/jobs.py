@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pai_sdk.cli import exit_codes
-from pai_sdk.display.base import duration_text, elapsed_s
+from pai_sdk.display.base import duration_text, elapsed_s, visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.errors import JobFailed, JobStopped, PaiError, WaitTimeoutError
@@ -67,7 +67,7 @@ def ps(
         table.add_column(title, no_wrap=title != "NAME")
     for job_id, job_name, job_status, *rest in rows:
         colour = _COLOURS.get(exit_codes.of_status(job_status), "cyan")
-        shown_name = Text(job_name, no_wrap=True, overflow="ellipsis")
+        shown_name = Text(visible_text(job_name), no_wrap=True, overflow="ellipsis")
         table.add_row(job_id, shown_name, Text(job_status, style=colour), *rest)
     _console().print(table)
 
@@ -180,11 +180,11 @@ def _show(record: JobRecord, event: str) -> None:
     took = f" {duration_text(seconds)}" if seconds is not None else ""
     rows = [
         ("job", Text(record.training_job_id)),
-        ("name", Text(record.training_job_name or "")),
+        ("name", Text(visible_text(record.training_job_name or ""))),
         ("status", Text(record.status, style=colour).append(took, style="default")),
         ("created", Text(f"{_time_text(record.gmt_create_time)} UTC")),
     ]
-    rows += [("last event", Text(event))] if event else []
+    rows += [("last event", Text(visible_text(event)))] if event else []
     rows += [("instance", Text(f"{i.name} {i.status or ''}")) for i in record.instances]
     rows += [("metric", Text(f"{m.name} {m.value:g}")) for m in record.latest_metrics if m.value is not None]
     rows += [(f"output {name}", Text(uri)) for name, uri in record.outputs.items()]

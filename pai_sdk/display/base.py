@@ -44,23 +44,10 @@ class Display(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def submitted(self, record: JobRecord) -> None:
+    def _nothing(self, _: object) -> None:
         """Show nothing."""
 
-    def changed(self, record: JobRecord) -> None:
-        """Show nothing."""
-
-    def line(self, line: LogLine) -> None:
-        """Show nothing."""
-
-    def notice(self, text: str) -> None:
-        """Show nothing."""
-
-    def detached(self, record: JobRecord) -> None:
-        """Show nothing."""
-
-    def ended(self, record: JobRecord) -> None:
-        """Show nothing."""
+    submitted = changed = line = notice = detached = ended = _nothing
 
 
 def short_instance(job_id: str, instance: str) -> str:

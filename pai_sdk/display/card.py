@@ -78,7 +78,8 @@ def _head(record: JobRecord) -> str:
     seconds = elapsed_s(record)
     took = f' <span style="{_DIM}">{duration_text(seconds)}</span>' if seconds is not None else ""
     name = record.training_job_name or record.training_job_id
-    if record.training_job_url:
+    # Such a link can be followed; `javascript:` would run in the notebook.
+    if record.training_job_url and record.training_job_url.startswith(("https://", "http://")):
         name_html = f'<a href="{escape(record.training_job_url)}" target="_blank">{escape(name)}</a>'
     else:
         name_html = escape(name)

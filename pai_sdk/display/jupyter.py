@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,9 @@ from pai_sdk.job.record import JobRecord, LogLine
 __all__ = ["JupyterDisplay"]
 
 _SHORTEST_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
+_LONGEST_PAUSE_S = (
+    5.0  # nor less often: the card tells the time. But what is marked in it is lost when it is redrawn
+)
 _MOST_POINTS = 200
 
 
@@ -26,27 +31,81 @@ class _Row:
 
 
 class JupyterDisplay:
-    """Draws the card with the log's last lines; redraws at most a few times a second, and at the end."""
+    """Draws the card with the log's last lines; redraws at most a few times a second, and at the end.
 
-    def __init__(self, *, tail_lines: int = 15) -> None:
+    Args:
+        tail_lines: how many of the log's last lines it shows.
+        instead_of: a card of the same job, in whose place this one is drawn.
+        clock: tells when it is time to redraw.
+    """
+
+    def __init__(
+        self,
+        *,
+        tail_lines: int = 15,
+        instead_of: JupyterDisplay | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
+        self._clock = clock
         self._tail: deque[_Row] = deque(maxlen=tail_lines)
         self._history: dict[str, list[float]] = {}
         self._record: JobRecord | None = None
-        self._handle: Any = None  # IPython's DisplayHandle, which has no types
-        self._drawn = 0.0
+        # IPython's DisplayHandle, which has no types
+        self._handle: Any = instead_of._handle if instead_of else None
+        self._drawn_at = float("-inf")
+        self._has_news = False
 
     def submitted(self, record: JobRecord) -> None:
         """Draw the card."""
-        self._take(record)
-        self._draw()
+        self._show(record)
 
     def changed(self, record: JobRecord) -> None:
         """Redraw with the new status."""
-        self._take(record)
-        self._draw()
+        self._show(record)
 
     def line(self, line: LogLine) -> None:
         """Add a line; redraw if the last time is long enough ago."""
+        with self._lock:
+            self._add(line)
+            self._has_news = True
+            if self._clock() - self._drawn_at >= _SHORTEST_PAUSE_S:
+                self._draw()
+
+    def beat(self) -> None:
+        """Draw what is not drawn yet, and now and then the time that has passed."""
+        with self._lock:
+            if self._record is None or self._record.status.is_terminal:
+                return
+            if self._has_news or self._clock() - self._drawn_at >= _LONGEST_PAUSE_S:
+                self._draw()
+
+    def rest(self) -> None:
+        """Draw what is not drawn yet: nobody waits any more."""
+        with self._lock:
+            if self._has_news:
+                self._draw()
+
+    def notice(self, text: str) -> None:
+        """Put a notice among the lines."""
+        with self._lock:
+            self._tail.append(_Row(f"! {text}"))
+            self._draw()
+
+    def detached(self, record: JobRecord) -> None:
+        """Leave the card as it is, and say that the job goes on."""
+        self.notice("no longer watched; the job goes on")
+
+    def ended(self, record: JobRecord) -> None:
+        """Draw the card for the last time."""
+        self._show(record)
+
+    def _show(self, record: JobRecord) -> None:
+        with self._lock:
+            self._take(record)
+            self._draw()
+
+    def _add(self, line: LogLine) -> None:
         many = self._record is not None and len(self._record.instances) > 1
         prefix = (
             f"{short_instance(self._record.training_job_id, line.instance)} | " if self._record and many else ""
@@ -58,22 +117,6 @@ class JupyterDisplay:
         else:  # in its place; a line end alone makes the state stay
             state.text = row.text if visible_text(line.text) else state.text
             state.drawn_over_by = row.drawn_over_by
-        if time.monotonic() - self._drawn >= _SHORTEST_PAUSE_S:
-            self._draw()
-
-    def notice(self, text: str) -> None:
-        """Put a notice among the lines."""
-        self._tail.append(_Row(f"! {text}"))
-        self._draw()
-
-    def detached(self, record: JobRecord) -> None:
-        """Leave the card as it is, and say that the job goes on."""
-        self.notice("no longer watched; the job goes on")
-
-    def ended(self, record: JobRecord) -> None:
-        """Draw the card for the last time."""
-        self._take(record)
-        self._draw()
 
     def _take(self, record: JobRecord) -> None:
         self._record = record
@@ -94,4 +137,4 @@ class JupyterDisplay:
             self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._handle.update(html)
-        self._drawn = time.monotonic()
+        self._drawn_at, self._has_news = self._clock(), False

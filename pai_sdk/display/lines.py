@@ -1,8 +1,8 @@
 r"""Log lines on a text stream: as the job wrote them, with what it draws over and over in one place.
 
 A line that ends with `\r` is a state of a progress bar, and the next line of that instance takes its place. In a
-terminal there is one such live row for each instance, below all other lines; in a file a state is written now
-and then.
+terminal there is one such live row for each instance, below all other lines, and one for how long the job has been
+silent; in a file a state is written now and then.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class LogWriter:
         self._tags: dict[str, Text] = {}
         self._states: dict[str, str] = {}  # instance to what it draws over and over
         self._told_at: dict[str, float] = {}
+        self._passing = ""  # what stands below all of it until the next line
         self._live: Live | None = None
 
     def knows(self, record: JobRecord) -> None:
@@ -76,6 +77,7 @@ class LogWriter:
 
     def line(self, line: LogLine) -> None:
         """Write a line, or put it in the place of the state before."""
+        self.end_passing()
         text = visible_text(line.text, colours=self._console.is_terminal and not self._console.no_color)
         if line.text.endswith("\r"):
             self._states[line.instance] = text
@@ -92,11 +94,24 @@ class LogWriter:
         """Write a line of ours."""
         from rich.text import Text
 
-        self._console.print(Text(text, style=style))
+        self.end_passing()
+        self._console.print(Text(visible_text(text), style=style))
+
+    def pass_time(self, text: str) -> None:
+        """Show a row below all lines until the next one comes, in a terminal."""
+        self._passing = text
+        self._draw()
+
+    def end_passing(self) -> None:
+        """Take that row away."""
+        if self._passing:
+            self._passing = ""
+            self._draw()
 
     def settle(self) -> None:
         """Nothing more will be drawn over: the last states become lines."""
         states, self._states = self._states, {}
+        self._passing = ""
         self._draw()
         for instance, text in states.items():
             self._print(instance, text)
@@ -141,8 +156,11 @@ class LogWriter:
             return
         from rich.console import Group
         from rich.live import Live
+        from rich.text import Text
 
         rows = [self._tagged(instance, text) for instance, text in self._states.items()]
+        if self._passing:
+            rows.append(Text(self._passing, style="dim"))
         for row in rows:
             row.truncate(self._console.width - 1, overflow="ellipsis")  # a row that wraps cannot be drawn over
         if rows and self._live is None:
@@ -151,12 +169,13 @@ class LogWriter:
                 auto_refresh=False,
                 transient=True,
                 redirect_stdout=False,
-                redirect_stderr=False,
+                # A warning of ours goes above the rows, not behind the last of them.
+                redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
             )
             self._live.start()
             self._console.show_cursor(True)  # whoever is interrupted here must not lose it
-        if self._live is not None:
+        if self._live is not None and rows:
             self._live.update(Group(*rows), refresh=True)
-        if not rows and self._live is not None:
-            self._live.stop()
+        elif self._live is not None:
+            self._live.stop()  # takes its rows away
             self._live = None

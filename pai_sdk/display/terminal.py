@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from typing import TextIO
 
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.job.record import JobRecord, LogLine
+from pai_sdk.job.status import JobStatus
 
 __all__ = ["TerminalDisplay"]
 
 
-class TerminalDisplay:
-    """Writes to a text stream; colours only where the stream is a terminal (and NO_COLOR is not set)."""
+_QUIET_S = 3.0
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+
+class TerminalDisplay:
+    """Writes to a text stream; colours only where the stream is a terminal (and NO_COLOR is not set).
+
+    Args:
+        stream: where to; stdout by default.
+        clock: tells how long nothing was said. In a terminal a row shows then that time passes.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
+        self._clock = clock
         self._writer = LogWriter(stream)
         self._status = ""
+        self._seen: JobRecord | None = None
+        self._has_lines = False  # since the last status was told
+        self._said_at = clock()
 
     def submitted(self, record: JobRecord) -> None:
         """Name the job, and say how to come back to it."""
@@ -30,16 +47,37 @@ class TerminalDisplay:
 
     def changed(self, record: JobRecord) -> None:
         """Tell a new status, once."""
-        self._writer.knows(record)
-        if record.status == self._status or record.status.is_terminal:
-            return
-        self._status = record.status
-        count = f", {self._writer.instances} instances" if self._writer.instances > 1 else ""
-        self._say("●", f"{record.status}{count}", "dim")
+        with self._lock:
+            self._seen = record
+            self._writer.knows(record)
+            if record.status == self._status or record.status.is_terminal:
+                return
+            self._status = record.status
+            if record.status == JobStatus.RUNNING and self._has_lines:
+                return  # as its lines say, which were faster
+            self._has_lines = False
+            count = f", {self._writer.instances} instances" if self._writer.instances > 1 else ""
+            self._say("●", f"{record.status}{count}", "dim")
 
     def line(self, line: LogLine) -> None:
         """Show a line as the job wrote it, with its instance where there are several."""
-        self._writer.line(line)
+        with self._lock:
+            self._said_at, self._has_lines = self._clock(), True
+            self._writer.line(line)
+
+    def beat(self) -> None:
+        """After a few silent seconds, show how long the job has run."""
+        with self._lock:
+            if self._seen is None or self._seen.status.is_terminal or self._clock() - self._said_at < _QUIET_S:
+                return
+            seconds = elapsed_s(self._seen)
+            if seconds is not None:
+                self._writer.pass_time(f"● {self._seen.status} {duration_text(seconds)}")
+
+    def rest(self) -> None:
+        """Take that row away."""
+        with self._lock:
+            self._writer.end_passing()
 
     def notice(self, text: str) -> None:
         """Show a notice."""
@@ -47,14 +85,14 @@ class TerminalDisplay:
 
     def detached(self, record: JobRecord) -> None:
         """Say that the job goes on, and how to come back."""
-        self._writer.settle()
+        self._settle()
         self._say("●", f"{record.training_job_id} goes on without us; come back, or stop it, with", "yellow")
         for command in next_commands(record):
             self._say(" ", command, "yellow")
 
     def ended(self, record: JobRecord) -> None:
         """Say how it ended, how long it took, and where its outputs are."""
-        self._writer.settle()
+        self._settle()
         seconds = elapsed_s(record)
         took = f" after {duration_text(seconds)}" if seconds is not None else ""
         mark, style = ("✔", "green") if record.status.is_success else ("✘", "red")
@@ -65,5 +103,11 @@ class TerminalDisplay:
             for channel, uri in record.outputs.items():
                 self._say(" ", f"{channel}: {uri}", "dim")
 
+    def _settle(self) -> None:
+        with self._lock:
+            self._writer.settle()
+
     def _say(self, mark: str, text: str, style: str) -> None:
-        self._writer.say(f"{mark} {text}", style)
+        with self._lock:
+            self._said_at = self._clock()
+            self._writer.say(f"{mark} {text}", style)

@@ -57,12 +57,70 @@ def test_a_whole_job_in_a_terminal() -> None:
     ]
 
 
+def test_a_job_that_has_spoken_is_not_said_to_have_begun() -> None:
+    stream = io.StringIO()
+    display = TerminalDisplay(stream)
+    display.changed(record("Initializing"))
+    display.line(LogLine("train1-master-0", 0, "epoch 1"))
+    display.changed(record("Running"))
+    display.changed(record("Queuing"))  # preempted
+    display.changed(record("Running"))
+    assert stream.getvalue().splitlines() == ["● Initializing", "epoch 1", "● Queuing", "● Running"]
+
+
 def test_lines_of_a_single_instance_are_shown_as_they_are() -> None:
     stream = io.StringIO()
     display = TerminalDisplay(stream)
     text = "a very long line " * 40 + "[bold]not markup[/bold]"
     display.line(LogLine("train1-master-0", 0, text))
     assert stream.getvalue() == text + "\n"
+
+
+def test_what_a_service_calls_things_moves_no_cursor() -> None:
+    stream = io.StringIO()
+    display = TerminalDisplay(stream)
+    hostile = "a\x1b]52;c;cm0gLXJm\x07\x1b]8;;http://x\x1b\\b\x9b2J\x1b[2Jc"
+    facts = {
+        "TrainingJobName": hostile,
+        "TrainingJobUrl": hostile,
+        "OutputChannels": [{"Name": hostile, "OutputUri": hostile}],
+    }
+    display.submitted(record("Creating", **facts))
+    display.changed(record(f"Odd{hostile}", **facts))
+    display.notice(hostile)
+    display.ended(record("Succeed", **facts))
+    assert "ab2Jc" in stream.getvalue()
+    assert not {"\x1b", "\x07", "\x9b"} & set(stream.getvalue())
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", " JavaScript:alert(1)", "data:text/html,x", "//evil", "http:x"]
+)
+def test_a_card_leads_to_web_pages_only(url: str) -> None:
+    assert "href" not in card_html(record(TrainingJobUrl=url))
+    assert 'href="https://pai.example.com/x&quot;"' in card_html(
+        record(TrainingJobUrl='https://pai.example.com/x"')
+    )
+
+
+def test_a_card_takes_nothing_for_html() -> None:
+    evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+    facts = {
+        "TrainingJobId": evil,
+        "TrainingJobName": evil,
+        "Status": f"Failed{evil}",
+        "ReasonMessage": evil,
+        "TrainingJobUrl": f"https://x/{evil}",
+        "Instances": [{"Name": evil, "Status": evil}, {"Name": evil, "Status": evil}],
+        "LatestMetrics": [{"Name": evil, "Value": 1.0}, {"Name": evil, "Value": float("nan")}],
+        "OutputChannels": [{"Name": evil, "OutputUri": evil}],
+    }
+    for status in ("Failed", "Succeed", f"Odd{evil}"):
+        html = card_html(
+            JobRecord.model_validate({**facts, "Status": status}), tail=[evil], history={evil: [1, 2]}
+        )
+        assert "<script" not in html
+        assert "<img" not in html
 
 
 def test_detaching_tells_how_to_come_back() -> None:

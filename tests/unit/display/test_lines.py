@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+import sys
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from pai_sdk.display.jupyter import JupyterDisplay
 from pai_sdk.display.lines import LogWriter
+from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.job.record import JobRecord, LogLine
+from pai_sdk.job.status import JobStatus
 
 
 class FakeTerminal(io.StringIO):
@@ -60,7 +64,9 @@ def screen(stream: io.StringIO) -> list[str]:
             row -= 1
         elif part != "\r" and not part.startswith("\x1b"):
             rows[row] += part
-    return [text for text in rows if text]
+    while not rows[-1]:
+        rows.pop()
+    return rows
 
 
 def test_a_file_gets_a_state_now_and_then_and_the_last_one(clock: Clock) -> None:
@@ -134,3 +140,59 @@ def test_what_a_stream_has_no_sign_for_becomes_a_question_mark(encoding: str) ->
     assert written.getvalue().decode(encoding).splitlines() == [
         text.encode(encoding, "replace").decode(encoding) for text in texts
     ]
+
+
+def test_a_silent_job_shows_that_time_passes_until_it_says_something(clock: Clock) -> None:
+    stream = FakeTerminal()
+    display = TerminalDisplay(stream, clock=clock)
+    created = datetime.now(timezone.utc) - timedelta(seconds=75)
+    display.changed(JobRecord(training_job_id="t", status=JobStatus.RUNNING, gmt_create_time=created.isoformat()))
+    display.beat()
+    assert screen(stream) == ["● Running"], "a moment of silence is nothing to tell"
+    clock.now += 3
+    display.beat()
+    display.beat()
+    assert re.fullmatch("● Running 1m1[5-9]s", screen(stream)[-1])
+    assert len(screen(stream)) == 2
+    display.line(LogLine("t-master-0", 0, "epoch 1"))
+    display.beat()
+    assert screen(stream) == ["● Running", "epoch 1"]
+    clock.now += 3
+    display.beat()
+    display.rest()
+    assert screen(stream) == ["● Running", "epoch 1"]
+
+
+def test_the_time_stands_below_progress_bars_that_do_not_move(clock: Clock) -> None:
+    stream = FakeTerminal()
+    writer = LogWriter(stream, clock=clock)
+    show(writer, "\r10%\r")
+    writer.pass_time("● Running 5s")
+    assert screen(stream) == ["10%", "● Running 5s"]
+    show(writer, "\r20%\r")
+    assert screen(stream) == ["20%"]
+
+
+def test_a_warning_stands_above_the_row_of_time(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = FakeTerminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    writer = LogWriter(stream, clock=clock)
+    writer.pass_time("● Running 5s")
+    sys.stderr.write("the engine does not answer\n")
+    assert screen(stream) == ["the engine does not answer", "● Running 5s"]
+    writer.settle()
+    assert sys.stderr is stream
+
+
+def test_errors_that_go_to_a_file_still_do(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, errors = FakeTerminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    LogWriter(stream, clock=clock).pass_time("● Running 5s")
+    sys.stderr.write("the engine does not answer\n")
+    assert errors.getvalue() == "the engine does not answer\n"
+
+
+def test_a_file_is_not_told_that_time_passes(clock: Clock) -> None:
+    stream = io.StringIO()
+    LogWriter(stream, clock=clock).pass_time("● Running 5s")
+    assert stream.getvalue() == ""

@@ -1,0 +1,48 @@
+"""A sign of life: while a job says nothing, whoever waits for it sees that time passes."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pai_sdk.display.base import Display
+
+__all__ = ["moving"]
+
+_BEAT_S = 0.5
+_LAST_BEAT_WITHIN_S = 1.0  # a terminal that takes nothing must not hold up who has stopped waiting
+
+
+@contextmanager
+def moving(display: Display, *, beat_s: float = _BEAT_S) -> Iterator[None]:
+    """Within it, a display that has a `beat` has it called every now and then, from a thread; at the end `rest`.
+
+    Example:
+        >>> from pai_sdk.display.base import Silent
+        >>> with moving(Silent()):  # has none, and stays as it is
+        ...     pass
+    """
+    beat, rest = getattr(display, "beat", None), getattr(display, "rest", None)
+    if beat is None or rest is None:
+        yield
+        return
+    over = threading.Event()
+
+    def live() -> None:
+        while not over.wait(beat_s):
+            try:
+                beat()
+            except (OSError, ValueError):  # the stream is gone, as the next line of the log will tell
+                return
+
+    # In a copy of this context: a notebook knows by it which cell is meant.
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(live,), name="pai-display", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(_LAST_BEAT_WITHIN_S)
+        rest()
