@@ -22,7 +22,7 @@ from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir, OssLocation
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.endpoint import host_of
-from pai_sdk.storage.manifest import manifest_uri
+from pai_sdk.storage.manifest import is_whole
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 
@@ -225,7 +225,7 @@ class ServiceBackend:
         problems = [
             Problem(where, f"its files are not in {uri}", hint)
             for where, uri in counted_on.items()
-            if uri.startswith(ours) and self.files().head(manifest_uri(_placed_folder(uri))) is None
+            if uri.startswith(ours) and not is_whole(self.files(), _placed_folder(uri))
         ]
         if problems:
             raise InvalidInputError(problems)

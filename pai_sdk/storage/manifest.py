@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pai_sdk.errors import StorageError
 from pai_sdk.storage.tree import FileEntry, FileTree, digest_of
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
     from pai_sdk.storage.oss import OssClient
 
-__all__ = ["PlacedFile", "is_in_place", "manifest_uri", "read_manifest", "write_manifest"]
+__all__ = ["PlacedFile", "is_in_place", "is_whole", "manifest_uri", "read_manifest", "write_manifest"]
 
 _META_TREE = "pai-tree"
 _ETAG = re.compile(r"[0-9A-Za-z-]+")
@@ -38,18 +39,31 @@ def is_in_place(client: OssClient, tree: FileTree, folder: OssUri) -> bool:
     manifest = client.head(manifest_uri(folder))
     if manifest is None:
         return False
-    if manifest.meta.get(_META_TREE) == tree.digest and _has_first_file(client, tree, folder):
+    if manifest.meta.get(_META_TREE) == tree.digest and _has_first_file(client, tree.entries, folder):
         return True
     # It would go on vouching for files that are now being replaced.
     client.delete(manifest.uri)
     return False
 
 
-def _has_first_file(client: OssClient, tree: FileTree, folder: OssUri) -> bool:
+def is_whole(client: OssClient, folder: OssUri) -> bool:
+    """Whether a folder named by the hash of its content holds it; for who has no tree to compare it with."""
+    try:
+        placed = read_manifest(client, folder)
+    except ValueError:
+        return False
+    except StorageError as error:
+        if error.code == "NoSuchKey":
+            return False
+        raise
+    return _has_first_file(client, [file.entry for file in placed], folder)
+
+
+def _has_first_file(client: OssClient, entries: Sequence[FileEntry], folder: OssUri) -> bool:
     """Whether one of the files is there: who empties a folder by hand, or a rule of the bucket, leaves none."""
-    if not tree.entries:
+    if not entries:
         return True
-    first = tree.entries[0]
+    first = entries[0]
     found = client.head(folder.join(first.path))
     return found is not None and found.size_bytes == first.size_bytes
 

@@ -25,7 +25,7 @@ class Cloud:
     def __init__(self) -> None:
         self.server = ScriptedServer()
         self.server.answer = self._answer
-        self.objects: set[str] = set()
+        self.objects: dict[str, bytes] = {}
         self.bodies: list[bytes] = []
 
     def session(self) -> Session:
@@ -55,10 +55,11 @@ class Cloud:
         if asked.path.startswith("/api/"):
             return Reply({"TrainingJobId": asked.path.rpartition("/")[2], "Status": "Running"})
         if asked.method == "PUT":
-            self.objects.add(asked.path)
-        found = asked.method == "PUT" or asked.path in self.objects
+            self.objects[asked.path] = asked.body
+        found = asked.path in self.objects
+        content = b"" if asked.method == "PUT" else self.objects.get(asked.path, b"")
         headers = {"ETag": '"x"', "x-oss-request-id": "r", "Last-Modified": "Sat, 21 Nov 2026 00:00:00 GMT"}
-        return Reply(b"", 200 if found else 404, headers=headers)
+        return Reply(content, 200 if found else 404, headers=headers)
 
 
 @pytest.fixture
@@ -208,6 +209,17 @@ def test_a_loaded_plan_whose_files_are_not_in_oss_says_so(cloud: Cloud, source: 
         assert "its files are not in oss://models/pai/" in text
         assert "submit the plan where it was made, or plan again" in text
     assert cloud.bodies == []
+
+
+def test_a_loaded_plan_whose_files_were_deleted_since_says_so(cloud: Cloud, source: Path, tmp_path: Path) -> None:
+    session = cloud.session()
+    path = make_plan(session, source).save(tmp_path / "plan.json")
+    session.submit(make_plan(session, source))
+    for key in [key for key in cloud.objects if key.endswith("train.py")]:
+        del cloud.objects[key]
+    told = refused(lambda: session.submit(Plan.load(path)))
+    assert {*told} == {"source_dir"}
+    assert len(cloud.bodies) == 1
 
 
 def test_a_loaded_plan_that_another_process_submitted_is_refused(
