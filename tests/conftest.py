@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 _FOREIGN_PREFIXES = ("PAI_", "ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "DSW_", "DLC_", "DOCKER_")
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+_PROXIES = tuple(f"{kind}_proxy" for kind in ("http", "https", "all", "no"))
 # With these, and in some places where CI runs, Rich writes in colours or in other widths.
 _DISPLAY = ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES", "GITHUB_ACTIONS")
-_FOREIGN_NAMES = ("REGION", "dsw_region", *_PROXIES, *_DISPLAY)
+_FOREIGN_NAMES = ("REGION", "dsw_region", *_PROXIES, *map(str.upper, _PROXIES), *_DISPLAY)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from pai_sdk.api.answers import Answer, read_answer, read_body
 from pai_sdk.api.auth import Acs3Auth
 from pai_sdk.api.encoding import form_of, json_of, path_of, query_of
 from pai_sdk.config_rules import scheme_and_host
-from pai_sdk.connections import PooledAdapter
+from pai_sdk.connections import PooledAdapter, stay_on_this_machine
 from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import BadAnswerError, ConnectionFailedError, ServiceFaultError, ThrottledError
 from pai_sdk.retry import RetryPolicy
@@ -71,8 +71,8 @@ class Transport:
         adapter = PooledAdapter(hosts=2, size=_POOL)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
-        # No proxy between this machine and itself; a CA that the environment names counts there too.
-        self._proxies = {"no_proxy": "*"} if is_loopback(endpoint) else {}
+        if is_loopback(endpoint):
+            stay_on_this_machine(self._session)
 
     def __repr__(self) -> str:
         return f"<Transport {self.endpoint} {self._version}>"
@@ -128,7 +128,7 @@ class Transport:
             request.data = form_of(form)
             request.headers["Content-Type"] = "application/x-www-form-urlencoded"
         repeatable = method.upper() != "POST" if idempotent is None else idempotent
-        attempt = _Attempt(self._session, action, request, timeout_s or self.timeout_s, self._proxies)
+        attempt = _Attempt(self._session, action, request, timeout_s or self.timeout_s)
         return self._attempt_until_answered(attempt, repeatable)
 
     def _attempt_until_answered(self, attempt: _Attempt, repeatable: bool) -> Answer:
@@ -181,14 +181,12 @@ class _Attempt:
         action: str,
         request: requests.Request,
         timeout_s: tuple[float, float],
-        proxies: dict[str, str],
     ) -> None:
         self.request = request
         self.count = 0
         self._session = session
         self._action = action
         self._timeout_s = timeout_s
-        self._proxies = proxies
         scheme, _, rest = str(request.url).partition("://")
         self._host, slash, path = rest.partition("/")
         self._path = slash + path
@@ -205,7 +203,7 @@ class _Attempt:
         try:
             # Prepared, and so signed, for each attempt: a date grows old, and a nonce counts once.
             prepared = self._session.prepare_request(self.request)
-            settings = self._session.merge_environment_settings(prepared.url, self._proxies, True, None, None)
+            settings = self._session.merge_environment_settings(prepared.url, {}, None, None, None)
             response = self._session.send(prepared, timeout=self._timeout_s, allow_redirects=False, **settings)
             with response:
                 body = read_body(response, action=self._action, host=self._host)

@@ -16,7 +16,7 @@ import oss2.credentials
 import requests
 from urllib3.exceptions import HTTPError
 
-from pai_sdk.connections import PooledAdapter
+from pai_sdk.connections import PooledAdapter, stay_on_this_machine
 from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import CredentialsError, SettingsError, StorageError
 from pai_sdk.retry import RetryPolicy
@@ -202,5 +202,5 @@ def _session(pool_size: int, *, direct: bool) -> Any:
     # OSS redirects nobody. Who does would get the security token and the content, and answer in the place of OSS.
     session.session.get_redirect_target = lambda answer: None
     if direct:
-        session.session.trust_env = False  # no proxy between this machine and itself
+        stay_on_this_machine(session.session)
     return session

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from email.utils import formatdate
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -329,6 +331,17 @@ def test_throttled_to_the_end(server: ScriptedServer, transport: Transport) -> N
     with pytest.raises(ThrottledError, match="slow down") as caught:
         post(transport)
     assert caught.value.retry_after_s == 2.0
+
+
+def test_the_environment_of_the_process_stays_as_it_is(
+    server: ScriptedServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other threads read it, and would start their programs with what was put there for a moment."""
+    server.answer = lambda _: Reply({"Answer": 42})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", MappingProxyType(dict(os.environ)))
+        answer = transport.call("GetThing", "GET", "/things")
+    assert answer.json == {"Answer": 42}
 
 
 def test_many_threads_share_one_transport(server: ScriptedServer, transport: Transport) -> None:
