@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.errors import ImageError, InvalidInputError, JobFailed, JobStopped, LocalRunError
+from pai_sdk.execution.docker import executor
 from pai_sdk.execution.docker.container import LABEL_JOB
 from tests.docker.conftest import lines_of
 from tests.waiting import PATIENCE_S
@@ -74,6 +75,20 @@ def test_the_time_limit_is_kept_without_anybody_waiting(submit, engine):
         job.wait(timeout=PATIENCE_S, show_logs=False)
     assert "saved" in lines_of(job)
     assert job.record.duration <= longest_s, "the time until somebody looked is none of the job's"
+
+
+def test_who_kills_what_watches_over_the_time_wins_none(submit, monkeypatch):
+    monkeypatch.setattr(executor, "_SPARE_AFTER_GRACE_S", 0.5)
+    kill_others = "for p in /proc/[0-9]*; do n=${p#/proc/}; [ $n = 1 ] || [ $n = $$ ] || kill -9 $n; done"
+    job = submit(
+        f"{kill_others}; echo alone; sleep 1000",
+        tags={"pai-sdk.local.grace_s": "1"},
+        Scheduler={"MaxRunningTimeInSeconds": 3},
+    )
+    with pytest.raises(JobFailed, match="limit of 3 seconds") as failed:
+        job.wait(timeout=PATIENCE_S, show_logs=False)
+    assert failed.value.reason_code == "MaxRunningTimeExceeded"
+    assert "alone" in lines_of(job)
 
 
 def test_a_stopped_job_gets_its_grace_period(submit):

@@ -25,7 +25,7 @@ from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.journal import DISK_IS_FULL, Journal
 from pai_sdk.execution.links import mend_links
-from pai_sdk.execution.reasons import REASON_ENGINE_AWAY
+from pai_sdk.execution.reasons import REASON_ENGINE_AWAY, REASON_MAX_RUNNING_TIME, max_running_time_message
 from pai_sdk.execution.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -200,7 +200,12 @@ class DockerExecutor(Executor):
             run.ask_to_stop(reason_code, reason_message)
 
     def _insist(self, job: dict[str, Any], run: RunFolder) -> None:
-        """Kill what did not end when it was asked to: a first process that hangs cannot do it itself."""
+        """Do what nobody inside does: a first process may hang, and a job may kill what watches over its time."""
+        limit_s, begun_at = job["max_running_s"], run.begun_at
+        if limit_s is not None and begun_at is not None and run.stop_wish is None:
+            over_s = time.time() - begun_at - limit_s
+            if over_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
+                run.ask_to_stop(REASON_MAX_RUNNING_TIME, max_running_time_message(limit_s))
         asked_s = run.stop_asked_s_ago
         if asked_s is not None and asked_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
             with engine_may_be_away():
