@@ -31,7 +31,9 @@ def test_an_instance_that_ends_while_it_is_looked_at_has_told_its_end_itself(
     journal = Journal(tmp_path / "state")
     journal.folder.mkdir()
     instances = [asdict(one) for one in name_instances("j", "PyTorchJob", 2)]
-    journal.write_job({"job_id": "j", "instances": instances, "grace_s": 1, "memory_bytes": None})
+    journal.write_job(
+        {"job_id": "j", "instances": instances, "max_running_s": None, "grace_s": 1, "memory_bytes": None}
+    )
 
     def of(job_id: str) -> list[Any]:
         (run.path / "j-worker-0.exit").write_text(f"{code}\n")
