@@ -90,7 +90,7 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
 
 def memory_limit_message(instance: str, exit_code: int, limit_bytes: int | None) -> str:
     """The sentence for an instance that took more memory than it may; None where nobody has set a limit."""
-    limit = f" of {limit_bytes / (1 << 30):g} GiB" if limit_bytes else ""
+    limit = f" of {_amount(limit_bytes)}" if limit_bytes else ""
     return (
         f"Instance {instance} ran out of memory: it reached its limit{limit} and was killed (exit code "
         f"{exit_code}). Use a smaller batch, or raise instance_spec.memory."
@@ -125,6 +125,11 @@ def supervisor_lost_message() -> str:
         "The process that watched over this job was killed or the machine went down, so the job could not be "
         "brought to an end. Submit it again; checkpoints it had written are still there."
     )
+
+
+def _amount(size_bytes: int) -> str:
+    mebibytes = size_bytes / (1 << 20)
+    return f"{mebibytes:g} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:g} GiB"
 
 
 def _signal_name(exit_code: int) -> str:
