@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ _PROXIES = tuple(f"{kind}_proxy" for kind in ("http", "https", "all", "no"))
 # With these, and in some places where CI runs, Rich writes in colours or in other widths.
 _DISPLAY = ("FORCE_COLOR", "CLICOLOR_FORCE", "NO_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES", "GITHUB_ACTIONS")
 _FOREIGN_NAMES = ("REGION", "dsw_region", *_PROXIES, *map(str.upper, _PROXIES), *_DISPLAY)
+
+# Tests that were started in the background ignore it, and so would the programs whose Ctrl-C is tested.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

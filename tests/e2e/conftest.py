@@ -14,9 +14,6 @@ from pai_sdk.service.embedded import ensure_running
 from tests.leftovers import has_ended
 from tests.waiting import until
 
-# Tests that were started in the background ignore it, and so would the programs whose Ctrl-C is tested.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 
 def end_service(data_dir: Path) -> None:
     """Stop the service of a data folder, if one runs, and wait until it is gone."""
