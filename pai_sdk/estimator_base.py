@@ -21,9 +21,8 @@ MODEL = "model"
 class EstimatorBase(JobSubmitter):
     """Submits jobs that train a model; use `Estimator` or `AlgorithmEstimator`."""
 
-    hyperparameters: (
-        Mapping[str, Any] | None
-    )  # a field of each estimator, where its own order of parameters has it
+    # A field of each estimator, where its own order of parameters has it.
+    hyperparameters: Mapping[str, Any] | None
 
     def set_hyperparameters(self, **hyperparameters: Any) -> None:
         """Add or replace hyperparameters of the jobs to come."""

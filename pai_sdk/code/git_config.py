@@ -48,7 +48,7 @@ class GitSource:
 
     @property
     def authorization(self) -> str | None:
-        """The value of the header that opens the repository, or None."""
+        """The header's value that git makes of the login, or None."""
         if self.secret is None:
             return None
         pair = f"{self.username or TOKEN_USER}:{self.secret}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import heapq
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from pai_sdk.code.secrets import LARGEST_KEY_BYTES, holds_key, looks_secret
 from pai_sdk.errors import CodeError, InvalidInputError, Problem
 from pai_sdk.paths import expanded
 from pai_sdk.storage.tree import FileTree, unreadable
-from pai_sdk.storage.walk import Accept, FolderListing, accept_all, list_folder
+from pai_sdk.storage.walk import NOTHING_THERE, Accept, FolderListing, accept_all, list_folder, why_absent
 
 __all__ = ["DEFAULT_SIZE_LIMIT_BYTES", "package_code"]
 
@@ -87,10 +86,9 @@ def _accept_for(root: Path, cloned: bool, left_behind: Callable[[str, str], None
 
 
 def _missing(root: Path, error: OSError | ValueError) -> Problem:
-    if os.path.islink(root):  # noqa: PTH114 - a Path raises what this answers
-        return Problem("source_dir", f"{str(root)!r} is a link to nothing")
-    if not isinstance(error, FileNotFoundError | NotADirectoryError | ValueError):
-        return Problem("source_dir", f"{str(root)!r} cannot be read: {error.strerror or error}")
+    why = why_absent(root, error)
+    if why != NOTHING_THERE:
+        return Problem("source_dir", f"{str(root)!r} {why}")
     folder = root.parent
     try:
         names = [entry.name for entry in folder.iterdir()]

@@ -5,15 +5,9 @@ from __future__ import annotations
 import sys
 
 from pai_sdk.display.base import Display
+from pai_sdk.kernel import in_notebook
 
-__all__ = ["choose_display", "in_notebook", "notebook_cell"]
-
-
-def in_notebook() -> bool:
-    """Whether this code runs in a Jupyter kernel."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return type(shell).__name__ == "ZMQInteractiveShell"
+__all__ = ["choose_display", "notebook_cell"]
 
 
 def notebook_cell() -> int | None:

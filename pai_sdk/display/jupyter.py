@@ -16,9 +16,8 @@ from pai_sdk.job.record import JobRecord, LogLine
 __all__ = ["JupyterDisplay"]
 
 _SHORTEST_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
-_LONGEST_PAUSE_S = (
-    5.0  # nor less often: the card tells the time. But what is marked in it is lost when it is redrawn
-)
+# Nor less often: the card tells the time. But what is marked in it is lost when it is redrawn.
+_LONGEST_PAUSE_S = 5.0
 _MOST_POINTS = 200
 
 

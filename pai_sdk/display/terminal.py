@@ -15,7 +15,6 @@ from pai_sdk.job.status import JobStatus
 
 __all__ = ["TerminalDisplay"]
 
-
 _QUIET_S = 3.0
 
 

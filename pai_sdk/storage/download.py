@@ -19,7 +19,7 @@ from pai_sdk.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk.storage.oss import OssClient
 
-__all__ = ["download"]
+__all__ = ["TargetFolder", "download"]
 
 _NOT_IN_NAMES = "\0" if os.sep == "/" else "\0\\:"
 
@@ -57,7 +57,7 @@ def download(
         transfer = _Transfer(client.until(pool.stopped), pool, bar, skip_unchanged)
         if found is None:
             must_be_no_file(target)  # one error, not one for each object
-            count = transfer.fetch_folder(uri.as_dir(), _Folder(target))
+            count = transfer.fetch_folder(uri.as_dir(), TargetFolder(target))
         else:
             count = 1
             target = target / uri.name if os.path.isdir(target) else target  # noqa: PTH112 - it raises nothing
@@ -87,7 +87,7 @@ class _Transfer:
         file = FileDownload(self.client, info, path, self.bar, skip_unchanged=self.skip_unchanged)
         file.begin(self.pool, name)
 
-    def fetch_folder(self, folder: OssUri, target: _Folder) -> int:
+    def fetch_folder(self, folder: OssUri, target: TargetFolder) -> int:
         """Fetch what is in a folder; returns how many objects there were."""
         count = 0
 
@@ -112,7 +112,7 @@ class _Transfer:
         return count
 
 
-class _Folder:
+class TargetFolder:
     """The local folder that keys become files in."""
 
     def __init__(self, root: Path) -> None:

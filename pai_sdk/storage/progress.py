@@ -8,6 +8,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from pai_sdk.kernel import in_notebook
+
 __all__ = ["ByteBar", "FileShare", "PassingTime"]
 
 _PATIENCE_S = 0.5  # a bar that only flashes up tells nobody anything
@@ -102,18 +104,12 @@ class FileShare:
 
 
 def _somebody_looks() -> bool:
-    return _in_kernel() or (sys.stderr is not None and sys.stderr.isatty())
-
-
-def _in_kernel() -> bool:
-    if "ipykernel" not in sys.modules or "IPython" not in sys.modules:
-        return False
-    return getattr(sys.modules["IPython"].get_ipython(), "kernel", None) is not None
+    return in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def _tqdm() -> Any:
     """The class of bars that fits: the notebook's own needs ipywidgets, and complains where they are missing."""
-    if _in_kernel() and find_spec("ipywidgets") is None:
+    if in_notebook() and find_spec("ipywidgets") is None:
         from tqdm.std import tqdm as plain
 
         return partial(plain, file=sys.stdout)  # what is left of a bar on stderr is a red box

@@ -13,11 +13,12 @@ from typing import TypeAlias
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.leftovers import is_unfinished
 
-__all__ = ["Accept", "FolderListing", "FoundFile", "accept_all", "list_folder"]
+__all__ = ["NOTHING_THERE", "Accept", "FolderListing", "FoundFile", "accept_all", "list_folder", "why_absent"]
 
 Accept: TypeAlias = Callable[[str, bool], bool]
 """Asked with (path relative to the root with `/` between its parts, whether it is a folder)."""
 
+NOTHING_THERE = "there is no such file or folder"
 _log = logging.getLogger(__name__)
 
 _IGNORE_HINT = "remove it, or name it in .paiignore"
@@ -72,7 +73,7 @@ def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListi
     try:
         status = root.stat()
     except (OSError, ValueError) as error:
-        raise InvalidInputError([Problem(str(root), _why_not(root, error))]) from error
+        raise InvalidInputError([Problem(str(root), why_absent(root, error))]) from error
     if stat.S_ISDIR(status.st_mode):
         walk = _Walk(root, accept, waiting=[("", (os.path.realpath(root),))])
         while walk.waiting:
@@ -84,11 +85,12 @@ def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListi
     return FolderListing(root.parent, tuple(walk.files), tuple(walk.problems))
 
 
-def _why_not(root: Path, error: OSError | ValueError) -> str:
+def why_absent(root: Path, error: OSError | ValueError) -> str:
+    """Why nothing can be read at a path, after what looking at it has raised."""
     if os.path.islink(root):  # noqa: PTH114 - a Path raises what this answers
         return "is a link to nothing"
     if isinstance(error, FileNotFoundError | NotADirectoryError | ValueError):
-        return "there is no such file or folder"
+        return NOTHING_THERE
     return f"cannot be read: {error.strerror or error}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
 from pai_sdk.execution.docker.containers import engine_may_be_away
 from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.execution.docker.executor import DockerExecutor
+from pai_sdk.execution.locks import locked
 from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.sandbox import RESUMED_CHANNELS
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
@@ -209,8 +209,7 @@ class LocalBackend:
         sandbox, remote = self._jobs.sandbox(job_id), oss_outputs(self._jobs.request(job_id))
         if not remote:  # nothing to write down either, which a full disk would not let us
             return
-        with (sandbox.state_dir / "sync.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(sandbox.state_dir / "sync.lock"):
             if self._jobs.facts(job_id).get("synced"):
                 return
             unsaved = []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import CodeError, LocalRunError, Problem, StorageError, TransferError
+from pai_sdk.execution.locks import locked
+from pai_sdk.storage.download import TargetFolder
 from pai_sdk.storage.objects import make_folder, must_take_a_file
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar
@@ -78,7 +79,7 @@ class InputCache:
         """
         for folder in (self._objects, self._locks):
             folder.mkdir(parents=True, exist_ok=True)
-        with _locked(self._locks / ".filling", fcntl.LOCK_SH):
+        with locked(self._locks / ".filling", fcntl.LOCK_SH):
             self._fill(client, uri, target, progress=progress)
         self.shrink()
 
@@ -86,27 +87,27 @@ class InputCache:
         single = None if uri.is_dir else client.head(uri)
         count = 0
         with ByteBar("fetching inputs", shown=progress) as bar, TransferPool() as pool:
-            client = client.until(pool.stopped)
+            client, folder = client.until(pool.stopped), TargetFolder(target)
+            folder.open()
             listed = client.list(uri.as_dir(), unnamed=pool.failures.__setitem__)
             for info in [single] if single else listed:
                 count += 1
                 name = uri.name if single else info.uri.key.removeprefix(uri.as_dir().key)
-                if not name or name.endswith("/"):
+                try:
+                    place = folder.place(name, info.size_bytes)
+                except (OSError, StorageError) as error:
+                    pool.failures[name] = error
                     continue
-                bar.expect(info.size_bytes)
-                pool.submit_file(name, partial(self._place, client, info, target, name, bar))
+                if place is not None:
+                    bar.expect(info.size_bytes)
+                    pool.submit_file(name, partial(self._place, client, info, place, bar))
         if not count:
             raise StorageError(f"{uri}: there is no such file or folder", uri=str(uri), code="NoSuchKey")
         if pool.failures:
             raise TransferError(f"{len(pool.failures)} files were not fetched from {uri}", failures=pool.failures)
 
-    def _place(self, client: OssClient, info: ObjectInfo, target: Path, name: str, bar: ByteBar) -> None:
-        parts = name.split("/")
-        if "\0" in name or any(part in ("", ".", "..") for part in parts):
-            raise StorageError("its key has parts that cannot be file names here, so it was not written")
+    def _place(self, client: OssClient, info: ObjectInfo, place: Path, bar: ByteBar) -> None:
         cached = self._fetched(client, info)
-        place = target.joinpath(*parts)
-        make_folder(place.parent)
         must_take_a_file(place)
         try:
             os.link(cached, place)
@@ -117,7 +118,7 @@ class InputCache:
     def _fetched(self, client: OssClient, info: ObjectInfo) -> Path:
         """The cached object; fetched, if nobody has done that yet."""
         name = _name_of(info)
-        with _locked(self._locks / name, fcntl.LOCK_EX):
+        with locked(self._locks / name, fcntl.LOCK_EX):
             cached = self._objects / name
             if not cached.exists():
                 part = self._objects / f".{name}.part"
@@ -132,7 +133,7 @@ class InputCache:
 
         While somebody fills a job, nothing is removed; who is the last to fill one does it.
         """
-        with _locked(self._locks / ".filling", fcntl.LOCK_EX | fcntl.LOCK_NB) as is_alone:
+        with locked(self._locks / ".filling", fcntl.LOCK_EX | fcntl.LOCK_NB) as is_alone:
             if not is_alone:
                 return
             for leftover in (*self._objects.glob(".*.part"), *self._locks.glob("[!.]*")):
@@ -148,21 +149,6 @@ class InputCache:
 
 def _name_of(info: ObjectInfo) -> str:
     return f"{info.etag.lower()}-{info.size_bytes}"
-
-
-@contextmanager
-def _locked(path: Path, how: int) -> Iterator[bool]:
-    """Hold a lock; gives False where it is not to be waited for, and somebody else has it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, how)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(descriptor)
 
 
 def copy_output(source: Path, target: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pai_sdk.errors import NotFoundError
 from pai_sdk.execution.base import ExecutionState
+from pai_sdk.execution.locks import locked
 from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.names import LOCAL_ID_PREFIX, is_local_id
@@ -73,18 +74,13 @@ class LocalJobs:
     @contextmanager
     def submitting(self, job_id: str) -> Iterator[None]:
         """Tell the others, for as long as this lasts, that somebody is at work to start the job."""
-        with (self.folder / job_id / "submit.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.folder / job_id / "submit.lock"):
             yield
 
     def is_being_submitted(self, job_id: str) -> bool:
         """Whether somebody is at work to start the job."""
-        with (self.folder / job_id / "submit.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        with locked(self.folder / job_id / "submit.lock", fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
+            return not is_ours
 
     def discard(self, job_id: str) -> None:
         """Remove a job's folder."""
@@ -115,8 +111,7 @@ class LocalJobs:
     def changing(self, job_id: str) -> Iterator[dict[str, Any]]:
         """The facts, to be changed; nobody else changes them meanwhile."""
         root = self.sandbox(job_id).root
-        with (root / "facts.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(root / "facts.lock"):
             facts = self.facts(job_id)
             yield facts
             _write(root / _FACTS, facts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.journal import DISK_IS_FULL, Journal
 from pai_sdk.execution.links import mend_links
+from pai_sdk.execution.locks import locked
 from pai_sdk.execution.reasons import REASON_ENGINE_AWAY, REASON_MAX_RUNNING_TIME, max_running_time_message
 from pai_sdk.execution.sandbox import Sandbox
 
@@ -312,16 +312,8 @@ def _leftover(sandbox: Sandbox) -> Path:
 def _locked(sandbox: Sandbox) -> Iterator[bool]:
     """Hold the job's lock; gives False where another process has it."""
     sandbox.state_dir.mkdir(parents=True, exist_ok=True)
-    lock = os.open(sandbox.state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(lock)
+    with locked(sandbox.state_dir / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
+        yield is_ours
 
 
 def _is_locked(sandbox: Sandbox) -> bool:

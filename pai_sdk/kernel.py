@@ -1,0 +1,19 @@
+"""Whether this code runs in a notebook."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["in_notebook"]
+
+
+def in_notebook() -> bool:
+    """Whether this code runs in a Jupyter kernel; nothing is imported to find out.
+
+    Example:
+        >>> in_notebook()
+        False
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None  # not by its class: others have shells of their own
