@@ -203,7 +203,10 @@ class _Attempt:
         try:
             # Prepared, and so signed, for each attempt: a date grows old, and a nonce counts once.
             prepared = self._session.prepare_request(self.request)
-            settings = self._session.merge_environment_settings(prepared.url, {}, None, None, None)
+            # Streamed, so that it is `read_body` that says how much of an answer is read.
+            settings = self._session.merge_environment_settings(
+                prepared.url, proxies={}, stream=True, verify=None, cert=None
+            )
             response = self._session.send(prepared, timeout=self._timeout_s, allow_redirects=False, **settings)
             with response:
                 body = read_body(response, action=self._action, host=self._host)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 
 import pytest
 
@@ -18,8 +19,14 @@ def test_a_bomb_is_not_unpacked_whole(
 ) -> None:
     monkeypatch.setattr("pai_sdk.api.answers._LARGEST_BYTES", 1 << 20)
     server.script = [Reply(gzip.compress(bytes(64 << 20)), headers={"Content-Encoding": "gzip"})]
-    with pytest.raises(BadAnswerError, match="HTTP 200 with more than 1 MiB"):
-        transport.call("CreateTrainingJob", "POST", "/x")
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadAnswerError, match="HTTP 200 with more than 1 MiB"):
+            transport.call("CreateTrainingJob", "POST", "/x")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 16 << 20
     assert len(server.asked) == 1
 
 
