@@ -5,7 +5,7 @@ root/ml/input/config/              hyperparameters.json, training-job.json
 root/ml/input/data/<channel>/      each input channel
 root/ml/output/<channel>/          each output channel
 root/logs/<instance>.log           what an instance printed; .times: when it had which size; .cuts: see log_cuts
-root/resumed                       what the outputs held before the job began; see service.resumed
+root/resumed                       what the outputs held before the job began; see resumed.py
 root/state/                        the executor's own
 """
 

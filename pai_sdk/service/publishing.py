@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pai_sdk.errors import InvalidInputError, PaiError
 from pai_sdk.execution.links import mend_links
+from pai_sdk.execution.resumed import Version, read_resumed, version_of
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.service.resumed import Version, read_resumed, version_of
 from pai_sdk.service.staging import HEADER_EXECUTABLE, own_uri
 from pai_sdk.storage.uri import OssUri
 from pai_sdk.storage.walk import list_folder

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, StorageError
+from pai_sdk.execution.resumed import note_resumed
 from pai_sdk.execution.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir, OssLocation
-from pai_sdk.service.resumed import note_resumed
 from pai_sdk.storage.objects import META_EXECUTABLE
 from pai_sdk.storage.uri import OssUri
 

@@ -205,3 +205,19 @@ def test_a_job_goes_on_from_the_checkpoints_of_an_earlier_one(session: Session, 
     for expected in ("from 0", "from 1", "from 2"):
         job = counting.run(outputs={"checkpoints": kept}, show_logs=False)
         assert lines_of(job) == [expected]
+
+
+def test_a_newer_checkpoint_of_another_job_is_not_replaced_by_the_one_this_job_began_with(
+    session: Session, client: Client, bucket: oss2.Bucket
+) -> None:
+    bucket.put_object("kept/of-both", b"old")
+    writing = processor(
+        session, 'cat "$PAI_OUTPUT_CHECKPOINTS/of-both"; echo mine > "$PAI_OUTPUT_CHECKPOINTS/mine"'
+    )
+    outputs = {"checkpoints": f"oss://{client.info.bucket}/kept/"}
+    job = writing.run(outputs=outputs, wait=False, show_logs=False)
+    bucket.put_object("kept/of-both", b"newer")
+    job.wait(PATIENCE_S, show_logs=False)
+    assert lines_of(job) == ["old"]
+    assert bucket.get_object("kept/of-both").read() == b"newer"
+    assert bucket.get_object("kept/mine").read() == b"mine\n"

@@ -23,6 +23,7 @@ from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.locks import locked
 from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.execution.resumed import note_resumed, read_resumed
 from pai_sdk.execution.sandbox import RESUMED_CHANNELS
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.job.request import TrainingJobRequest
@@ -146,6 +147,7 @@ class LocalBackend:
                 outputs[output.name].mkdir(parents=True, exist_ok=True)
             elif output.name in RESUMED_CHANNELS:
                 self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
+        note_resumed(sandbox, request)
         self._executor.start(sandbox.root, job_id, request, inputs=inputs, outputs=outputs, progress=progress)
 
     def _bring_back(self, uri: str, folder: Path, *, progress: bool) -> None:
@@ -212,10 +214,11 @@ class LocalBackend:
         with locked(sandbox.state_dir / "sync.lock"):
             if self._jobs.facts(job_id).get("synced"):
                 return
-            unsaved = []
+            unsaved, resumed = [], read_resumed(sandbox)
             for channel, uri in remote.items():
+                found = {path: version for (name, path), version in resumed.items() if name == channel}
                 try:
-                    save_output(self._oss, sandbox.output_dir(channel), uri, progress=True)
+                    save_output(self._oss, sandbox.output_dir(channel), uri, found=found, progress=True)
                 except (PaiError, OSError) as error:
                     unsaved.append(f"{channel}: {error}")
             with self._jobs.changing(job_id) as facts:

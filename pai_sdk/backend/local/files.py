@@ -5,13 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import CodeError, LocalRunError, Problem, StorageError, TransferError
 from pai_sdk.execution.locks import locked
+from pai_sdk.execution.resumed import Version, version_of
 from pai_sdk.storage.download import TargetFolder
 from pai_sdk.storage.objects import make_folder, must_take_a_file
 from pai_sdk.storage.pool import TransferPool
@@ -171,8 +173,18 @@ def copy_output(source: Path, target: Path) -> None:
         raise TransferError(f"{len(failures)} files were not copied from {source}", failures=failures)
 
 
-def save_output(files: Callable[[], OssClient], folder: Path, uri: str, *, progress: bool) -> None:
+def save_output(
+    files: Callable[[], OssClient], folder: Path, uri: str, *, found: Mapping[str, Version], progress: bool
+) -> None:
     """Put what a job left in an output folder to OSS.
+
+    Args:
+        files: gives the client, when there is something to send.
+        folder: the output's.
+        uri: where it goes.
+        found: the files that the job found there when it began. As long as they are as they were, they stay here:
+            another job may have replaced those in OSS meanwhile.
+        progress: show a bar.
 
     Raises:
         TransferError: some files could not be put there.
@@ -181,7 +193,8 @@ def save_output(files: Callable[[], OssClient], folder: Path, uri: str, *, progr
     from pai_sdk.storage.transfer import upload_tree
 
     listing = list_folder(folder)
-    tree = FileTree.of(listing)
+    changed = [file for file in listing.files if found.get(file.path) != version_of((folder / file.path).stat())]
+    tree = FileTree.of(replace(listing, files=tuple(changed)))
     if tree.entries:
         upload_tree(files(), tree, OssUri.parse(uri), progress=progress, marker=False)
     if listing.problems:

@@ -28,7 +28,7 @@ def version_of(status: os.stat_result) -> Version:
 
 
 def note_resumed(sandbox: Sandbox, request: TrainingJobRequest) -> None:
-    """Write down what lies in the outputs now, for the services that watch over the job; none yet has begun it."""
+    """Write down what lies in the outputs now, for who brings the outputs to their URIs; the job has not begun."""
     partial = sandbox.resumed_file.with_suffix(".partial")
     with partial.open("w", encoding="ascii") as file:
         for name, path, version in _found(sandbox, request):
