@@ -58,12 +58,11 @@ class RunFolder:
         """
         for folder in (self.path, self.path / "home", self.path / "pip-cache"):
             folder.mkdir(parents=True, exist_ok=True)
-        script = importlib.resources.files("pai_sdk.execution.docker").joinpath("instance.sh").read_bytes()
-        (self.path / "instance.sh").write_bytes(script)
+        script = importlib.resources.files("pai_sdk.execution.docker").joinpath("instance.sh").read_text("utf-8")
         lines = "".join(f"{line}\n" for line in requirements)  # an index URL may hold a password
-        for name, text in {**texts, **({"requirements.txt": lines} if lines else {})}.items():
-            with os.fdopen(os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(text.encode())
+        files = {"instance.sh": script, **texts, **({"requirements.txt": lines} if lines else {})}
+        for name, text in files.items():
+            self._publish(name, text)
 
     def go(self) -> None:
         """All instances stand: let them begin."""
@@ -163,6 +162,13 @@ class RunFolder:
         """Remove the variables; nobody needs them after the end."""
         for file in self.path.glob("*.env"):
             file.unlink(missing_ok=True)
+
+    def _publish(self, name: str, text: str) -> None:
+        """Write a file that is there whole or not at all: a shell reads its script while it goes on."""
+        part = self.path / f".{name}"  # hidden from the script's patterns, but not from `forget_secrets`
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(text.encode())
+        part.replace(self.path / name)
 
     def _log_of(self, instance: str) -> str:
         """The end of a log."""

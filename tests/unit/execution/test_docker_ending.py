@@ -140,6 +140,17 @@ def test_variables_are_utf8_whatever_this_machine_writes_its_files_in(tmp_path: 
     assert (tmp_path / "requirements.txt").read_bytes() == "损\n".encode()
 
 
+def test_who_reads_a_file_of_the_run_while_it_is_written_anew_has_it_whole(run: RunFolder) -> None:
+    """A shell reads its script piece by piece; a test that began its instances one by one met half of it."""
+    run.prepare({"one.env": "A=1\n"}, [])
+    with (run.path / "instance.sh").open() as of_script, (run.path / "one.env").open() as of_variables:
+        run.prepare({"one.env": "B=2\n"}, [])
+        script, variables = of_script.read(), of_variables.read()
+    assert (script, variables) == ((run.path / "instance.sh").read_text(), "A=1\n")
+    assert (run.path / "one.env").read_text() == "B=2\n"
+    assert {path.name for path in run.path.iterdir() if path.is_file()} == {"instance.sh", "one.env", "go"}
+
+
 def test_an_instance_that_was_asked_to_end_has_not_succeeded(run: RunFolder) -> None:
     """Whatever it made of its exit code."""
     run.ask_to_stop("StoppedByUser", "by Ann")
