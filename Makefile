@@ -3,7 +3,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check --no-warn-script-location
+PIP := sh scripts/pip-install $(BIN)/python
 
 # What `make test` runs; the slower suites have targets of their own.
 FAST := tests/unit tests/service tests/faults tests/docs
@@ -61,7 +61,7 @@ bench: $(VENV)/.dev ## the benchmarks, beside alipai
 
 matrix: $(VENV)/.dev ## the unit tests on every other Python from 3.10 to 3.13 that is here
 	@PATH="$$PATH:$(EVERY_PYTHON)" TOX_SKIP_ENV="$$($(BIN)/python -c 'import platform; print(platform.python_version().rpartition(".")[0])')" \
-		$(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
+		VIRTUALENV_NO_PERIODIC_UPDATE=1 $(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

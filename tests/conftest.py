@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from tqdm import tqdm
 
 _FOREIGN_PREFIXES = ("PAI_", "ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "DSW_", "DLC_", "DOCKER_")
 _PROXIES = tuple(f"{kind}_proxy" for kind in ("http", "https", "all", "no"))
@@ -16,6 +18,16 @@ _FOREIGN_NAMES = ("REGION", "dsw_region", *_PROXIES, *map(str.upper, _PROXIES), 
 
 # Tests that were started in the background ignore it, and so would the programs whose Ctrl-C is tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same examples in each run, and none that is called too slow on a busy machine. To look for new ones:
+# `--hypothesis-profile=search`, with `--hypothesis-seed=N` to see them again.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("search", _PATIENT)
+settings.register_profile("same", _PATIENT, derandomize=True, database=None)
+settings.load_profile("same")
+
+# Its monitor wakes every ten seconds, and warns of a bar that is made at this very moment: an error for some test.
+tqdm.monitor_interval = 0
 
 
 @pytest.fixture(autouse=True)

@@ -9,24 +9,24 @@ from pathlib import Path
 
 import psutil
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 __all__ = ["end_processes_of", "has_ended"]
 
 
 def end_processes_of(home: Path) -> None:
     """End every process that was started with this HOME: politely, and after ten seconds not."""
-    left = [process for process in psutil.process_iter() if _has_home(process, home)]
-    for process in left:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    try:
-        _await_the_end_of(left, within_s=10)
-    except AssertionError:
+    while left := [process for process in psutil.process_iter() if _has_home(process, home)]:
         for process in left:
             with suppress(psutil.NoSuchProcess):
-                process.kill()
-        _await_the_end_of(left, within_s=5)
+                process.terminate()
+        try:
+            _await_the_end_of(left, within_s=10)
+        except AssertionError:
+            for process in left:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            _await_the_end_of(left, within_s=PATIENCE_S)
 
 
 def has_ended(pid: int) -> bool:

@@ -6,9 +6,14 @@ import fcntl
 import hashlib
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = ["python_with"]
+
+_ATTEMPTS = 3  # pip gives up a download that stalls midway; what arrived whole is in its cache then
+_LONGEST_S = 600
+_PIP = ["-m", "pip", "install", "-qq", "--no-input", "--disable-pip-version-check", "--retries=5", "--timeout=60"]
 
 
 def python_with(*requirements: str, cache: Path | None = None) -> Path:
@@ -25,14 +30,28 @@ def python_with(*requirements: str, cache: Path | None = None) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     named = "\n".join([sys.version, *sorted(requirements)])
     folder = cache / hashlib.sha256(named.encode()).hexdigest()[:16]
-    python = folder / "bin" / "python"
-    with (cache / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test workers may want it at once
+    # One at a time: several test workers may want the same, and pip's cache of built wheels bears one writer.
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "ready").exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-            pip = [str(python), "-m", "pip", "install", "-qq", "--no-input", "--disable-pip-version-check"]
-            done = subprocess.run([*pip, *requirements], capture_output=True, text=True, timeout=900, check=False)
-            if done.returncode:
-                raise RuntimeError(f"pip could not install {', '.join(requirements)}:\n{done.stderr[-2000:]}")
+            _make(folder, requirements, lock.fileno())
             (folder / "ready").touch()
-    return python
+    return folder / "bin" / "python"
+
+
+def _make(folder: Path, requirements: Sequence[str], lock: int) -> None:
+    """Install the packages. A pip that outlives us holds the lock: nobody clears the folder it writes to."""
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, pass_fds=[lock])
+    command = [str(folder / "bin" / "python"), *_PIP, *requirements]
+    for _ in range(_ATTEMPTS):
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_LONGEST_S, check=False, pass_fds=[lock]
+            )
+        except subprocess.TimeoutExpired:
+            said = f"it did not end within {_LONGEST_S} s"
+            continue
+        if done.returncode == 0:
+            return
+        said = done.stderr[-2000:]
+    raise RuntimeError(f"pip could not install {', '.join(requirements)}:\n{said}")

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import write_program
+from tests.waiting import PATIENCE_S
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "make-venv"
 
 SHIM = '#!/bin/sh\necho "no such version" >&2\nexit 127\n'
@@ -60,13 +63,12 @@ def test_what_is_missing_is_told(
 
 def _make(bin_folder: Path, interpreters: dict[str, str], **environment: str) -> subprocess.CompletedProcess[str]:
     for name, text in interpreters.items():
-        (bin_folder / name).write_text(text)
-        (bin_folder / name).chmod(0o755)
+        write_program(bin_folder / name, text)
     return subprocess.run(
         ["sh", str(SCRIPT), str(bin_folder.parent / "an env")],
         env={"PATH": str(bin_folder), **environment},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         check=False,
     )

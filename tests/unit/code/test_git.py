@@ -18,6 +18,8 @@ from pai_sdk.code.git import checkout, clone, cloned
 from pai_sdk.code.git_config import parse_git_config
 from pai_sdk.code.package import package_code
 from pai_sdk.errors import CodeError
+from tests.programs import write_program
+from tests.waiting import PATIENCE_S
 
 TOKEN = "gh/tok&en=+secret"
 
@@ -247,8 +249,7 @@ def ssh_host(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A folder whose `ssh` reaches a host with `repository` in its home; what it is called with is kept there."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "ssh").write_text(_SSH.format(folder=folder, root=repository.path.parent))
-    (folder / "ssh").chmod(0o755)
+    write_program(folder / "ssh", _SSH.format(folder=folder, root=repository.path.parent))
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return folder
 
@@ -264,7 +265,7 @@ def test_each_state_can_be_had_over_ssh(repository: Repository, ssh_host: Path, 
 
 
 def test_a_host_that_does_not_know_our_ssh_key(ssh_host: Path) -> None:
-    (ssh_host / "ssh").write_text("#!/bin/sh\necho 'git@h: Permission denied (publickey).' >&2\nexit 255\n")
+    write_program(ssh_host / "ssh", "#!/bin/sh\necho 'git@h: Permission denied (publickey).' >&2\nexit 255\n")
     with pytest.raises(CodeError, match="knows none of this machine's ssh keys") as caught:
         content({"repo": "git@git.example.com:project.git"})
     assert "git@git.example.com:project.git" in str(caught.value)
@@ -286,7 +287,7 @@ class _GitHttp(BaseHTTPRequestHandler):
         self.server.seen.append((path, self.headers.get("Authorization")))
         if self.server.hangs:
             self.server.asked.set()
-            self.server.released.wait(10)
+            self.server.released.wait(PATIENCE_S)
             self.close_connection = True
             return
         is_known = self.server.expected in ("", self.headers.get("Authorization"))
@@ -430,8 +431,8 @@ def test_the_process_list_tells_no_token_while_git_runs(server: _Server, tmp_pat
     server.hangs = True
     config = {"repo": url_of(server), "token": TOKEN}
     with ThreadPoolExecutor(1) as pool:
-        cloning = pool.submit(clone, config, tmp_path / "clone", timeout_s=20)
-        assert server.asked.wait(10)
+        cloning = pool.submit(clone, config, tmp_path / "clone", timeout_s=2 * PATIENCE_S)
+        assert server.asked.wait(PATIENCE_S)
         lines = b"\n".join(filter(None, map(_command_line, Path("/proc").glob("[0-9]*/cmdline"))))
         server.released.set()
         with pytest.raises(CodeError):
