@@ -36,4 +36,5 @@ def locked(path: Path, how: int = fcntl.LOCK_EX) -> Iterator[bool]:
         else:
             yield True
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process that another thread just forks has a copy of it
         os.close(descriptor)

@@ -37,7 +37,7 @@ _NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from pai_sdk.service.__main__ import main; sys.exit(main())"
 
 
-def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 20.0) -> ServiceInfo:
+def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 60.0) -> ServiceInfo:
     """The service on a data folder; started, if it does not run.
 
     Args:

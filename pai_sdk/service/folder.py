@@ -19,7 +19,9 @@ from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 __all__ = ["DataFolder", "Keys", "is_locked", "read_info"]
 
 _ALPHABET = string.ascii_letters + string.digits
-_LOOKING_S = 0.3
+_HANDOVER_S = 0.3  # a service that is just ending may hold the lock for so long
+_LONGEST_LOOK_S = 10.0  # likewise a client that looks who is there, on a machine that is very busy
+_LOOK_S = 0.03
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class DataFolder:
     def close(self) -> None:
         """Let the next service have the folder."""
         if self._lock is not None:
-            os.close(self._lock)
+            _let_go(self._lock)
             self._lock = None
 
     def __exit__(
@@ -146,17 +148,29 @@ class DataFolder:
 
 
 def _lock_for_us(descriptor: int) -> bool:
-    """Take the lock; a client that is just looking (`is_locked`) may hold it for an instant."""
-    deadline = time.monotonic() + _LOOKING_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_LOOKING_S / 10)
-        else:
-            return True
+    """Take the lock, which clients that are just looking (`is_locked`) hold for an instant, and share."""
+    begun = time.monotonic()
+    while not _flock(descriptor, fcntl.LOCK_EX):
+        is_shared = _flock(descriptor, fcntl.LOCK_SH)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        if time.monotonic() - begun > (_LONGEST_LOOK_S if is_shared else _HANDOVER_S):
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _let_go(descriptor: int) -> None:
+    # Closed alone, it would stay locked for as long as a process that another thread just forks has a copy.
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def _flock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def is_locked(root: Path) -> bool:
@@ -167,12 +181,9 @@ def is_locked(root: Path) -> bool:
         return False
     try:
         # Shared, so that two clients that look at once do not take each other for a service.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        return not _flock(descriptor, fcntl.LOCK_SH)
     finally:
-        os.close(descriptor)
-    return False
+        _let_go(descriptor)
 
 
 def read_info(root: Path) -> ServiceInfo | None:

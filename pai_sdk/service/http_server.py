@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 _GRACE_S = 3  # so long after the end was asked for, requests may still be answered
 _LAST_GRACE_S = 2  # and so long, those sent home may take to leave
+_KEEP_ALIVE_S = 75  # an idle connection that is closed as its client sends the next request costs that request
 _LOOK_S = 1.0
 _ASK_DATABASE_S = 10.0
 
@@ -97,6 +98,7 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=_GRACE_S + _LAST_GRACE_S,
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from types import TracebackType
 
 from sqlalchemy import Connection, Engine, text
@@ -14,6 +15,7 @@ __all__ = ["DatabaseLock"]
 
 # Locks belong to a database; services in schemas of their own do not meet. The first number is any.
 _TAKE = text("SELECT pg_try_advisory_lock(1885432180, hashtext(current_schema()))")
+_GIVE_BACK = text("SELECT pg_advisory_unlock(1885432180, hashtext(current_schema()))")
 _ASK = text("SELECT 1")
 _PATIENCE_S = 3.0
 
@@ -50,7 +52,10 @@ class DatabaseLock:
         """Let the next service have the database."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.invalidate()  # closed, not given back to the pool: the lock ends with it
+            if not connection.invalidated:
+                with suppress(DBAPIError):  # the server notices only later that a connection was closed
+                    connection.execute(_GIVE_BACK)
+            connection.invalidate()  # closed, not given back to the pool: the lock ends with it at the latest
             connection.close()
 
     def is_lost(self) -> bool:

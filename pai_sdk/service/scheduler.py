@@ -93,6 +93,7 @@ class Scheduler:
         self._next_in_line = ""
         self._active: dict[str, _ActiveJob] = {}
         self._queue_is_empty = False
+        self._has_news = False  # of the queue, or of a stop
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._trash = Trash(folder.jobs_dir)
@@ -137,7 +138,7 @@ class Scheduler:
     @property
     def is_idle(self) -> bool:
         """Whether no job runs or waits."""
-        return self._queue_is_empty and not self._active
+        return self._queue_is_empty and not self._active and not self._woken.is_set()
 
     # ---- the thread ---------------------------------------------------------------------------------------
 
@@ -169,10 +170,14 @@ class Scheduler:
 
     def _look_around(self) -> None:
         if self._woken.is_set():
+            self._queue_is_empty = False  # as far as we know, until we have looked
             self._woken.clear()
+            self._has_news = True
+        if self._has_news:
             for active in self._active.values():
                 active.stop_requested = active.stop_requested or self._jobs.stop_is_requested(active.id)
             self._admit()
+            self._has_news = False  # not before: after a fault, we look again
         for active in list(self._active.values()):
             if time.monotonic() >= active.not_before:
                 try:
@@ -183,16 +188,15 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Begin the first jobs of the queue, as long as there is room; nobody is overtaken."""
-        self._queue_is_empty = True
         while (job := self._jobs.first_in_queue()) is not None:
             request = TrainingJobRequest.model_validate(job.request)
             lacking = list(self._capacity.lacks(_need(request), [active.need for active in self._active.values()]))
             if lacking:
-                self._queue_is_empty = False
                 self._tell_whom_all_wait_for(job.id, lacking)
                 return
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
                 self._activate(job, "staging", JobStatus.INITIALIZING)
+        self._queue_is_empty = True
 
     def _tell_whom_all_wait_for(self, job_id: str, lacking: Sequence[str]) -> None:
         if job_id != self._next_in_line:

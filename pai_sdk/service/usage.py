@@ -108,11 +108,11 @@ class UsageMeter:
             if self._woken.wait(pause_s if instances else None):
                 self._woken.clear()
                 continue
-            next_s = time.monotonic() + self._every_s
             try:
                 _look(instances)
             except (OSError, psutil.Error):
                 logger.exception("the usage of the running jobs cannot be read")
+            next_s = time.monotonic() + self._every_s  # after it: two looks are never close together
 
 
 def read_usage(log: Path, metric: str, *, begin: float, end: float, step_s: float) -> list[tuple[float, float]]:
@@ -149,7 +149,7 @@ def _notes(file: Path) -> Iterator[tuple[float, Sequence[float]]]:
 
 
 def _look(instances: Mapping[str, _Watched]) -> None:
-    now = time.monotonic()
+    begun_s = time.monotonic()
     found: dict[str, list[_Used]] = {}
     memory_bytes: Counter[str] = Counter()
     for process in psutil.process_iter():
@@ -157,10 +157,16 @@ def _look(instances: Mapping[str, _Watched]) -> None:
             name = process.environ().get(_MARK, "")
             if name in instances:
                 with process.oneshot():
-                    found.setdefault(name, []).append(_used_by(process))
-                    memory_bytes[name] += process.memory_info().rss
+                    used, rss_bytes = _used_by(process), process.memory_info().rss
+                found.setdefault(name, []).append(used)
+                memory_bytes[name] += rss_bytes
+    # From the beginning of one look to the end of the next: however long a look takes, nobody seems to have used
+    # more than there is.
+    ended_s = time.monotonic()
     for name, processes in found.items():
-        _note(instances[name], processes, memory_bytes[name], now)
+        elapsed_s = max(ended_s - instances[name].looked_at_s, 0.001)
+        instances[name].looked_at_s, instances[name].is_known = begun_s, True
+        _note(instances[name], processes, memory_bytes[name], elapsed_s)
 
 
 def _used_by(process: psutil.Process) -> _Used:
@@ -175,9 +181,8 @@ def _used_by(process: psutil.Process) -> _Used:
     )
 
 
-def _note(instance: _Watched, processes: Sequence[_Used], memory_bytes: int, now: float) -> None:
+def _note(instance: _Watched, processes: Sequence[_Used], memory_bytes: int, elapsed_s: float) -> None:
     """Write down what the processes have used since the last look; all that those new since then have."""
-    elapsed_s = max(now - instance.looked_at_s, 0.001)
     cpu_s = read_bytes = written_bytes = 0.0
     for used in processes:
         before = instance.used.get(used.process, _Used(used.process))
@@ -185,7 +190,6 @@ def _note(instance: _Watched, processes: Sequence[_Used], memory_bytes: int, now
         read_bytes += used.read_bytes - before.read_bytes
         written_bytes += used.written_bytes - before.written_bytes
     instance.used = {used.process: used for used in processes}
-    instance.looked_at_s, instance.is_known = now, True
     values = (
         100 * cpu_s / elapsed_s / (os.cpu_count() or 1),
         100 * memory_bytes / psutil.virtual_memory().total,

@@ -39,13 +39,19 @@ class ScriptedExecutor:
     def state(self, root: Path) -> ExecutionState:
         return self._states.get(root, ExecutionState("absent"))
 
+    def forget(self) -> None:
+        """Know of no job any more, as if none had been begun."""
+        with self._lock:
+            self._states.clear()
+
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         if root in self._states:
             self._end(root, "Terminated", succeeded=False, reason_code=reason_code, reason_message=reason_message)
 
     @property
     def running(self) -> list[str]:
-        return [root.name for root, state in self._states.items() if state.phase == "running"]
+        with self._lock:
+            return [root.name for root, state in self._states.items() if state.phase == "running"]
 
     def print(self, root: Path, instance: str, text: str) -> None:
         with Sandbox(root).log_file(instance).open("a", encoding="utf-8", newline="") as log:

@@ -23,6 +23,12 @@ from pathlib import Path
 URL_VARIABLE = "TEST_POSTGRES_URL"
 _TESTS = "tests/service"
 _USER = "pai"
+_LONGEST_S = 300  # that a server may take to start or end, and others to install something else first
+
+
+def is_used() -> bool:
+    """Whether the tests run on PostgreSQL."""
+    return bool(os.environ.get(URL_VARIABLE))
 
 
 def url_for(folder: Path) -> str | None:
@@ -56,12 +62,13 @@ def cluster() -> Iterator[str]:
             **run,
         )
         options = f"-k {folder} -c listen_addresses= -c fsync=off -c full_page_writes=off"
-        control = [programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
-        subprocess.run([*control, "-o", f"{options} -c max_connections=300", "start"], **run)
+        control = [programs / "pg_ctl", "-D", data, "-w", "-t", str(_LONGEST_S), "-l", folder / "log"]
         try:
+            subprocess.run([*control, "-o", f"{options} -c max_connections=300", "start"], **run)
             yield f"postgresql+psycopg://{_USER}@/postgres?host={folder}"
         finally:
-            subprocess.run([*control, "-m", "immediate", "stop"], **run)
+            if (data / "postmaster.pid").exists():
+                subprocess.run([*control, "-m", "immediate", "stop"], **run)
 
 
 def find_programs() -> Path:
@@ -69,8 +76,9 @@ def find_programs() -> Path:
     found = _installed()
     if found is None and os.getuid() == 0 and shutil.which("apt-get"):
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update", "-qq"], check=True, env=quiet)
-        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"]
+        patiently = ["apt-get", "-qq", "-o", "Acquire::Retries=3", "-o", f"DPkg::Lock::Timeout={_LONGEST_S}"]
+        subprocess.run([*patiently, "update"], check=True, env=quiet)
+        command = [*patiently, "install", "-y", "--no-install-recommends", "postgresql"]
         subprocess.run(command, check=True, env=quiet, stdout=subprocess.DEVNULL)
         found = _installed()
     if found is None:

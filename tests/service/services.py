@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,11 +19,13 @@ import requests
 from pai_sdk.api.auth import Acs3Auth
 from pai_sdk.credentials import static_credentials
 from pai_sdk.execution.base import Executor
+from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from tests.service.postgres import url_for
 from tests.waiting import PATIENCE_S
 
+HELD_S = 10 * PATIENCE_S  # an answer that is held for so long comes only if there is news: its client gives up
 TERMINAL = ("Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed")
 
 
@@ -63,7 +68,7 @@ class Client:
 
     def until(self, job_id: str, *statuses: str, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """Wait for a status as clients do: the service holds its answer until there is news."""
-        etag, deadline = "", time.monotonic() + timeout_s
+        etag, job, deadline = "", dict[str, Any](), time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             headers = {"If-None-Match": etag, "Prefer": "wait=5"}
             answer = self.call("GET", f"/trainingjobs/{job_id}", headers=headers)
@@ -73,7 +78,7 @@ class Client:
             etag, job = answer.headers["ETag"], answer.json()
             if job["Status"] in (statuses or TERMINAL):
                 return job
-        raise AssertionError(f"{job_id} is {job['Status']}: {job['ReasonMessage']}")
+        raise AssertionError(f"{job_id} is {job.get('Status')}: {job.get('ReasonMessage')}")
 
     def log(self, job_id: str, **query: Any) -> list[str]:
         return self.get(f"/trainingjobs/{job_id}/logs", PageSize=10_000, **query)["Logs"]
@@ -124,3 +129,19 @@ def running_service(data_dir: Path, executor: Executor | str | None = None, **se
         service.stop()
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
+
+
+def keep_to_a_quiet_port(root: Path) -> int:
+    """Let the service on a new folder begin with a port that nobody is given by chance while it is down."""
+    quiet = itertools.count(20_000 + os.getpid() % 10_000)
+    while True:
+        try:
+            with socket.create_server(("127.0.0.1", port := next(quiet))):
+                break
+        except OSError:
+            continue
+    url = f"http://127.0.0.1:{port}"
+    info = ServiceInfo(url, url, "local", "1", "pai-local", "LTAIquiet", "the-secret", data_dir=root)
+    with DataFolder(root) as folder:
+        folder.save(info)
+    return port

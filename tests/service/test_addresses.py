@@ -8,6 +8,7 @@ import pytest
 import requests
 
 from tests.service.services import Client
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("key", ["api/model.bin", "api"])
@@ -18,7 +19,7 @@ def test_a_key_may_begin_like_the_api_where_the_host_names_the_bucket(service: C
     answer = requests.get(
         f"{service.info.oss_endpoint}{path}?{signed.query}",
         headers={"Host": f"{service.info.bucket}.localhost:{signed.port}"},
-        timeout=20,
+        timeout=PATIENCE_S,
     )
     assert (answer.status_code, answer.content) == (200, b"weights")
 
@@ -26,6 +27,6 @@ def test_a_key_may_begin_like_the_api_where_the_host_names_the_bucket(service: C
 def test_the_api_answers_to_localhost(service: Client) -> None:
     port = urlsplit(service.info.endpoint).port
     answer = requests.get(
-        f"{service.info.endpoint}/api/v1/workspaces", headers={"Host": f"localhost:{port}"}, timeout=20
+        f"{service.info.endpoint}/api/v1/workspaces", headers={"Host": f"localhost:{port}"}, timeout=PATIENCE_S
     )
     assert (answer.status_code, answer.json()["Code"]) == (401, "MissingAuthorization")

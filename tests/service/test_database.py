@@ -21,13 +21,14 @@ from pai_sdk.service.migrations import JOBS
 from pai_sdk.service.schema import Schema
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceSettings
+from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
 from tests.service.services import job_body
 from tests.waiting import PATIENCE_S
 
-on_postgres = pytest.mark.skipif(url_for(Path("probe")) is None, reason="python -m tests.service.postgres runs it")
-on_sqlite = pytest.mark.skipif(url_for(Path("probe")) is not None, reason="it is about the files of SQLite")
+on_postgres = pytest.mark.skipif(not postgres.is_used(), reason="python -m tests.service.postgres runs it")
+on_sqlite = pytest.mark.skipif(postgres.is_used(), reason="it is about the files of SQLite")
 
 
 def test_nobody_else_can_read_what_may_hold_secrets(tmp_path: Path) -> None:

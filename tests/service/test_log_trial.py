@@ -8,6 +8,8 @@ import pytest
 
 from tests.trials import logs
 
+pytestmark = pytest.mark.timeout(400)
+
 SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
 
 

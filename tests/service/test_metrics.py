@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pai_sdk.service import metrics
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import until
@@ -80,6 +85,35 @@ def test_a_hostile_regex_holds_nobody_up(client: Client, executor: ScriptedExecu
     assert values(client, job_id) == [("loss", 1.0)] * 3
     events = client.get(f"/trainingjobs/{job_id}/events")["Events"]
     assert any("Metric 'evil' is no longer read" in event for event in events)
+
+
+class OnABusyMachine:
+    """A pattern whose time is used up by other threads, now and then."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern)
+        self._turns = itertools.cycle([True, False])
+
+    def finditer(self, line: str, **limits: Any) -> Iterator[Any]:
+        for number, match in enumerate(self._pattern.finditer(line)):
+            if number == 1 and next(self._turns):
+                raise TimeoutError
+            yield match
+
+
+def test_no_metric_is_given_up_because_the_machine_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    minutes = itertools.count(0.0, 60.0)
+    clock = SimpleNamespace(monotonic=lambda: next(minutes), thread_time=time.thread_time)
+    monkeypatch.setattr(metrics, "time", clock)
+    definition = metrics._Definition("loss", OnABusyMachine(r"loss=(\d)"))
+    assert list(definition.values(["loss=1 loss=2", "loss=3", "loss=4 loss=5"])) == [
+        (0, 1.0),
+        (0, 2.0),
+        (1, 3.0),
+        (2, 4.0),
+        (2, 5.0),
+    ]
+    assert definition.trouble == ""
 
 
 def test_a_restart_neither_loses_nor_repeats_a_value(start: Callable[..., Any]) -> None:

@@ -23,9 +23,10 @@ from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.service.app import create_api
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
+from tests.waiting import PATIENCE_S
 
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "3"))
-SLOWEST_S = 30.0
+SLOWEST_S = PATIENCE_S
 
 _JSON: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "array"}, {"type": "string"}]}
 

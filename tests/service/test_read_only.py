@@ -15,12 +15,12 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from pai_sdk.service import scheduler
+from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
-from tests.service.postgres import url_for
 from tests.service.services import job_body
 from tests.waiting import until
 
-pytestmark = pytest.mark.skipif(url_for(Path("probe")) is not None, reason="it is about the files of SQLite")
+pytestmark = pytest.mark.skipif(postgres.is_used(), reason="it is about the files of SQLite")
 
 
 @dataclass

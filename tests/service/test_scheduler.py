@@ -6,18 +6,28 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from pai_sdk.service import http_server, live_outputs, scheduler, server
-from pai_sdk.service.changes import News
+from pai_sdk.service.changes import Changes, News
+from pai_sdk.service.database import Database
+from pai_sdk.service.folder import DataFolder
+from pai_sdk.service.jobs import Jobs
+from pai_sdk.service.metrics import MetricsCollector
+from pai_sdk.service.models import Job
+from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.publishing import Publisher
+from pai_sdk.service.resources import Capacity
+from pai_sdk.service.scheduler import Scheduler
 from pai_sdk.service.settings import ServiceSettings
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
-from tests.service.services import Client, job_body, running_service
+from tests.service.services import HELD_S, Client, job_body, running_service
 from tests.waiting import PATIENCE_S, quickest, until
 
 
@@ -28,7 +38,8 @@ def executor() -> ScriptedExecutor:
 
 @pytest.fixture(scope="module")
 def service_of_two(executor: ScriptedExecutor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with running_service(tmp_path_factory.mktemp("scheduler") / "data", executor, slots=2) as client:
+    folder = tmp_path_factory.mktemp("scheduler") / "data"
+    with running_service(folder, executor, slots=2, longest_hold_s=HELD_S) as client:
         yield client
 
 
@@ -106,6 +117,7 @@ def test_a_job_that_waits_tells_for_what(client: Client, executor: ScriptedExecu
     for job_id in (third, second):
         client.call("PUT", f"/trainingjobs/{job_id}/stop")
     executor.succeed(root(client, first))
+    client.until(first)
 
 
 def events(client: Client, job_id: str) -> list[str]:
@@ -269,15 +281,17 @@ def test_who_waits_for_a_job_is_told_that_it_was_deleted(
     found: list[int] = []
 
     def wait() -> None:
-        headers = {"If-None-Match": etag, "Prefer": "wait=20"}
-        found.append(Client(client.info).call("GET", f"/trainingjobs/{job_id}", headers=headers).status_code)
+        headers = {"If-None-Match": etag, "Prefer": f"wait={HELD_S:g}"}
+        with closing(requests.Session()) as session:
+            answer = Client(client.info, session).call("GET", f"/trainingjobs/{job_id}", headers=headers)
+        found.append(answer.status_code)
 
     waiting = threading.Thread(target=wait)
     held.clear()
     waiting.start()
     until(lambda: held)
     client.call("DELETE", f"/trainingjobs/{job_id}")
-    waiting.join(15)  # less than it would be held
+    waiting.join(PATIENCE_S)
     assert found == [404]
 
 
@@ -300,6 +314,54 @@ def test_an_idle_service_ends_but_never_with_a_job(
     executor.succeed(root(client, job_id))
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
+
+
+def test_it_is_not_idle_while_it_looks_into_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the database takes: a service that is not needed ends."""
+    asked, go_on = threading.Event(), threading.Event()
+    database = Database.in_file(tmp_path / "service.db")
+    jobs = Jobs(database, Changes())
+
+    def slowly() -> Job | None:
+        asked.set()
+        assert go_on.wait(PATIENCE_S)
+        return None
+
+    monkeypatch.setattr(jobs, "first_in_queue", slowly)
+    with DataFolder(tmp_path / "data") as folder, ObjectStore(folder.objects_dir) as store:
+        capacity = Capacity.of(ServiceSettings(folder.root))
+        tested = Scheduler(jobs, folder, store, ScriptedExecutor(), MetricsCollector(jobs), capacity=capacity)
+        tested.start()
+        try:
+            assert asked.wait(PATIENCE_S)
+            assert not tested.is_idle
+            go_on.set()
+            until(lambda: tested.is_idle)
+        finally:
+            go_on.set()
+            tested.close()
+    database.close()
+
+
+def test_the_queue_is_looked_into_again_after_a_fault(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor, first_in_queue, faults = ScriptedExecutor(), Jobs.first_in_queue, [OSError("of the database")]
+
+    def now_and_then(jobs: Jobs) -> Job | None:
+        job = first_in_queue(jobs)
+        if job is not None and job.name == "unlucky" and faults:
+            raise faults.pop()
+        return job
+
+    monkeypatch.setattr(scheduler, "_PAUSE_AFTER_FAULT_S", 0.01)
+    monkeypatch.setattr(Jobs, "first_in_queue", now_and_then)
+    with start(executor) as client:
+        job_id = client.create(job_body(TrainingJobName="unlucky"))
+        client.until(job_id, "Running")
+        assert not faults
+        executor.succeed(root(client, job_id))
+        client.until(job_id)
 
 
 def test_jobs_are_taken_up_again_after_a_restart(start: Callable[..., Any], tmp_path: Path) -> None:
@@ -330,7 +392,7 @@ def test_a_job_that_was_being_staged_begins_after_a_restart(
     with start(executor) as client:
         job_id = client.create(job_body())
         client.until(job_id, "Running")
-    executor._states.clear()  # as if the service had ended before the executor was told
+    executor.forget()  # as if the service had ended before the executor was told
     with start(executor) as client:
         until(lambda: executor.begun == [job_id, job_id])
         executor.succeed(root(client, job_id))

@@ -24,6 +24,7 @@ from tests.waiting import PATIENCE_S, until
 @pytest.fixture(autouse=True)
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "_GRACE_S", 0.2)
+    monkeypatch.setattr(http_server, "_LAST_GRACE_S", PATIENCE_S)
 
 
 def send(url: str, method: str, *, length: int = 0, body: bytes = b"") -> socket.socket:
@@ -54,7 +55,7 @@ def test_an_upload_that_does_not_end_in_time_is_told_to_come_again_and_leaves_no
     with start(ScriptedExecutor()) as client:
         client.bucket().put_object("kept", b"old")
         upload = send(client.bucket().sign_url("PUT", "kept", 60), "PUT", length=5 << 20, body=bytes(1 << 20))
-        until(lambda: list(incoming.iterdir()))
+        until(lambda: [draft for draft in incoming.iterdir() if draft.stat().st_size])
         answers: list[bytes] = []
         reading = threading.Thread(target=lambda: answers.append(rest_of(upload)))
         reading.start()
@@ -68,7 +69,7 @@ def test_an_upload_that_does_not_end_in_time_is_told_to_come_again_and_leaves_no
 
 
 def test_an_output_that_is_being_saved_does_not_keep_it_from_ending_and_is_saved_by_the_next(
-    start: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     executor, sending = ScriptedExecutor(), threading.Event()
@@ -80,26 +81,25 @@ def test_an_output_that_is_being_saved_does_not_keep_it_from_ending_and_is_saved
             publisher._go_on()
             time.sleep(0.01)
 
-    with start(executor) as client:
+    with pytest.MonkeyPatch.context() as endless, start(executor) as client:
         model = f"oss://{client.info.bucket}/out/"
         job_id = client.create(job_body(OutputChannels=[{"Name": "model", "OutputUri": model}]))
         client.until(job_id, "Running")
         root = client.info.data_dir / "jobs" / job_id
         (root / "ml" / "output" / "model" / "w.bin").write_bytes(b"weights")
-        monkeypatch.setattr(Publisher, "_send", send)
+        endless.setattr(Publisher, "_send", send)
         executor.succeed(root)
         assert sending.wait(PATIENCE_S)
     told = [record.getMessage() for record in caplog.records]
     assert f"job {job_id} has ended; the next service here saves the rest of what it has left" in told
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
-    monkeypatch.undo()
     with start(executor) as client:
         assert client.until(job_id)["Status"] == "Succeed"
         assert client.bucket().get_object("out/w.bin").read() == b"weights"
 
 
 def test_metrics_that_are_being_read_do_not_keep_it_from_ending_and_are_read_by_the_next(
-    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Any],
 ) -> None:
     executor, reading = ScriptedExecutor(), threading.Event()
 
@@ -110,16 +110,15 @@ def test_metrics_that_are_being_read_do_not_keep_it_from_ending_and_are_read_by_
         time.sleep(0.01)
         return is_final
 
-    with start(executor) as client:
+    with pytest.MonkeyPatch.context() as endless, start(executor) as client:
         spec = {"MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]}
-        monkeypatch.setattr(MetricsCollector, "_read_chunk", read)
+        endless.setattr(MetricsCollector, "_read_chunk", read)
         job_id = client.create(job_body(AlgorithmSpec=spec))
         client.until(job_id, "Running")
         root = client.info.data_dir / "jobs" / job_id
         executor.print(root, f"{job_id}-master-0", "loss=0.5\n")
         executor.succeed(root)
         assert reading.wait(PATIENCE_S)
-    monkeypatch.undo()
     with start(executor) as client:
         assert client.until(job_id)["Status"] == "Succeed"
         assert [metric["Value"] for metric in client.get(f"/trainingjobs/{job_id}/metrics")["Metrics"]] == [0.5]

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,3 +45,50 @@ def test_a_clock_that_is_put_back_makes_nobody_use_more_than_there_is(
         busy.kill()
         busy.wait()
     assert max(percent) < 250.0  # times of processes are counted in hundredths of a second
+
+
+def test_a_look_that_takes_long_makes_nobody_use_more_than_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that is so busy that the meter stands still between its clock and the processes."""
+    now_s = used_s = 0.0
+
+    class Process:
+        pid = 1
+
+        def environ(self) -> dict[str, str]:
+            return {"PAI_INSTANCE_NAME": "job-master-0"}
+
+        def oneshot(self) -> AbstractContextManager[None]:
+            return nullcontext()
+
+        def memory_info(self) -> SimpleNamespace:
+            return SimpleNamespace(rss=1)
+
+        def create_time(self) -> float:
+            return 1.0
+
+        def cpu_times(self) -> SimpleNamespace:
+            return SimpleNamespace(user=used_s, system=0.0)
+
+    def pass_by(seconds: float) -> None:
+        nonlocal now_s, used_s
+        now_s += seconds
+        used_s += seconds
+
+    def process_iter() -> Iterator[Process]:
+        pass_by(5.0)
+        yield Process()
+        pass_by(7.0)
+
+    monkeypatch.setattr(usage, "time", SimpleNamespace(monotonic=lambda: now_s, time=lambda: now_s))
+    monkeypatch.setattr(usage.psutil, "process_iter", process_iter)
+    monkeypatch.setattr(usage.os, "cpu_count", lambda: 1)
+    log = tmp_path / "job-master-0.log"
+    watched = {"job-master-0": usage._Watched(log.with_suffix(".usage"), now_s)}
+    for _ in range(4):
+        usage._look(watched)
+        pass_by(1.0)
+    percent = [value for _, value in read_usage(log, "CpuCoreUsage", begin=0.0, end=1e9, step_s=1.0)]
+    assert len(percent) == 4
+    assert all(20 < value <= 100 for value in percent)

@@ -84,7 +84,7 @@ class ObjectStore:
         """Stop, and let another process have the folder."""
         self._sweeper.close()
         self._database.close()
-        self._lock_file.close()
+        _let_go(self._lock_file)
 
     # ---- buckets --------------------------------------------------------------------------------------------
 
@@ -354,6 +354,13 @@ class ObjectStore:
         if replaced is not None:
             self._blobs.remove([replaced])
         return info
+
+
+def _let_go(lock_file: BinaryIO) -> None:
+    if not lock_file.closed:
+        # Closed alone, it would stay locked for as long as a process that another thread just forks has a copy.
+        fcntl.flock(lock_file, fcntl.LOCK_UN)
+        lock_file.close()
 
 
 def _claim(root: Path) -> BinaryIO:

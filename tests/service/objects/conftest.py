@@ -14,6 +14,7 @@ import requests
 
 from pai_sdk.service.objects import ObjectStore
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, open_store, served
+from tests.waiting import PATIENCE_S
 
 
 class ClosingSession(oss2.Session):
@@ -51,7 +52,7 @@ class Wire:
         secret: str = SECRET,
         **options,
     ) -> oss2.Bucket:
-        options = {"region": REGION, "connect_timeout": 20, **options}
+        options = {"region": REGION, "connect_timeout": PATIENCE_S, **options}
         return oss2.Bucket(auth(key_id, secret), self.endpoint, name, session=self._session(), **options)
 
     def service(self, **options) -> oss2.Service:

@@ -12,7 +12,7 @@ import uvicorn
 
 from pai_sdk.service.objects import ObjectStore, create_app
 from tests.service.postgres import url_for
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 KEY_ID, SECRET, REGION, BUCKET = "test-id", "test-secret", "cn-test", "my-bucket"
 
@@ -24,9 +24,17 @@ def open_store(root: Path, **options: float) -> ObjectStore:
 
 def _server(store: ObjectStore) -> uvicorn.Server:
     app = create_app(store, {KEY_ID: SECRET}, region=REGION)
-    return uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_level="warning", access_log=False)
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=0,
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        # The official clients try nothing again: a connection that is closed just as they use it fails a test.
+        timeout_keep_alive=600,
     )
+    return uvicorn.Server(config)
 
 
 def _wait_for_port(server: uvicorn.Server) -> int:
@@ -45,7 +53,7 @@ def served(root: Path) -> Iterator[tuple[ObjectStore, str]]:
             yield store, f"http://127.0.0.1:{_wait_for_port(server)}"
         finally:
             server.should_exit = True
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
 
 def main(root: str, max_file_bytes: str) -> None:

@@ -12,6 +12,7 @@ import requests
 
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
+from tests.waiting import PATIENCE_S
 
 PART = 100 * 1024
 
@@ -21,6 +22,7 @@ def client(wire: Wire, request: pytest.FixtureRequest) -> Iterator[oss.Client]:
     config = oss.config.load_default()
     config.region, config.endpoint, config.use_path_style = REGION, wire.endpoint, True
     config.signature_version = request.param
+    config.connect_timeout = config.readwrite_timeout = PATIENCE_S
     config.credentials_provider = oss.credentials.StaticCredentialsProvider(KEY_ID, SECRET)
     made = oss.Client(config)
     yield made

@@ -12,11 +12,12 @@ import pytest
 
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import KEY_ID, SECRET
+from tests.waiting import PATIENCE_S
 
 
 def ask(wire: Wire, method: str, path: str, headers: dict[str, str] | None = None, body: bytes | None = None):
     url = urlsplit(wire.endpoint)
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE_S)
     connection.request(method, path, body, headers or {})
     answer = connection.getresponse()
     content = answer.read()
@@ -154,7 +155,7 @@ def test_what_head_cannot_say_in_a_body_it_says_in_a_header(
     wire: Wire, key: str, headers: dict[str, str], status: int, code: str
 ) -> None:
     wire.bucket().put_object("there", b"x")
-    url = urlsplit(wire.bucket().sign_url("HEAD", key, 60))
+    url = urlsplit(wire.bucket().sign_url("HEAD", key, 600))
     answer, content = ask(wire, "HEAD", f"{url.path}?{url.query}", headers)
     assert (answer.status, content) == (status, b"")
     said = ElementTree.fromstring(base64.b64decode(answer.headers["x-oss-err"]))
@@ -190,7 +191,7 @@ def test_sources_of_copies_that_cannot_be(wire: Wire, source: str) -> None:
 
 
 def test_too_large_is_said_before_it_is_sent(wire: Wire) -> None:
-    url = urlsplit(wire.bucket().sign_url("PUT", "huge", 60))
+    url = urlsplit(wire.bucket().sign_url("PUT", "huge", 600))
     answer, content = ask(wire, "PUT", f"{url.path}?{url.query}", {"Content-Length": str((5 << 30) + 1)})
     assert answer.status == 400
     assert b"<Code>EntityTooLarge</Code>" in content

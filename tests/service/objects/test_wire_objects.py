@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pai_sdk.service.objects.index import ObjectInfo
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 KEYS = [
     "plain",
@@ -250,8 +250,8 @@ def test_bytes_that_are_not_what_was_said_are_not_stored(wire: Wire, md5: str) -
 
 @pytest.mark.parametrize("sent", [b"", b"half", b"x" * (3 << 20)])
 def test_a_body_that_ends_early_leaves_nothing(wire: Wire, sent: bytes) -> None:
-    url = urlsplit(wire.bucket().sign_url("PUT", "cut off", 60, slash_safe=True))
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+    url = urlsplit(wire.bucket().sign_url("PUT", "cut off", 600, slash_safe=True))
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE_S)
     connection.putrequest("PUT", f"{url.path}?{url.query}")
     connection.putheader("Content-Length", str(len(sent) + 1))
     connection.endheaders(sent)
@@ -265,15 +265,15 @@ def test_a_body_that_ends_early_leaves_nothing(wire: Wire, sent: bytes) -> None:
 @pytest.mark.parametrize("slash_safe", [False, True])
 def test_presigned_urls(wire: Wire, auth: type, slash_safe: bool) -> None:
     bucket, key = wire.bucket(auth=auth), "folder/ü +&.txt"
-    put = bucket.sign_url("PUT", key, 60, headers={"Content-Type": "text/z"}, slash_safe=slash_safe)
+    put = bucket.sign_url("PUT", key, 600, headers={"Content-Type": "text/z"}, slash_safe=slash_safe)
     with requests.Session() as session:
         assert session.put(put, data=b"presigned", headers={"Content-Type": "text/z"}).status_code == 200
         assert session.put(put, data=b"other").status_code == 403
         wishes = {"response-content-type": "text/q", "response-content-disposition": 'attachment; filename="ü"'}
-        got = session.get(bucket.sign_url("GET", key, 60, params=wishes, slash_safe=slash_safe))
+        got = session.get(bucket.sign_url("GET", key, 600, params=wishes, slash_safe=slash_safe))
         assert (got.status_code, got.content, got.headers["Content-Type"]) == (200, b"presigned", "text/q")
         assert got.headers["Content-Disposition"].encode("latin-1").decode() == 'attachment; filename="ü"'
-        injected = bucket.sign_url("GET", key, 60, params={"response-content-type": "a\r\nx-evil: 1"})
+        injected = bucket.sign_url("GET", key, 600, params={"response-content-type": "a\r\nx-evil: 1"})
         assert session.get(injected).status_code == 400
         for url in (f"{put}&acl=", put.replace("folder", "other"), put.split("?")[0]):
             assert session.put(url, data=b"evil", headers={"Content-Type": "text/z"}).status_code == 403
@@ -283,8 +283,8 @@ def test_presigned_urls(wire: Wire, auth: type, slash_safe: bool) -> None:
 def test_the_bucket_may_stand_in_the_host(wire: Wire) -> None:
     port = urlsplit(wire.endpoint).port
     wire.bucket().put_object("in host/a", b"x")
-    signed = urlsplit(wire.bucket().sign_url("GET", "in host/a", 60, slash_safe=True))
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    signed = urlsplit(wire.bucket().sign_url("GET", "in host/a", 600, slash_safe=True))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     path = signed.path.removeprefix(f"/{BUCKET}")
     connection.request("GET", f"{path}?{signed.query}", headers={"Host": f"{BUCKET}.localhost:{port}"})
     answer = connection.getresponse()
