@@ -19,8 +19,12 @@ from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.training_job import TrainingJob
 from tests.docker.engine import BASE_IMAGE, Engine, why_not
 from tests.docs.conftest import fresh_place, run_page
+from tests.waiting import PATIENCE_S
 
-__all__ = ["fresh_place", "run_page"]  # fixtures that the page about local jobs needs too
+__all__ = ["LONG_GRACE", "fresh_place", "lines_of", "run_page"]  # the fixtures for the page about local jobs
+
+# For who saves when it is told to end, and must not be killed at it however slow the machine.
+LONG_GRACE = {"pai-sdk.local.grace_s": f"{PATIENCE_S:.0f}"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,7 +60,7 @@ def _left_on_this_machine(tests: Path) -> list[str]:
     """Folders that these tests made beside pytest's own, and what is still mounted in either."""
     folders = [str(path) for path in Path("/tmp").glob(f"pai-*-{os.getpid()}")]
     points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    ours = (str(tests), *(f"/tmp/pai-{kind}-{os.getpid()}" for kind in ("docker", "user", "podman", "drill")))
+    ours = (f"{tests}/", *(f"/tmp/pai-{kind}-{os.getpid()}/" for kind in ("docker", "user", "podman")))
     return folders + [point for point in points if point.startswith(ours)]
 
 
@@ -95,7 +99,10 @@ def remove_all(engine: Engine, job_id: str) -> None:
     with engine.client() as client:
         label = {"label": f"{LABEL_JOB}={job_id}"}
         deadline = time.monotonic() + 60
-        while left := [*client.containers.list(all=True, filters=label), *client.networks.list(filters=label)]:
+        while left := [
+            *client.containers.list(all=True, ignore_removed=True, filters=label),
+            *client.networks.list(filters=label),
+        ]:
             assert time.monotonic() < deadline, f"cannot be removed: {left}"
             for one in left:
                 with suppress(docker.errors.APIError):

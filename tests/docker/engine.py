@@ -32,7 +32,7 @@ _PACKAGES = ("docker.io", "iptables", "debootstrap")
 _SUITE = "bookworm"
 _INCLUDE = "python3,python3-pip,python-is-python3,ca-certificates"
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pai-sdk-tests" / "docker"
-_UP_WITHIN_S = 60.0
+_UP_WITHIN_S = 120.0
 
 
 def why_not() -> str | None:

@@ -171,7 +171,7 @@ def test_files_belong_to_the_caller(as_user, user):
     """Nothing is left that the user could not remove."""
     command = "id -u; touch /ml/usercode/x; mkdir /ml/output/model/sub; touch $HOME/h"
     with as_user(command, user) as process:
-        said, _ = process.communicate(timeout=90)
+        said, _ = process.communicate(timeout=2 * PATIENCE_S)
     assert process.returncode == 0, said
     assert ("0" if user else "1234") in said.split()
     assert {path.stat().st_uid for path in _HOME.rglob("*")} == {1234}
@@ -182,6 +182,6 @@ def test_they_do_so_even_when_the_container_of_root_is_killed(as_user, engine):
         until((_HOME / "out" / "sub").exists)
         for container in client.containers.list():
             container.kill()
-        process.communicate(timeout=90)
+        process.communicate(timeout=2 * PATIENCE_S)
     assert process.returncode != 0
     assert {path.stat().st_uid for path in _HOME.rglob("*")} == {1234}

@@ -64,7 +64,7 @@ def estimator(
 
 
 def pai(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PAI, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([PAI, *arguments], capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
 
 
 def test_an_estimator_trains_and_tells_where_its_outputs_are(home: Path, code: Path, data: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_plan_is_what_runs_here_or_in_another_process(
 def test_a_processor_and_several_jobs_at_once(home: Path) -> None:
     processor = Processor(BASE_IMAGE, "sleep 1; echo $PAI_TRAINING_JOB_ID", instance_type="local")
     jobs = [processor.run(wait=False, show_logs=False) for _ in range(3)]
-    processor.wait(60, show_logs=False, all_jobs=True)
+    processor.wait(PATIENCE_S, show_logs=False, all_jobs=True)
     assert [lines_of(job) for job in jobs] == [[job.id] for job in jobs]
     assert {job.id for job in TrainingJob.list(local=True)} == {job.id for job in jobs}
 
@@ -243,7 +243,9 @@ def test_an_interrupt_stops_what_runs_in_the_foreground_and_leaves_what_is_only_
     ) as process:
         said = ""
         while "up\n" not in said:
-            said += process.stdout.readline()
+            line = process.stdout.readline()
+            assert line, said
+            said += line
         process.send_signal(signal.SIGINT)
         said += process.stdout.read()
     assert process.returncode == -signal.SIGINT

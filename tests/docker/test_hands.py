@@ -9,7 +9,7 @@ import docker
 import pytest
 
 from pai_sdk.errors import JobFailed, JobStopped
-from tests.docker.conftest import lines_of
+from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.waiting import PATIENCE_S, until
 
 SAVES = "trap 'echo saved; exit 0' TERM; echo up $RANK; while :; do sleep 0.1; done"
@@ -25,10 +25,10 @@ def up(job, count: int = 1) -> None:
 
 
 def test_docker_stop_of_one_container_stops_the_job(submit, engine):
-    job = submit(SAVES, count=2)
+    job = submit(SAVES, count=2, tags=LONG_GRACE)
     up(job, 2)
     with engine.client() as client:
-        client.containers.get(f"{job.id}-worker-0").stop()
+        client.containers.get(f"{job.id}-worker-0").stop(timeout=int(PATIENCE_S))
     with pytest.raises(JobStopped):
         job.wait(timeout=PATIENCE_S, show_logs=False)
     assert [lines_of(job, rank)[-1] for rank in range(2)] == ["saved", "saved"]
@@ -97,8 +97,10 @@ def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
     with pytest.raises(JobFailed, match="killed from outside") as failed:
         job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.instance is not None
-    told = [record.getMessage() for record in caplog.records if "answer" in record.getMessage()]
-    assert ["has not answered since" in told[0], "answers again" in told[1], len(told)] == [True, True, 2]
+    told = [text for record in caplog.records if "Docker engine" in (text := record.getMessage())]
+    # Once each time it is away, which may be more than once on a machine that stands still.
+    assert ["has not answered since" in text for text in told] == [True, False] * (len(told) // 2 or 1)
+    assert ["answers again" in text for text in told] == [False, True] * (len(told) // 2 or 1)
 
 
 def test_a_full_disk_below_the_job_hides_no_exit_code(tmp_path, docker_host):

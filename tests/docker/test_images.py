@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from pai_sdk.errors import JobFailed, JobStopped, LocalRunError
-from tests.docker.conftest import lines_of
+from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.waiting import PATIENCE_S
 
 BUSYBOX = "pai-sdk-test:busybox"
@@ -71,7 +71,7 @@ def test_other_shells(submit, request, shell, tmp_path):
         OutputChannels=[{"Name": "model", "OutputUri": tmp_path.as_uri()}],
     ).wait(timeout=PATIENCE_S, show_logs=False)
     assert [lines_of(job, rank) for rank in range(2)] == [[f"theirs theirs {rank}", "UID=77"] for rank in range(2)]
-    job = submit(SAVES, image=image)
+    job = submit(SAVES, image=image, tags=LONG_GRACE)
     next(iter(job.logs(follow=True)))
     job.stop()
     with pytest.raises(JobStopped):
@@ -144,5 +144,5 @@ def test_the_network_of_the_host(submit):
 
 
 def test_more_cpus_than_there_are_is_said_plainly(submit):
-    with pytest.raises(LocalRunError, match=r"only . CPUs available"):
+    with pytest.raises(LocalRunError, match=r"only \d+ CPUs available"):
         submit("true", compute={"InstanceSpec": {"CPU": "9999"}})

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -17,8 +17,8 @@ import pytest
 
 from pai_sdk.execution.docker.container import environment_file
 from pai_sdk.execution.docker.runfolder import RunFolder
+from tests.waiting import PATIENCE_S, until
 
-DEADLINE_S = 60.0
 Started = tuple["Containers", "subprocess.Popen[bytes]"]
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 _OWN_PIDS = ["unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
@@ -33,13 +33,6 @@ def _is_possible() -> bool:
 
 
 pytestmark = pytest.mark.skipif(not _is_possible(), reason="needs a PID namespace (unshare of util-linux)")
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 @dataclass
@@ -68,7 +61,7 @@ class Containers:
         own = {
             "RANK": 0,
             "LIMIT_S": 0,
-            "GRACE_S": 10,
+            "GRACE_S": int(PATIENCE_S),  # who listens does not need it, however slow the machine
             "PREEMPT_AFTER_S": 0,
             "GIVE_TO": "",
             "UMASK": "022",
@@ -104,11 +97,11 @@ class Containers:
         return path.read_text() if path.exists() else ""
 
     def until_log(self, text: str, name: str = "one") -> None:
-        until(lambda: text in self.log(name), f"{text!r} does not come:\n{self.log(name)}")
+        until(lambda: text in self.log(name), f"{text!r} in the log of {name} of {self.folder}")
 
     def end_of(self, process: subprocess.Popen[bytes], name: str = "one") -> int:
         """Its exit code, which the script must have written down too."""
-        code = process.wait(timeout=DEADLINE_S)
+        code = process.wait(timeout=PATIENCE_S)
         ended = self.run.exit_of(name)
         assert ended is not None, self.log(name)
         assert ended.code == code
@@ -227,8 +220,23 @@ def test_what_does_not_listen_is_killed_after_the_grace_period(everywhere: list[
         assert containers.end_of(process) == 137
 
 
-def test_the_time_limit(everywhere: list[Containers]) -> None:
-    for containers, process in started(everywhere, f"{UP_AND_SAVES}", LIMIT_S=3):
+def test_the_time_limit_is_kept_and_never_early(everywhere: list[Containers]) -> None:
+    """The script knows whole seconds only: one may be over as soon as it has begun."""
+    begun = [
+        (containers, time.monotonic(), containers.start("exec sleep 1000", LIMIT_S=1)) for containers in everywhere
+    ]
+    for containers, begun_at, process in begun:
+        assert containers.end_of(process) == 143
+        assert time.monotonic() - begun_at >= 1
+        assert containers.run.why("one") == "timeout"
+        assert containers.run.first_failure is None
+
+
+def test_the_time_limit_leaves_time_to_save(everywhere: list[Containers]) -> None:
+    all_started = started(everywhere, UP_AND_SAVES)
+    for containers in everywhere:
+        (containers.folder / "timeout").write_text("two\n")  # as the first instance does that reaches it
+    for containers, process in all_started:
         assert containers.end_of(process) == 0
         assert containers.run.why("one") == "timeout"
         assert "saved" in containers.log()
@@ -256,13 +264,40 @@ def test_told_to_end_by_the_engine(everywhere: list[Containers]) -> None:
         assert "saved" in containers.log()
 
 
+# Bash does not know the code any more of what has ended while it was at its trap.
+@pytest.mark.parametrize("containers", sorted(SHELLS.keys() - {"bash"}), indirect=True)
+def test_told_to_end_while_the_command_ends_the_exit_code_is_still_its_own(containers: Containers) -> None:
+    assert containers.end_of(containers.start("trap '' TERM; kill -TERM 1; exit 5")) == 5
+
+
+def test_what_is_being_ended_does_not_begin(containers: Containers) -> None:
+    """Where the signal to end is sent before the command's process can feel it, it is not lost."""
+    containers.folder.mkdir()
+    for name, text in (("timeout", "two"), ("one.why", "timeout")):
+        (containers.folder / name).write_text(f"{text}\n")
+    assert containers.end_of(containers.start("echo never; exec sleep 1000")) == 143
+    assert "never" not in containers.log()
+
+
+def test_a_reason_whose_writer_was_killed_is_written_again(containers: Containers) -> None:
+    """The watcher may be ended with the rest of the container, between making the file and filling it."""
+    loses_it = "until [ -s ../one.why ]; do sleep 0.02; done; printf '' >../one.why; exit 1"
+    process = containers.start(f"trap '' TERM; echo up; {loses_it}")
+    containers.until_log("up")
+    containers.run.ask_to_stop("StoppedByUser", "why")
+    assert containers.end_of(process) == 1
+    assert (containers.run.why("one"), containers.run.first_failure) == ("stopped", None)
+
+
 def test_a_reason_that_was_given_stays_when_the_engine_is_told_too(everywhere: list[Containers]) -> None:
-    all_started = started(everywhere, UP_AND_SAVES)
+    waits = "trap 'until [ -e told ]; do sleep 0.02; done; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    all_started = started(everywhere, waits)
     for containers, process in all_started:
         containers.run.ask_to_stop("StoppedByUser", "why")
         tell_first_process(process)
+        (containers.folder / "code" / "told").touch()
     for containers, process in all_started:
-        containers.end_of(process)
+        assert containers.end_of(process) == 0
         assert containers.run.stop_wish == ("StoppedByUser", "why")
 
 
@@ -279,6 +314,32 @@ def test_the_first_failure_ends_the_others(everywhere: list[Containers]) -> None
         assert containers.end_of(containers.start("exit 4", "one"), "one") == 4
         containers.end_of(peer, "two")
         assert (containers.run.first_failure, containers.run.why("two")) == (("one", 4), "peer")
+
+
+# Busybox has a `sleep` of its own, so there it would take its time until an instance counts as lost.
+@pytest.mark.parametrize("containers", sorted(SHELLS.keys() - {"busybox"}), indirect=True)
+def test_who_has_ended_and_still_gives_its_files_to_their_owner_is_not_lost(
+    containers: Containers, tmp_path: Path
+) -> None:
+    """With many files it takes longer than another instance may be silent."""
+    programs, all_given = tmp_path / "programs", tmp_path / "all given"
+    programs.mkdir()
+    waits = f"until [ -e {shlex.quote(str(all_given))} ]; do /bin/sleep 0.02; done"
+    for name, text in (("chown", waits), ("sleep", "exec /bin/sleep 0.01")):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    quick = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    gives = containers.start("true", "two", RANK=1, GIVE_TO="0:0", image_variables=quick)
+    until((containers.folder / "two.exit.part").exists)
+    goes_on = containers.start("until [ -e ../two.exit ]; do sleep 1; done", image_variables=quick)
+    mark = containers.folder / "one.mark"
+    until(mark.exists)
+    for _ in range(2):
+        before = mark.stat().st_mtime_ns
+        until(lambda before=before: mark.stat().st_mtime_ns != before)  # type: ignore[misc]
+    assert containers.run.first_failure is None
+    all_given.touch()
+    assert (containers.end_of(gives, "two"), containers.end_of(goes_on)) == (0, 0)
 
 
 @pytest.mark.parametrize("why", ["stopped", "timeout"])
@@ -320,8 +381,9 @@ def test_the_drill_takes_all_instances_before_any_begins_anew(everywhere: list[C
 
 
 def test_the_drill_preempts_once(everywhere: list[Containers]) -> None:
-    command = "echo up; [ -e saved ] && exit 0; trap 'touch saved; exit 1' TERM; while :; do sleep 0.1; done"
-    for containers, process in started(everywhere, command, PREEMPT_AFTER_S=2):
+    command = "until [ -e ../one.vacated ]; do sleep 0.1; done"
+    begun = [(containers, containers.start(command, PREEMPT_AFTER_S=1)) for containers in everywhere]
+    for containers, process in begun:
         assert containers.end_of(process) == 0
         told = [line for line in containers.log().splitlines() if "drill" in line]
         assert ["is preempted now" in told[0], "is started again" in told[1], len(told)] == [True, True, 2]
@@ -329,6 +391,17 @@ def test_the_drill_preempts_once(everywhere: list[Containers]) -> None:
 
 def test_what_is_left_behind_does_not_keep_the_instance(containers: Containers) -> None:
     assert containers.lines("sleep 1000 & echo left") == ["left"]
+
+
+@pytest.mark.parametrize("counts", ["memory.events", "memory/memory.oom_control"])
+def test_it_knows_when_the_kernel_has_killed_for_want_of_memory(containers: Containers, counts: str) -> None:
+    """Both kinds of control groups count it; what was counted before is somebody else's."""
+    file = f"/sys/fs/cgroup/{counts}"
+    prepared = 'mount -t tmpfs none /sys/fs/cgroup && mkdir -p "${0%/*}" && echo oom_kill 2 >"$0" && exec "$@"'
+    grouped = replace(containers, shell=["sh", "-c", prepared, file, *containers.shell])
+    for command, is_killed in (("true", False), (f"echo oom_kill 3 >{file}; exit 137", True)):
+        grouped.end_of(grouped.start(command))
+        assert grouped.run.ran_out_of_memory("one") == is_killed
 
 
 def test_requirements_that_cannot_be_installed_end_all(everywhere: list[Containers], tmp_path: Path) -> None:
@@ -350,7 +423,7 @@ def test_requirements_that_cannot_be_installed_end_all(everywhere: list[Containe
 
 def test_a_run_folder_that_takes_no_more_files_ends_the_job_in_time(everywhere: list[Containers]) -> None:
     all_started = started(everywhere, "echo up; while :; do sleep 0.1; done", LIMIT_S=1, GRACE_S=1)
-    for containers in everywhere:
-        shutil.rmtree(containers.folder)
+    for containers in everywhere:  # moved, since it is not empty for long enough to be removed
+        containers.folder.rename(containers.folder.with_name(f"{containers.folder.name}, gone"))
     for _, process in all_started:
-        assert process.wait(timeout=DEADLINE_S) != 0
+        assert process.wait(timeout=PATIENCE_S) != 0

@@ -26,9 +26,10 @@ if rank == 0:
     for peer in peers:
         peer.sendall(total.to_bytes(8, "big"))
 else:
-    for attempt in range(600):
+    while True:
         try:
             sock = socket.create_connection(master, timeout=10)
+            sock.settimeout(None)  # the others may be much slower to come
             break
         except OSError:
             time.sleep(0.1)
@@ -45,7 +46,8 @@ def test_three_instances_reduce_over_tcp(submit):
 
 
 def test_the_first_failure_stops_the_rest_and_is_the_one_reported(submit):
-    job = submit("[ $RANK = 1 ] && exit 7; trap 'echo told' TERM; while :; do sleep 0.1; done", count=3)
+    command = "[ $RANK = 1 ] && exit 7; trap 'echo told' TERM; while :; do sleep 0.1; done"
+    job = submit(command, count=3, tags={"pai-sdk.local.grace_s": "1"})
     with pytest.raises(JobFailed, match="exit code 7") as failed:
         job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.instance == f"{job.id}-worker-0"

@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE_S
 
 def test_bytes_long_lines_and_a_last_line_without_end(submit):
     job = submit(r"printf 'a\377b\n'; head -c 200000 /dev/zero | tr '\0' x; echo; printf last").wait(
-        timeout=30, show_logs=False
+        timeout=PATIENCE_S, show_logs=False
     )
     lines = lines_of(job)
     assert [lines[0], len(lines[1]), lines[2]] == ["a�b", 200000, "last"]
@@ -49,7 +49,7 @@ def test_an_engine_that_is_killed_costs_no_line(submit, engine):
 
     reader = threading.Thread(target=follow)
     reader.start()
-    started.wait(timeout=PATIENCE_S)
+    assert started.wait(timeout=PATIENCE_S)
     engine.kill()
     try:
         reader.join(timeout=PATIENCE_S)

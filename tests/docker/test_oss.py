@@ -146,8 +146,8 @@ def test_a_list_shows_a_job_as_running_until_its_outputs_are_saved(
     job = run.run(outputs={"model": f"oss://{client.info.bucket}/out/"}, wait=False, show_logs=False)
     other = LocalBackend(tmp_path / "local")
     try:
-        record = until(lambda: next((each for each in other.list() if each.reason_code is not None), None))
-        assert (record.status, record.reason_code) == ("Running", "SavingOutputs")
+        record = until(lambda: next((each for each in other.list() if each.reason_code == "SavingOutputs"), None))
+        assert record.status == "Running"
         assert "when somebody next asks" in (record.reason_message or "")
     finally:
         other.close()

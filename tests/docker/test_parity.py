@@ -172,7 +172,7 @@ CASES = {
         {"instance_spec": {"cpu": 1, "memory": "64MiB"}},
         ends="OutOfMemory",
     ),
-    "time-limit": Case(UNTIL_TOLD, {"max_run_time": 5}, ends="MaxRunningTimeExceeded"),
+    "time-limit": Case(UNTIL_TOLD, {"max_run_time": 15}, ends="MaxRunningTimeExceeded"),
     "stopped": Case(UNTIL_TOLD, act=_stop_when_up, ends="StoppedByUser"),
     "stopped-child": Case("setsid -w python3 saver.py; echo never", act=_stop_when_up, ends="StoppedByUser"),
     "three-fail": Case(MIDDLE_FAILS, {"instance_count": 3}, ends="NonZeroExit"),

@@ -12,7 +12,7 @@ import pytest
 
 from pai_sdk.errors import JobFailed, JobStopped
 from pai_sdk.execution.docker.engine import find_engine
-from tests.docker.conftest import lines_of
+from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.docker.engine import BASE_IMAGE, Engine, base_archive, install, remove_folder, why_not
 from tests.waiting import PATIENCE_S, until
 
@@ -86,7 +86,7 @@ def test_a_job_fails_with_its_reason(submit):
 
 
 def test_a_job_is_stopped(submit):
-    job = submit("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done")
+    job = submit("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done", tags=LONG_GRACE)
     next(iter(job.logs(follow=True)))
     job.stop()
     with pytest.raises(JobStopped):

@@ -28,14 +28,13 @@ from tests.service.services import Client, running_service
 from tests.waiting import PATIENCE_S, until
 
 TRAIN = """
-import json, os, time
+import json, os
 from pathlib import Path
 rows = Path(os.environ["PAI_INPUT_TRAIN"]).read_text().splitlines()
 lr = json.loads(Path("/ml/input/config/hyperparameters.json").read_text())["lr"]
-begun = time.monotonic()
 for epoch in range(3):
     print(f"epoch={epoch} loss={1 / (epoch + 1):.2f}", flush=True)
-while time.monotonic() < begun + 4:
+while not Path("go").exists():
     sum(range(10_000))
 checkpoints = Path(os.environ["PAI_OUTPUT_CHECKPOINTS"])
 (checkpoints / "last").symlink_to("/ml/output/checkpoints/3.txt")
@@ -89,7 +88,18 @@ def test_a_training_from_its_data_to_its_model(session: Session, client: Client,
         session=session,
     )
     begun_at = time.time()
-    job = estimator.fit({"train": tmp_path / "train.csv"}, show_logs=False)
+    job = estimator.fit({"train": tmp_path / "train.csv"}, wait=False, show_logs=False)
+    instance = f"{job.id}-master-0"
+
+    def used() -> bool:
+        path = f"/trainingjobs/{job.id}/instancemetrics"
+        usage = client.get(path, MetricType="CpuCoreUsage", InstanceId=instance)
+        return any(point["Value"] > 0 for one in usage["InstanceMetrics"] for point in one["Metrics"])
+
+    until(used, "what the container uses")
+    (folder,) = (tmp_path / "service" / "jobs").glob(f"*{job.id}*")
+    (folder / "ml" / "usercode" / "go").touch()
+    job.wait(PATIENCE_S, show_logs=False)
     assert job.download("model", tmp_path / "model").joinpath("model.txt").read_text() == (
         f"2 rows, lr 0.1, uid {os.getuid()}"
     )
@@ -97,12 +107,9 @@ def test_a_training_from_its_data_to_its_model(session: Session, client: Client,
     assert [point.value for point in job.metrics("loss")] == [1.0, 0.5, 0.33]
     assert lines_of(job) == ["epoch=0 loss=1.00", "epoch=1 loss=0.50", "epoch=2 loss=0.33"]
 
-    instance = f"{job.id}-master-0"
-    # The log's times are known, and so is what the container has used: it has counted for some seconds.
+    # The log's times are known.
     assert client.log(job.id, InstanceId=instance, StartTime=_wire_time(begun_at - 3600)) == lines_of(job)
     assert client.log(job.id, InstanceId=instance, StartTime=_wire_time(begun_at + 3600)) == []
-    usage = client.get(f"/trainingjobs/{job.id}/instancemetrics", MetricType="CpuCoreUsage", InstanceId=instance)
-    assert any(point["Value"] > 0 for point in usage["InstanceMetrics"][0]["Metrics"])
 
     job.delete()
     until(lambda: not list((tmp_path / "service" / "jobs").glob(f"*{job.id}*")))
@@ -189,10 +196,8 @@ def test_stopping_while_the_image_is_pulled(session: Session, client: Client) ->
     with silent_registry() as (registry, was_asked):
         job = processor(session, "true", image=f"{registry}/large:1").run(wait=False, show_logs=False)
         assert was_asked.wait(PATIENCE_S)
-        begun = time.monotonic()
+        # The pull lasts as long as the registry is there. Neither answers nor another job are held up by it.
         assert client.get(f"/trainingjobs/{job.id}")["Status"] == "Initializing"
-        assert time.monotonic() - begun < 30  # the pull lasts for minutes
-        # Another job is not held up.
         processor(session, "true").run(show_logs=False)
         job.stop()
         with pytest.raises(JobStopped):
@@ -207,8 +212,6 @@ def test_the_service_ends_while_an_image_is_pulled_and_the_next_one_begins_anew(
         with running_service(data, executor="docker") as client, session_on(client.info) as session:
             job = processor(session, "true", image=f"{registry}/large:1").run(wait=False, show_logs=False)
             assert was_asked.wait(PATIENCE_S)
-            begun = time.monotonic()
-        assert time.monotonic() - begun < 30
         was_asked.clear()
         with running_service(data, executor="docker") as client, session_on(client.info) as session:
             assert was_asked.wait(PATIENCE_S)
@@ -262,13 +265,18 @@ def serving(data: Path) -> Iterator[tuple[subprocess.Popen[str], ServiceInfo]]:
 
 @contextmanager
 def silent_registry() -> Iterator[tuple[str, threading.Event]]:
-    """A registry that takes requests and does not answer; gives its address, and tells when it was asked."""
+    """A registry that does not answer when it is asked for an image; gives its address, and tells when it was."""
     was_asked, is_over = threading.Event(), threading.Event()
 
     class Silent(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if self.path == "/v2/":  # an engine that gets no answer to its greeting gives up by itself
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             was_asked.set()
-            is_over.wait(2 * PATIENCE_S)
+            is_over.wait()
 
         do_HEAD = do_GET
 

@@ -19,9 +19,12 @@ def test_a_log_cannot_be_replaced_or_have_anything_put_beside_it(submit, backend
     job = submit(
         "log=/run/pai-sdk/logs/$(hostname); rm -f $log.log; mv $log.log $log.old;"
         f"for end in log cuts times; do ln -sf {secret} $log.$end; mkfifo $log.$end; done 2>/dev/null;"
-        r"i=0; while [ $i -lt 30 ]; do printf '%d%%\r' $i; sleep 0.1; i=$((i+1)); done; echo end"
+        r"i=0; while [ ! -e /ml/usercode/go ]; do printf '%d%%\r' $i; sleep 0.1; i=$((i+1)); done; echo end"
     )
-    assert [line.text for line in job.logs(follow=True)][-1].endswith("end")
+    lines = iter(job.logs(follow=True))
+    next(line for line in lines if "%" in line.text)
+    (Sandbox(backend.data_dir / "jobs" / job.id).usercode / "go").touch()
+    assert [line.text for line in lines][-1].endswith("end")
     assert "s3cret" not in "".join(lines_of(job))
     assert secret.read_text() == "s3cret\n"
     logs = Sandbox(backend.data_dir / "jobs" / job.id).logs_dir

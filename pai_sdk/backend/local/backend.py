@@ -113,18 +113,17 @@ class LocalBackend:
         unused = unused_fields(request)
         if unused:
             logger.warning("this run is local, so it is without: %s", ", ".join(unused))
-        job_id = self._jobs.create(request)
-        try:
-            with self._jobs.submitting(job_id):
+        with self._jobs.submitting(request) as job_id:
+            try:
                 self._start(job_id, plan, progress=progress)
-        except BaseException as fault:
-            # Its folder last: containers whose folder is gone could not be found by the job's id any more.
-            with engine_may_be_away():
-                self._executor.remove(self._jobs.sandbox(job_id).root)
-            if isinstance(fault, KeyboardInterrupt):  # where in our work it came says nothing of the job
-                raise KeyboardInterrupt(f"{job_id} was given up before it began") from None
-            raise
-        return job_id
+            except BaseException as fault:
+                # Its folder last: containers whose folder is gone could not be found by the job's id any more.
+                with engine_may_be_away():
+                    self._executor.remove(self._jobs.sandbox(job_id).root)
+                if isinstance(fault, KeyboardInterrupt):  # where in our work it came says nothing of the job
+                    raise KeyboardInterrupt(f"{job_id} was given up before it began") from None
+                raise
+            return job_id
 
     def _start(self, job_id: str, plan: Plan, *, progress: bool) -> None:
         request, sandbox = plan.request, self._jobs.sandbox(job_id)
@@ -195,14 +194,14 @@ class LocalBackend:
             time.sleep(_LOOK_S)
 
     def _look(self, job_id: str, *, save: bool = True) -> JobRecord:
-        sandbox = self._jobs.sandbox(job_id)
-        state = self._executor.state(sandbox.root)
-        if state.phase == "absent" and not self._jobs.is_being_submitted(job_id):
-            state = self._executor.state(sandbox.root)  # its submitter has just finished, or was killed at it
-            state = interrupted() if state.phase == "absent" else state
-        if state.phase == "ended" and save:
-            self._save_outputs(job_id)
-        return self._jobs.record(job_id, state)
+        with self._jobs.may_be_deleted(job_id) as sandbox:
+            state = self._executor.state(sandbox.root)
+            if state.phase == "absent" and not self._jobs.is_being_submitted(job_id):
+                state = self._executor.state(sandbox.root)  # its submitter has just finished, or was killed at it
+                state = interrupted() if state.phase == "absent" else state
+            if state.phase == "ended" and save:
+                self._save_outputs(job_id)
+            return self._jobs.record(job_id, state)
 
     def _save_outputs(self, job_id: str) -> None:
         """Save what goes to OSS, once. What cannot be saved stays in the job's folder, and the next look tries."""
@@ -236,7 +235,10 @@ class LocalBackend:
         """All local jobs that fit."""
         ids = self._jobs.ids()
         for job_id in ids if newest_first else reversed(ids):
-            record = self._look(job_id, save=False)
+            try:
+                record = self._look(job_id, save=False)
+            except NotFoundError:  # somebody has just deleted it
+                continue
             carried = {label.key: label.value for label in record.labels}
             if (
                 (status is None or record.status == status)
@@ -275,13 +277,13 @@ class LocalBackend:
 
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Lines of one instance's log."""
-        sandbox = self._jobs.sandbox(job_id)
+        with self._jobs.may_be_deleted(job_id) as sandbox:
 
-        def is_open() -> bool:
-            state = self._executor.state(sandbox.root)
-            return not any(one.name == instance and one.exit_code is not None for one in state.instances)
+            def is_open() -> bool:
+                state = self._executor.state(sandbox.root)
+                return not any(one.name == instance and one.exit_code is not None for one in state.instances)
 
-        return self._logs.read(sandbox.log_file(instance), start, limit, wait_s=wait_s, is_open=is_open)
+            return self._logs.read(sandbox.log_file(instance), start, limit, wait_s=wait_s, is_open=is_open)
 
     def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
         """The values that the job's metric definitions find in its logs, in their order."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ __all__ = ["LocalJobs", "oss_outputs"]
 
 _REQUEST = "request.json"
 _FACTS = "facts.json"
+_SUBMIT_LOCK = "submit.lock"
 
 
 class LocalJobs:
@@ -58,39 +58,46 @@ class LocalJobs:
             )
         return Sandbox(root)
 
-    def create(self, request: TrainingJobRequest) -> str:
-        """Make the folder of a new job.
+    @contextmanager
+    def submitting(self, request: TrainingJobRequest) -> Iterator[str]:
+        """Make the folder of a new job; gives its id.
 
-        Returns:
-            The job's id.
+        For as long as this lasts, the others see that somebody is at work to start the job.
         """
         job_id = f"{LOCAL_ID_PREFIX}{os.urandom(6).hex()}"
         root = self.folder / job_id
         root.mkdir(parents=True, mode=0o700)
-        _write(root / _FACTS, {"created_at": time.time(), "labels": _labels_of(request), "synced": False})
-        _write(root / _REQUEST, request.to_wire())  # last: with it, the job is there
-        return job_id
-
-    @contextmanager
-    def submitting(self, job_id: str) -> Iterator[None]:
-        """Tell the others, for as long as this lasts, that somebody is at work to start the job."""
-        with locked(self.folder / job_id / "submit.lock"):
-            yield
+        with locked(root / _SUBMIT_LOCK):
+            _write(root / _FACTS, {"created_at": time.time(), "labels": _labels_of(request), "synced": False})
+            _write(root / _REQUEST, request.to_wire())  # last: with it, the job is there
+            yield job_id
 
     def is_being_submitted(self, job_id: str) -> bool:
         """Whether somebody is at work to start the job."""
-        with locked(self.folder / job_id / "submit.lock", fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
+        with locked(self.folder / job_id / _SUBMIT_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
             return not is_ours
 
-    def discard(self, job_id: str) -> None:
-        """Remove a job's folder."""
-        shutil.rmtree(self.folder / job_id, ignore_errors=True)
+    @contextmanager
+    def may_be_deleted(self, job_id: str) -> Iterator[Sandbox]:
+        """Look into a job's folder, which somebody else may delete at any moment.
+
+        Raises:
+            NotFoundError: there is no such job here, or none any more.
+        """
+        sandbox = self.sandbox(job_id)
+        try:
+            yield sandbox
+        except FileNotFoundError:
+            self.sandbox(job_id)
+            raise
 
     def ids(self) -> list[str]:
         """All jobs there are, the newest first."""
         if not self.folder.is_dir():
             return []
-        found = [entry for entry in self.folder.iterdir() if (entry / _REQUEST).exists()]
+        found = [
+            entry for entry in self.folder.iterdir() if is_local_id(entry.name) and (entry / _REQUEST).exists()
+        ]
         found.sort(key=lambda entry: self.facts(entry.name).get("created_at", 0.0), reverse=True)
         return [entry.name for entry in found]
 

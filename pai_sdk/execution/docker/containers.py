@@ -13,7 +13,7 @@ from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OW
 from pai_sdk.execution.docker.ending import ContainerEnd
 from pai_sdk.execution.docker.engine import Engine
 
-__all__ = ["JobContainers", "end_of", "engine_may_be_away"]
+__all__ = ["JobContainers", "end_of", "engine_may_be_away", "is_being_removed"]
 
 logger = logging.getLogger(__name__)
 
@@ -110,10 +110,15 @@ def end_of(container: Any, *, with_words: bool = False) -> ContainerEnd | None:
     if isinstance(state, str):
         container.reload()
         state = container.attrs["State"]
-    if state["Status"] in ("created", "running", "paused", "restarting"):
+    if state["Status"] in ("created", "running", "paused", "restarting", "stopping"):
         return None
     words = container.logs(tail=3).decode(errors="replace").strip() if with_words else ""
     return ContainerEnd(int(state["ExitCode"]), bool(state["OOMKilled"]), str(state.get("Error") or ""), words)
+
+
+def is_being_removed(container: Any) -> bool:
+    """Whether somebody is about to remove it: it was killed for that, and its exit code tells nothing."""
+    return container.status in ("removing", "dead")
 
 
 @contextmanager

@@ -170,7 +170,8 @@ def _failure_reason(
         return "ContainerNotStarted", f"The container of {name} could not be started: {end.error}"
     if end is not None and end.words:
         return "ContainerNotStarted", _SAID.format(name=name, words=end.words)
-    if end is not None and end.out_of_memory and exit_code != 0:
+    is_oom = run.ran_out_of_memory(name) or (end is not None and end.out_of_memory)
+    if is_oom and exit_code != 0:
         return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, job["memory_bytes"])
     if exit_code in _KILLED_CODES and not is_told:
         return REASON_KILLED_BY_SIGNAL, _KILLED.format(name=name, code=exit_code)

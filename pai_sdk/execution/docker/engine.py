@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "find_engine"]
 
-_CONNECT_TIMEOUT_S = 5.0
+_CONNECT_TIMEOUT_S = 20.0  # an engine on a busy machine may take seconds, and is there all the same
 _CALL_TIMEOUT_S = 60.0
 _SYSTEM_SOCKETS = (("/var/run/docker.sock", "Docker"), ("/run/podman/podman.sock", "Podman"))
 

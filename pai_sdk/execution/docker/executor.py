@@ -6,8 +6,8 @@ import fcntl
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
 from pai_sdk.execution.distributed import Instance
 from pai_sdk.execution.docker.absence import Absence
 from pai_sdk.execution.docker.container import Mounts
-from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_may_be_away
+from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_may_be_away, is_being_removed
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
 from pai_sdk.execution.docker.engine import Engine, find_engine
 from pai_sdk.execution.docker.launch import Launch
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 _ASK_ENGINE_EVERY_S = 1.0
 _SPARE_AFTER_GRACE_S = 5.0
+_TIDY_WITHIN_S = 60.0  # so long others wait for who is at it
+_LOOK_S = 0.05
 
 
 class DockerExecutor(Executor):
@@ -165,32 +167,35 @@ class DockerExecutor(Executor):
         final, job = journal.read_state(), journal.read_job()
         if job is None:
             return ExecutionState("absent")
-        if final is not None and final.get("phase") == "ended":
-            self._tidy(sandbox, job)
-            return _as_state(final)
         run = RunFolder(sandbox.root / "run")
+        if final is not None and final.get("phase") == "ended":
+            self._tidy(sandbox, job, run)
+            return _as_state(final)
         instances = [Instance(**instance) for instance in job["instances"]]
         silent = [instance.name for instance in instances if run.exit_of(instance.name) is None]
-        containers = self._containers_of(sandbox, job) if silent else {}
+        # Before the engine is asked: until all were let go, what it does not have is yet to be made.
+        has_begun = run.has_begun
+        containers = self._containers_of(sandbox, job, may_remember=has_begun) if silent else {}
         if containers is None:  # it may come back, and the job with it
             return replace(
                 _going_on(run, instances),
                 reason_code=REASON_ENGINE_AWAY,
                 reason_message=self._absence.sentence,
             )
-        if run.has_begun and all(_is_over(name, containers) for name in silent):
-            return self._finalize(sandbox, journal, job, run, instances)
+        if has_begun and all(_is_over(name, containers) for name in silent):
+            return self._finalize(sandbox, journal, job, run, instances, containers)
         for name in silent:
             # It went without a word: killed from outside, or with its engine. The others are told by us.
             # Looked at again, since it may have written its end meanwhile: a success must not end the others.
             # One that had to be killed because it was asked to end and did not has not failed.
             code = _code_of(containers.get(name))
-            is_news = run.has_begun and _is_over(name, containers) and code and run.stop_wish is None
+            is_news = has_begun and _is_over(name, containers) and code and run.stop_wish is None
             if is_news and run.exit_of(name) is None:
                 run.tell_failure(name, code)
         self._insist(job, run)
-        if not run.has_begun and not _is_locked(sandbox):
-            return self._finalize(sandbox, journal, job, run, instances)
+        # The lock first: who starts a job lets it go, and then the lock.
+        if not has_begun and not _is_locked(sandbox) and not run.has_begun:
+            return self._finalize(sandbox, journal, job, run, instances, containers)
         return _going_on(run, instances)
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
@@ -211,7 +216,9 @@ class DockerExecutor(Executor):
             with engine_may_be_away():
                 self._containers.kill(job["job_id"])
 
-    def _containers_of(self, sandbox: Sandbox, job: dict[str, Any]) -> dict[str, ContainerEnd | None] | None:
+    def _containers_of(
+        self, sandbox: Sandbox, job: dict[str, Any], *, may_remember: bool
+    ) -> dict[str, ContainerEnd | None] | None:
         """How the engine sees each container: None for one that runs. Asked now and then, not at each look.
 
         Gives None when the engine does not answer.
@@ -223,9 +230,11 @@ class DockerExecutor(Executor):
         if not self._absence.is_to_be_asked:
             return None
         with engine_may_be_away():
-            found = {container.name: end_of(container) for container in self._containers.of(job["job_id"])}
+            there = [one for one in self._containers.of(job["job_id"]) if not is_being_removed(one)]
+            found = {container.name: end_of(container) for container in there}
             self._absence.end()
-            self._asked[sandbox.root] = (time.monotonic(), found)
+            if may_remember:
+                self._asked[sandbox.root] = (time.monotonic(), found)
             return found
         self._absence.begin(asked_at=asked_at)
         return None
@@ -239,39 +248,42 @@ class DockerExecutor(Executor):
         job: dict[str, Any],
         run: RunFolder,
         instances: Sequence[Instance],
+        containers: Mapping[str, ContainerEnd | None],
     ) -> ExecutionState:
         """Write down how the job ended, and remove its containers and network."""
         with _locked(sandbox) as is_ours:
-            final = journal.read_state()
-            if final is not None and final.get("phase") == "ended":
-                return _as_state(final)
             if not is_ours:
                 return _going_on(run, instances)
-            state = ending(job, run, instances, self._last_words(job, run))
-            for channel, folder in job.get("outputs", {}).items():
-                mend_links(Path(folder), f"/ml/output/{channel}")
-            try:
-                _leftover(sandbox).touch()
-                journal.write_state(state)
-            except OSError as error:
-                if error.errno not in DISK_IS_FULL:
-                    raise
-                # The containers stay, and with them what is known of the end, until there is room.
-                logger.warning("the end of job %s cannot be written down: %s", job["job_id"], error)
-                return _as_state(state)
-            run.forget_secrets()
-            self._asked.pop(sandbox.root, None)
-            if job.get("give_to") and any(run.exit_of(instance.name) is None for instance in instances):
-                with engine_may_be_away():  # one was killed before it could give its files back
-                    self._containers.give_back(job["job_id"], job["give_to"])
-        self._tidy(sandbox, job)
+            if journal.read_job() is None:  # its start was taken back meanwhile
+                return ExecutionState("absent")
+            state = journal.read_state()
+            if state is None or state.get("phase") != "ended":
+                state = ending(job, run, instances, self._last_words(job, run, containers))
+                for channel, folder in job.get("outputs", {}).items():
+                    mend_links(Path(folder), f"/ml/output/{channel}")
+                try:
+                    _leftover(sandbox).touch()
+                    journal.write_state(state)
+                except OSError as error:
+                    if error.errno not in DISK_IS_FULL:
+                        raise
+                    # The containers stay, and with them what is known of the end, until there is room.
+                    logger.warning("the end of job %s cannot be written down: %s", job["job_id"], error)
+                    return _as_state(state)
+                run.forget_secrets()
+                self._asked.pop(sandbox.root, None)
+        self._tidy(sandbox, job, run)
         return _as_state(state)
 
-    def _last_words(self, job: dict[str, Any], run: RunFolder) -> dict[str, ContainerEnd | None]:
-        """How the containers ended, as the engine has it; nothing when it does not answer."""
-        ends = {}
+    def _last_words(
+        self, job: dict[str, Any], run: RunFolder, known: Mapping[str, ContainerEnd | None]
+    ) -> dict[str, ContainerEnd | None]:
+        """How the containers ended, as the engine has it; what was known before, when it does not answer now."""
+        ends = dict(known)
         with engine_may_be_away():
             for container in self._containers.of(job["job_id"]):
+                if is_being_removed(container):
+                    continue
                 with engine_may_be_away():
                     if run.exit_of(container.name) is not None and container.status == "running":
                         container.wait(timeout=30)  # it has written how it ended, and is about to go
@@ -279,12 +291,27 @@ class DockerExecutor(Executor):
                     ends[container.name] = end_of(container, with_words=not run.has_opened_log(container.name))
         return ends
 
-    def _tidy(self, sandbox: Sandbox, job: dict[str, Any]) -> None:
-        """Remove the containers of a job that has ended; if the engine is away, whoever looks next does it."""
-        if _leftover(sandbox).exists():
-            with engine_may_be_away():
-                self._containers.remove(job["job_id"])
-                _leftover(sandbox).unlink(missing_ok=True)
+    def _tidy(self, sandbox: Sandbox, job: dict[str, Any], run: RunFolder) -> None:
+        """Remove the containers of a job that has ended; if the engine is away, whoever looks next does it.
+
+        While somebody is at it, others wait: who is told of the end finds the containers gone, and a process that
+        ends then, with all its threads, does not leave half of this undone.
+        """
+        deadline = time.monotonic() + _TIDY_WITHIN_S
+        while _leftover(sandbox).exists():
+            with _locked(sandbox) as is_ours, engine_may_be_away():
+                if is_ours:
+                    self._give_back_and_remove(job, run)
+                    _leftover(sandbox).unlink(missing_ok=True)
+            if is_ours or time.monotonic() >= deadline:
+                return
+            time.sleep(_LOOK_S)
+
+    def _give_back_and_remove(self, job: dict[str, Any], run: RunFolder) -> None:
+        if job.get("give_to") and any(run.exit_of(one["name"]) is None for one in job["instances"]):
+            with engine_may_be_away():  # one was killed before it could give its files back
+                self._containers.give_back(job["job_id"], job["give_to"])
+        self._containers.remove(job["job_id"])
 
     def remove_orphans(self, is_orphan: Callable[[Path], bool]) -> list[str]:
         """Remove what the engine has of jobs that nobody can find any more; tells which.
@@ -300,7 +327,11 @@ class DockerExecutor(Executor):
         job = Journal(sandbox.state_dir).read_job()
         if job is not None:
             self._containers.remove(job["job_id"])
-        shutil.rmtree(sandbox.root, ignore_errors=True)
+        # At once for all who look at it at this moment: none of them finds, or makes, a part of it.
+        trash = sandbox.root.with_name(f".trash-{sandbox.root.name}")
+        with suppress(OSError):
+            sandbox.root.rename(trash)
+        shutil.rmtree(trash, ignore_errors=True)
 
 
 def _leftover(sandbox: Sandbox) -> Path:
@@ -311,7 +342,6 @@ def _leftover(sandbox: Sandbox) -> Path:
 @contextmanager
 def _locked(sandbox: Sandbox) -> Iterator[bool]:
     """Hold the job's lock; gives False where another process has it."""
-    sandbox.state_dir.mkdir(parents=True, exist_ok=True)
     with locked(sandbox.state_dir / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
         yield is_ours
 

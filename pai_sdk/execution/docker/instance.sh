@@ -16,6 +16,7 @@
 #   <instance>.vacated   it has ended for the drill, and is started again when all have
 #   <instance>.times     when its log had which size: lines of `<seconds since 1970> <bytes>`
 #   <instance>.beat      touched while this instance is alive
+#   <instance>.memory    the kernel has killed something in it for want of memory
 #   <instance>.exit      exit code; its time is that of the end
 #
 # usage: sh instance.sh NAME COMMAND ARGUMENT...    POSIX shell (dash, bash, busybox); `sleep` and `mv` besides.
@@ -41,13 +42,29 @@ first() { # FILE TEXT: write it, unless it is there: the first one counts
     (set -C && echo "$2" >"$1") 2>/dev/null
 }
 
+because() { # WHY: instead of the watcher, which may have been ended before it wrote it, or while it did
+    { echo "$1" >"$_run/$_name.why"; } 2>/dev/null
+}
+
+count_kills() { # By the kernel, here, for want of memory; in $_kills. An engine may hear of them after the end.
+    _kills=0
+    for _counts in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
+        [ -r "$_counts" ] || continue
+        while read -r _what _count; do
+            if [ "$_what" = oom_kill ]; then _kills=$_count; fi
+        done <"$_counts"
+    done 2>/dev/null
+}
+
 end() { # CODE: write down how it ended, then end
-    if [ "$1" -ne 0 ] && [ ! -e "$_run/$_name.why" ]; then
+    count_kills
+    if [ "$_kills" -gt "$_kills_before" ]; then true >"$_run/$_name.memory"; fi
+    if [ "$1" -ne 0 ] && [ ! -s "$_run/$_name.why" ]; then
         # Where the job is being ended, this one may have missed the others before it was told itself.
         if [ -e "$_run/stop" ]; then
-            first "$_run/$_name.why" stopped
+            because stopped
         elif [ -e "$_run/timeout" ]; then
-            first "$_run/$_name.why" timeout
+            because timeout
         else
             first "$_run/failed" "$_name $1"
         fi
@@ -81,10 +98,14 @@ end_for() { # WHY: the first reason stays
     terminate
 }
 
+has_ended() { # PATH: of an instance's files; what it wrote may still be given to its owner, which takes a while
+    [ -e "$1.exit" ] || [ -e "$1.exit.part" ]
+}
+
 others_are_lost() { # An instance that has given no sign of life since our last mark, and has not ended either.
     for _beat in "$_run"/*.beat; do
         _other=${_beat%.beat}
-        if [ "$_run/$_name.mark" -nt "$_beat" ] && [ ! -e "$_other.exit" ] && [ "$_other" != "$_run/$_name" ]; then
+        if [ "$_run/$_name.mark" -nt "$_beat" ] && [ "$_other" != "$_run/$_name" ] && ! has_ended "$_other"; then
             _lost=${_other##*/}
             return 0
         fi
@@ -92,8 +113,8 @@ others_are_lost() { # An instance that has given no sign of life since our last 
     return 1
 }
 
-is_over() { # SECONDS SINCE: 0 seconds are never over
-    [ "$1" -gt 0 ] && [ $((_now - $2)) -ge "$1" ]
+is_over() { # SECONDS SINCE: 0 seconds are never over; of whole seconds, one more must have begun
+    [ "$1" -gt 0 ] && [ $((_now - $2)) -gt "$1" ]
 }
 
 is_being_ended() { # PREEMPT_AFTER: by the watcher; or it is about to, since the drill has come to another instance
@@ -104,7 +125,7 @@ is_being_ended() { # PREEMPT_AFTER: by the watcher; or it is about to, since the
 others_are_there() { # Whether an instance still works that the drill has not come to yet.
     for _settings in "$_run"/*.settings; do
         _other=${_settings%.settings}
-        if [ ! -e "$_other.vacated" ] && [ ! -e "$_other.exit" ]; then return 0; fi
+        if [ ! -e "$_other.vacated" ] && ! has_ended "$_other"; then return 0; fi
     done
     return 1
 }
@@ -182,6 +203,8 @@ become_command() { # COMMAND ARGUMENT...
     # What a shell starts in the background is deaf to SIGINT, with all that it starts itself; a job must not be.
     # Bash is content with `trap`, other shells need the `env` of coreutils; busybox has no remedy.
     trap - INT QUIT
+    # A signal from before this process was rid of the script's traps has done nothing; what it was for is written.
+    if [ -e "$_run/$_name.why" ] || [ -e "$_run/$_name.preempted" ]; then exit 143; fi
     # shellcheck disable=SC2086 # words
     exec $_apart $_attentive "$@"
 }
@@ -231,6 +254,12 @@ follow() { # PID PREEMPT_AFTER: stay with a child until it has ended, and all it
         wait "$_child" 2>/dev/null
         _code=$?
     done
+    # One that ended while the shell was at its trap is reaped; most shells still know its code, bash may say -1.
+    if [ "$_code" -gt 128 ]; then
+        wait "$_child" 2>/dev/null
+        _again=$?
+        if [ "$_again" -ge 0 ] && [ "$_again" -ne 127 ]; then _code=$_again; fi
+    fi
     # Where the watcher ends the job, it gives what the child had started its time to end, too.
     if ! is_being_ended "$2"; then signal_all KILL; fi
     wait "$_watcher" 2>/dev/null
@@ -249,6 +278,8 @@ _apart=$(command -v setsid) || _apart=
 true >"$_run/$_name.beat"
 _noted=
 note_size
+count_kills
+_kills_before=$_kills
 now
 _patience_ends=$((_now + 600)) # the engine may be slow in making the others
 while [ ! -e "$_run/go" ]; do
@@ -266,11 +297,11 @@ if [ -e "$_run/requirements.txt" ]; then
     install_requirements &
     follow $! 0
     if [ "$_code" -ne 0 ]; then
-        if [ ! -e "$_run/$_name.why" ]; then
+        if [ ! -s "$_run/$_name.why" ]; then
             if [ "$PAI_SDK_RANK" -eq 0 ]; then
                 true >"$_run/requirements.failed"
             else
-                first "$_run/$_name.why" peer
+                because peer
             fi
         fi
         end "$_code"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.resources
 import json
 import os
@@ -66,22 +65,23 @@ class RunFolder:
 
     def go(self) -> None:
         """All instances stand: let them begin."""
-        with suppress(FileExistsError), (self.path / "go").open("x") as file:
-            file.write(f"{time.time():.3f}\n")
+        self._publish_first("go", f"{time.time():.3f}\n")
 
     def ask_to_stop(self, reason_code: str, reason_message: str) -> None:
         """Have the instances end; the first reason stays. On a full disk they end without one."""
+        wish = {"reason_code": reason_code, "reason_message": reason_message}
         try:
-            with (self.path / "stop").open("x") as file:
-                json.dump({"reason_code": reason_code, "reason_message": reason_message}, file)
+            self._publish_first("stop", json.dumps(wish))
         except OSError as error:
-            if error.errno not in (errno.EEXIST, *DISK_IS_FULL):
+            if error.errno not in DISK_IS_FULL:
                 raise
+            with suppress(OSError):
+                (self.path / "stop").touch()
 
     def tell_failure(self, instance: str, exit_code: int) -> None:
         """Tell the others of an instance that could not tell itself; the first failure stays."""
-        with suppress(OSError), (self.path / "failed").open("x") as file:
-            file.write(f"{instance} {exit_code}\n")
+        with suppress(OSError):
+            self._publish_first("failed", f"{instance} {exit_code}\n")
 
     # ---- what we read ----
 
@@ -125,14 +125,13 @@ class RunFolder:
     @property
     def stop_wish(self) -> tuple[str, str] | None:
         """Reason code and sentence of the wish to stop."""
-        text = self._text("stop")
-        if not text:
-            # The script writes an empty one when the container itself is told to end.
-            return ("", "") if (self.path / "stop").exists() else None
         try:
-            wish = json.loads(text)
+            wish = json.loads(self._read("stop")[0])
             return str(wish["reason_code"]), str(wish["reason_message"])
-        except (ValueError, KeyError, TypeError):  # the disk was full, or it is being written now
+        except FileNotFoundError:
+            return None
+        # The script writes an empty one when the container itself is told to end, we do on a full disk.
+        except (OSError, ValueError, KeyError, TypeError):
             return "", ""
 
     @property
@@ -148,6 +147,10 @@ class RunFolder:
         """The instance that failed first, and its exit code."""
         instance, _, code = self._text("failed").partition(" ")
         return (instance, int(code)) if code.isdecimal() else None
+
+    def ran_out_of_memory(self, instance: str) -> bool:
+        """Whether the kernel has killed something in it for want of memory, by the container's own counters."""
+        return (self.path / f"{instance}.memory").exists()
 
     @property
     def requirements_failed(self) -> bool:
@@ -169,6 +172,16 @@ class RunFolder:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(text.encode())
         part.replace(self.path / name)
+
+    def _publish_first(self, name: str, text: str) -> None:
+        """Write a file that is there whole or not at all, unless it is there already: the first one stays."""
+        part = self.path / f".{name}.{os.getpid()}.{time.monotonic_ns()}"
+        try:
+            part.write_text(text, encoding="utf-8")
+            with suppress(FileExistsError):
+                os.link(part, self.path / name)
+        finally:
+            part.unlink(missing_ok=True)
 
     def _log_of(self, instance: str) -> str:
         """The end of a log."""

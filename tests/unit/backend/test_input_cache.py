@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from pai_sdk.backend.local.files import InputCache
 from pai_sdk.errors import InvalidInputError, StorageError, TransferError
 from pai_sdk.storage.objects import ObjectInfo
 from pai_sdk.storage.uri import OssUri
+from tests.waiting import PATIENCE_S
 
 FOLDER = OssUri.parse("oss://models/data/")
 
@@ -62,6 +64,13 @@ def fill(cache: InputCache, objects: Objects, target: Path, uri: OssUri = FOLDER
     return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
 
 
+def let_an_hour_pass(cache: Path) -> None:
+    """Two uses within one tick of the file system's clock have the same time."""
+    for path in (cache / "objects").iterdir():
+        used_at = path.stat().st_mtime - 3600
+        os.utime(path, (used_at, used_at))
+
+
 def test_the_second_job_fetches_nothing_and_has_the_same_files(tmp_path: Path) -> None:
     cache, objects = InputCache(tmp_path / "cache"), Objects({"data/a": b"1", "data/deep/b": b"2", "data/": b""})
     assert fill(cache, objects, tmp_path / "one") == {"a": b"1", "deep/b": b"2"}
@@ -98,6 +107,7 @@ def test_what_is_over_the_limit_goes_but_not_from_the_jobs(tmp_path: Path) -> No
     cache = InputCache(tmp_path / "cache", limit_bytes=10)
     objects = Objects({"data/a": b"a" * 6})
     fill(cache, objects, tmp_path / "one")
+    let_an_hour_pass(tmp_path / "cache")
     objects.contents = {"data/b": b"b" * 6}
     fill(cache, objects, tmp_path / "two")
     assert [path.stat().st_size for path in (tmp_path / "cache" / "objects").iterdir()] == [6]
@@ -110,10 +120,10 @@ def test_nothing_goes_away_while_somebody_fills_a_job(tmp_path: Path) -> None:
     cache = InputCache(tmp_path / "cache", limit_bytes=0)
     slow, quick = Objects({"data/a": b"a"}), Objects({"data/b": b"b"})
     is_fetching, may_go_on = threading.Event(), threading.Event()
-    slow.on_fetch = lambda key: (is_fetching.set(), may_go_on.wait(20))
+    slow.on_fetch = lambda key: (is_fetching.set(), may_go_on.wait(PATIENCE_S))
     filling = threading.Thread(target=fill, args=(cache, slow, tmp_path / "slow"))
     filling.start()
-    assert is_fetching.wait(20)
+    assert is_fetching.wait(PATIENCE_S)
     fill(cache, quick, tmp_path / "quick")
     assert len([*(tmp_path / "cache" / "objects").glob("[!.]*")]) == 1
     may_go_on.set()
@@ -135,6 +145,7 @@ def test_the_longest_unused_goes_first(tmp_path: Path) -> None:
     for number, letter in enumerate("abac"):
         objects.contents = {f"data/{letter}": letter.encode() * 6}
         fill(cache, objects, tmp_path / str(number))
+        let_an_hour_pass(tmp_path / "cache")
     kept = {path.read_bytes()[:1] for path in (tmp_path / "cache" / "objects").iterdir()}
     assert kept == {b"a", b"c"}
 

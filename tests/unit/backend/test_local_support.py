@@ -215,5 +215,5 @@ def test_the_notice_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture
     backend = LocalBackend(tmp_path, executor=Nothing())
     with caplog.at_level(logging.INFO):
         backend.submit(Plan(a_request(parts)), progress=False)
-    notices = [record.getMessage() for record in caplog.records]
+    notices = [each.getMessage() for each in caplog.records if each.name.startswith("pai_sdk.backend.local")]
     assert notices == ["this run is local, so it is without: RoleArn, Priority, Settings.Driver"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,15 @@ def test_an_instance_that_could_not_tell_itself(
         assert says in state["reason_message"]
 
 
+def test_an_instance_that_knows_of_its_memory_what_the_engine_missed(run: RunFolder) -> None:
+    """The engine hears of the kernel's kill and of the end from different sides, in any order."""
+    for name, text in (("memory", ""), ("exit", "137\n")):
+        (run.path / f"j-master-0.{name}").write_text(text)
+    state = told(run, {"j-master-0": ContainerEnd(137)})
+    assert state["reason_code"] == "OutOfMemory"
+    assert "ran out of memory: it reached its limit" in state["reason_message"]
+
+
 def test_an_instance_that_was_paused_too_long(run: RunFolder) -> None:
     """The others took it for lost; when it came back it found that the job had failed."""
     run.tell_failure("j-worker-0", 137)
@@ -112,7 +122,6 @@ def test_what_a_job_writes_into_the_folder_breaks_nothing(run: RunFolder, text: 
     assert told(run, {"j-master-0": ContainerEnd(3)})["phase"] == "ended"
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize("name", ["failed", "stop", "j-master-0.exit", "j-master-0.why", "go"])
 def test_a_link_or_a_pipe_in_the_folder_is_not_read(run: RunFolder, tmp_path: Path, name: str) -> None:
     """They would tell a job what this machine has, or hold up whoever looks at it."""
@@ -149,6 +158,27 @@ def test_who_reads_a_file_of_the_run_while_it_is_written_anew_has_it_whole(run: 
     assert (script, variables) == ((run.path / "instance.sh").read_text(), "A=1\n")
     assert (run.path / "one.env").read_text() == "B=2\n"
     assert {path.name for path in run.path.iterdir() if path.is_file()} == {"instance.sh", "one.env", "go"}
+
+
+def test_who_looks_while_a_wish_to_stop_is_written_has_it_whole(tmp_path: Path) -> None:
+    """Its reason decides whether a job was stopped or has failed, and instances end as soon as it is there."""
+    reason = "by Ann " * 8000
+    for attempt in range(30):
+        run = RunFolder(tmp_path / str(attempt))
+        run.prepare({}, [])
+        asking = threading.Thread(target=run.ask_to_stop, args=("StoppedByUser", reason))
+        asking.start()
+        while (wish := run.stop_wish) is None:
+            pass
+        asking.join()
+        assert wish == ("StoppedByUser", reason)
+
+
+def test_the_first_wish_to_stop_stays(run: RunFolder) -> None:
+    run.ask_to_stop("StoppedByUser", "by Ann")
+    run.ask_to_stop("StoppedByUser", "by Bob")
+    assert run.stop_wish == ("StoppedByUser", "by Ann")
+    assert {path.name for path in run.path.iterdir() if path.is_file()} == {"instance.sh", "go", "stop"}
 
 
 def test_an_instance_that_was_asked_to_end_has_not_succeeded(run: RunFolder) -> None:

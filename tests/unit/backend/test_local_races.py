@@ -1,0 +1,91 @@
+"""Local jobs that one process looks at while another submits or deletes them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pai_sdk.backend.base import Plan
+from pai_sdk.backend.local import LocalBackend, jobs
+from pai_sdk.errors import NotFoundError
+from pai_sdk.execution.base import ExecutionState
+from pai_sdk.execution.docker.executor import DockerExecutor
+from pai_sdk.execution.docker.launch import Launch
+from pai_sdk.job.request import TrainingJobRequest
+from tests.unit.backend.test_local_submit import PLAN
+
+
+def backend_on(folder: Path) -> LocalBackend:
+    return LocalBackend(folder, executor=DockerExecutor(lambda: SimpleNamespace()))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalBackend:
+    monkeypatch.setattr(Launch, "run", lambda launch, **_: None)
+    return backend_on(tmp_path)
+
+
+def submit(backend: LocalBackend) -> str:
+    return backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
+
+
+def test_from_its_first_moment_on_a_job_is_known_to_be_submitted(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would be shown as one whose submitter is gone, and whoever prunes would remove it."""
+    write, seen = jobs._write, []
+
+    def write_and_be_looked_at(path: Path, value: Any) -> None:
+        write(path, value)
+        if path.name == "request.json":
+            seen.extend(str(record.status) for record in backend_on(tmp_path).list())
+
+    monkeypatch.setattr(jobs, "_write", write_and_be_looked_at)
+    submit(backend)
+    assert seen == ["Initializing"]
+
+
+def test_a_list_is_without_what_is_deleted_meanwhile(backend: LocalBackend) -> None:
+    ids = {submit(backend) for _ in range(3)}
+    listed = backend.list()
+    first = next(listed).training_job_id
+    gone, stays = sorted(ids - {first})
+    shutil.rmtree(backend.data_dir / "jobs" / gone)
+    assert [record.training_job_id for record in listed] == [stays]
+
+
+def test_a_job_that_is_deleted_while_it_is_looked_at_is_not_there(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_ids = [submit(backend) for _ in range(2)]
+
+    def state(root: Path) -> ExecutionState:
+        shutil.rmtree(root)
+        raise FileNotFoundError(root / "state")
+
+    monkeypatch.setattr(backend._executor, "state", state)
+    with pytest.raises(NotFoundError, match=job_ids[0]):
+        backend.get(job_ids[0])
+    with pytest.raises(NotFoundError, match=job_ids[1]):
+        backend.read_log(job_ids[1], f"{job_ids[1]}-master-0", start=0, limit=1)
+    assert list((backend.data_dir / "jobs").iterdir()) == []
+
+
+def test_a_job_that_is_deleted_is_gone_at_once(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as its files are being removed, nobody finds some of them."""
+    job_id, remove, seen = submit(backend), shutil.rmtree, []
+
+    def rmtree(path: Path, **options: Any) -> None:
+        seen.append([record.training_job_id for record in backend.list()])
+        with pytest.raises(NotFoundError):
+            backend.get(job_id)
+        remove(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    backend.delete(job_id)
+    assert seen == [[]]
+    assert list((backend.data_dir / "jobs").iterdir()) == []
