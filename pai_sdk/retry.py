@@ -159,11 +159,12 @@ def hearing_of_faults(listener: Callable[[BaseException], None]) -> Iterator[Non
 class _SignOfLife:
     """Warns that we still try, at most every few seconds, however many threads do."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._quiet_until = 0.0
 
     def tell(self, error: BaseException, left_s: float) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if now >= self._quiet_until:
             self._quiet_until = now + _TELLING_PAUSE_S
             logger.warning("%s; trying again, for up to %.0f s", error, left_s)

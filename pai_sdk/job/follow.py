@@ -207,7 +207,7 @@ class Follower:
                 reader.quiet_since = None
                 self._waiting += _weight(lines)
                 self._put(lines)
-            pause_s = self._until_next(reader, page, was_held=was_held)
+            pause_s = self._until_next(reader, page, asked_at, was_held=was_held)
             if pause_s is None:
                 self._one_less()
             elif self._waiting >= _FULL:
@@ -215,7 +215,7 @@ class Follower:
             else:
                 self._later(partial(self._read, reader), pause_s)
 
-    def _until_next(self, reader: _Reader, page: LogPage, *, was_held: bool) -> float | None:
+    def _until_next(self, reader: _Reader, page: LogPage, asked_at: float, *, was_held: bool) -> float | None:
         """Seconds until the instance is to be read again; None when it has said all."""
         if page.complete:
             if not self._ended:
@@ -228,10 +228,10 @@ class Follower:
             if page.waited and page.lines:
                 return _BREATH_S
             return reader.asking.pause_s(is_news=bool(page.lines) and self._is_held)
-        now = self._schedule.now()
         if reader.quiet_since is None:
-            reader.quiet_since = now
-        if not page.lines and now - reader.quiet_since >= self._policy.quiet_s:
+            reader.quiet_since = self._schedule.now()
+        # An answer that took long tells how it was when it was asked for, not how it is now.
+        if not page.lines and asked_at - reader.quiet_since >= self._policy.quiet_s:
             return None
         return min(self._policy.pause_s, self._policy.quiet_s / 3)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, TypeAlias
 
 __all__ = ["heed_again", "last_words", "one_interrupt"]
+
+_AnyHandler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
 _HURRY_S = 1.0
 _PARTING_S = 10.0  # whatever is still not said by then: nobody is locked in
@@ -82,13 +85,22 @@ def heed_again() -> None:
 
 @contextmanager
 def _handled_by(handler: _Handler) -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, handler)
+    before = signal.getsignal(signal.SIGINT)
     try:
-        yield
-    finally:
-        # Not over a handler that was set within: it may be there for good, as where a command is leaving.
-        if signal.getsignal(signal.SIGINT) is handler:
-            signal.signal(signal.SIGINT, before)
+        try:
+            signal.signal(signal.SIGINT, handler)
+            yield
+        finally:
+            _take_back(handler, before)
+    except KeyboardInterrupt:
+        _take_back(handler, before)  # Ctrl-C may have come in the middle of that
+        raise
+
+
+def _take_back(handler: _Handler, before: _AnyHandler) -> None:
+    # Not over a handler that was set within: it may be there for good, as where a command is leaving.
+    if signal.getsignal(signal.SIGINT) is handler:
+        signal.signal(signal.SIGINT, before)
 
 
 def _in_main_thread() -> bool:

@@ -51,7 +51,7 @@ class Workers:
     Example:
         >>> done = threading.Event()
         >>> Workers().later(done.set, 0.01)
-        >>> done.wait(5)
+        >>> done.wait(60)
         True
     """
 
@@ -85,8 +85,15 @@ class Workers:
 
     def wait(self, news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait until something is there, and somebody has notified of it; False when it was not in time."""
-        with news:
-            return news.wait_for(is_there, timeout_s)
+        try:
+            with news:
+                return news.wait_for(is_there, timeout_s)
+        except RuntimeError as fault:
+            # Ctrl-C may come just when the condition has let go of its lock: then the end of `with`, which lets go
+            # of it again, fails, and nobody would know of the interrupt.
+            if isinstance(fault.__context__, KeyboardInterrupt):
+                raise fault.__context__ from None
+            raise
 
     @contextmanager
     def may_hold(self, *, keep_free: int = 0) -> Iterator[bool]:
@@ -121,9 +128,18 @@ class Workers:
                 self._waiting -= 1
                 if keeps_time:
                     self._has_timekeeper = False
-                elif not was_woken and (not self._due or self._has_timekeeper):
+                elif not was_woken and not self._is_needed():
                     self._threads -= 1
                     return None
+
+    def _is_needed(self) -> bool:
+        """Whether a thread that has waited in vain stays: nobody else keeps the time, or a step is due.
+
+        Whoever brought that step may have woken this very thread, a moment after it had stopped waiting.
+        """
+        if not self._due:
+            return False
+        return not self._has_timekeeper or self._due[0][0] <= self.now()
 
     def _see_to_the_next(self) -> None:
         """Whoever goes to work leaves the clock, or a step that is due as well, to another."""

@@ -15,6 +15,7 @@ from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import next_commands
 from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.job.record import JobRecord, LogLine
+from tests.waiting import PATIENCE_S
 
 
 def record(status: str = "Running", **more: object) -> JobRecord:
@@ -135,7 +136,7 @@ def test_commands_can_be_typed_where_the_script_is_not_on_path(monkeypatch: pyte
     monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
     words = shlex.split(next_commands(record())[0])
     assert words[1:] == ["-m", "pai_sdk", "logs", "-f", "train1"]
-    assert subprocess.run([*words[:3], "--version"], capture_output=True, timeout=30).returncode == 0
+    assert subprocess.run([*words[:3], "--version"], capture_output=True, timeout=PATIENCE_S).returncode == 0
 
 
 def test_in_an_environment_that_is_not_activated_its_own_script_is_named(

@@ -14,7 +14,7 @@ from pai_sdk.job.record import JobRecord, LogLine
 from pai_sdk.job.status import JobStatus
 from pai_sdk.job.training_job import TrainingJob
 from tests.unit.job.fake_backend import FAST, FakeBackend
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 RUNNING = JobRecord(training_job_id="t", status=JobStatus.RUNNING)
 
@@ -138,4 +138,4 @@ def test_it_beats_from_a_thread_that_ends_with_the_waiting(fault: Exception | No
     with moving(display, beat_s=0.001):
         assert display.beaten.wait(PATIENCE_S)
     assert display.rested
-    assert "pai-display" not in [thread.name for thread in threading.enumerate()]
+    until(lambda: "pai-display" not in [thread.name for thread in threading.enumerate()])

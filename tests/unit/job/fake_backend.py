@@ -16,12 +16,13 @@ from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.tree import FileTree
+from tests.waiting import PATIENCE_S
 
 FAST = FollowPolicy(
     hold_s=0.2,
     pause_s=0.01,
     quiet_s=0.05,
-    patience_s=5.0,
+    patience_s=PATIENCE_S,
     retry=RetryPolicy(first_pause_s=0.002, longest_pause_s=0.01),
 )
 

@@ -73,8 +73,9 @@ def test_the_reason_is_the_one_at_the_end(show_logs: bool) -> None:
 
     def ends_at_the_third(job_id: str, **more: object) -> JobRecord:
         if next(answers) == 2:
-            backend.status = "Failed"
+            # In this order: the log's reader asks as well, as soon as the job has ended.
             backend.extra = {"ReasonCode": "QuotaExceeded", "ReasonMessage": "the quota is used up"}
+            backend.status = "Failed"
         return get(job_id)
 
     backend.get = ends_at_the_third  # type: ignore[method-assign]
@@ -90,7 +91,9 @@ def test_a_job_that_never_had_an_instance_is_not_waited_for(status: str, show_lo
     backend, display = FakeBackend(says_complete=False), Recorder()
     backend.status, backend.extra = status, {"ReasonCode": "ImagePullFailed", "ReasonMessage": "no such image"}
     with pytest.raises(JobFailed, match="no such image"):
-        TrainingJob("train1", backend).wait(30, display=display, show_logs=show_logs, policy=FAST)
+        TrainingJob("train1", backend).wait(
+            30, display=display, show_logs=show_logs, policy=FollowPolicy(schedule=SimulatedTime())
+        )
     assert display.shown == [f"ended {status}"]
 
 

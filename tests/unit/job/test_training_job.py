@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,7 +136,9 @@ def test_a_timeout_leaves_the_job_alone(fake_backend: FakeBackend) -> None:
     fake_backend.lines = {"train1-master-0": ["busy"]}
     for show_logs in (True, False):
         with pytest.raises(WaitTimeoutError, match="still Running") as caught:
-            TrainingJob("train1", fake_backend).wait(0.1, show_logs=show_logs, display=Silent(), policy=FAST)
+            TrainingJob("train1", fake_backend).wait(
+                0.1, show_logs=show_logs, display=Silent(), policy=FollowPolicy(schedule=SimulatedTime())
+            )
         assert isinstance(caught.value, TimeoutError)
     assert fake_backend.calls == []
 
@@ -211,7 +214,10 @@ def test_ctrl_c_detaches_and_does_not_stop(fake_backend: FakeBackend) -> None:
 
 
 @pytest.mark.parametrize("on_interrupt", ["detach", "stop"])
-def test_impatient_fingers_cut_off_no_parting_words(fake_backend: FakeBackend, on_interrupt: str) -> None:
+def test_impatient_fingers_cut_off_no_parting_words(
+    fake_backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, on_interrupt: str
+) -> None:
+    monkeypatch.setattr("pai_sdk.job.interrupts.time", SimpleNamespace(monotonic=lambda: 100.0))
     fake_backend.lines = {"train1-master-0": ["one"]}
 
     class Hurried(Recorder):
@@ -256,7 +262,7 @@ def test_parting_words_that_take_long_are_said_but_lock_nobody_in(
     fake_backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, goes_on_for_s: float
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("pai_sdk.job.interrupts.time.monotonic", lambda: now)
+    monkeypatch.setattr("pai_sdk.job.interrupts.time", SimpleNamespace(monotonic=lambda: now))
     fake_backend.lines = {"train1-master-0": ["one"]}
 
     class Blocked(Recorder):
@@ -287,7 +293,7 @@ def test_a_second_ctrl_c_leaves_the_job_that_the_first_one_stops(
     fake_backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("pai_sdk.job.interrupts.time.monotonic", lambda: now)
+    monkeypatch.setattr("pai_sdk.job.interrupts.time", SimpleNamespace(monotonic=lambda: now))
     fake_backend.lines = {"train1-master-0": ["one"]}
 
     class Pressed(Recorder):
@@ -309,6 +315,27 @@ def test_a_second_ctrl_c_leaves_the_job_that_the_first_one_stops(
         )
     assert fake_backend.calls == ["stop"]
     assert display.shown[-1] == "detached"
+
+
+def test_ctrl_c_at_the_very_end_of_a_wait_leaves_no_handler_of_ours_behind(
+    fake_backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that stays would be deaf for ten seconds after each Ctrl-C."""
+    before, put, pressed = signal.getsignal(signal.SIGINT), signal.signal, []
+
+    def press_first(number: int, handler: Any) -> Any:
+        if handler is before and not pressed:
+            pressed.append(True)
+            signal.raise_signal(signal.SIGINT)
+        return put(number, handler)
+
+    fake_backend.status = "Succeed"
+    with monkeypatch.context() as patched:
+        patched.setattr(signal, "signal", press_first)
+        with pytest.raises(KeyboardInterrupt):
+            TrainingJob("train1", fake_backend).wait(display=Recorder(), policy=FAST)
+    assert pressed
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_outputs_are_fetched_by_channel(fake_backend: FakeBackend, tmp_path: object) -> None:
@@ -448,7 +475,8 @@ def test_a_wait_that_ends_without_an_answer_tells_why_there_is_none(was_seen: bo
         paused.release()
         is_over.wait(PATIENCE_S)
 
-    retry, job = RetryPolicy(sleep=pause), TrainingJob("train1", backend)
+    # Given up soon after the test: what it still said then would be heard by the next one.
+    retry, job = RetryPolicy(sleep=pause, max_attempts=2), TrainingJob("train1", backend)
     answer, was_asked = backend.get, []
 
     def refuse() -> JobRecord:
@@ -512,7 +540,8 @@ def test_a_wait_outlives_a_temporary_key_that_is_renewed_late(
     with caplog.at_level("WARNING"):
         job.wait(show_logs=show_logs, display=Recorder(), policy=FollowPolicy(schedule=clock))
     assert job.status == "Succeed"
-    assert len(caplog.messages) == 1, "who could renew the key is told, and once"
+    told = [record for record in caplog.records if record.name.startswith("pai_sdk.job.")]
+    assert len(told) == 1, "who could renew the key is told, and once"
     assert "InvalidSecurityToken.Expired" in caplog.text
 
     clock.time, renewed_at, backend.status = 0, float("inf"), "Running"
