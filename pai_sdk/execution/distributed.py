@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 __all__ = [
@@ -22,6 +24,8 @@ MASTER_PORT = 23456
 
 TF_PORT = 2222
 """The port of every worker of a TFJob, likewise."""
+
+_PORTS = range(20_000, 32_768)  # below those that Linux gives to whoever asks for any port
 
 
 @dataclass(frozen=True)
@@ -104,12 +108,20 @@ def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on, all different."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """Ports of the loopback address that nobody listens on, all different.
+
+    The system gives none of them to somebody else who asks for any, until the instances take them.
+
+    Raises:
+        OSError: there are not so many.
+    """
+    from random import SystemRandom  # jobs of one instance do without
+
+    found: list[int] = []
+    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise OSError(errno.EADDRINUSE, f"{count} ports are needed, and {len(found)} are free")

@@ -42,7 +42,8 @@ __all__ = ["JobRun"]
 
 _LOOK_EVERY_S = 1.0
 _PAUSE_ON_FULL_DISK_S = 0.5
-_FULL_DISK_BYTES = 1 << 20  # less than that is left
+# Less than that is left. Where a job has filled the disk, its service may give up half as much before we look.
+_FULL_DISK_BYTES = 8 << 20
 
 
 @dataclass
@@ -233,9 +234,13 @@ class JobRun:
             self._wait(min(left_s, 0.05))
             self._reap()
 
-    def _living_groups(self) -> set[int]:
-        """The groups of all that the job has started: `timeout` and `setsid` make groups of their own."""
-        return {*self._alive, *processes.groups_below(os.getpid())} - {os.getpgrp()}
+    def _living_groups(self) -> list[int]:
+        """The groups of all that the job has started: `timeout` and `setsid` make groups of their own.
+
+        Those of the instances come first: a shell that saw its last command end would go on to the next.
+        """
+        groups = dict.fromkeys([*self._alive, *processes.groups_below(os.getpid())])
+        return [group for group in groups if group != os.getpgrp()]
 
     # ---- what happens meanwhile ----
 

@@ -211,13 +211,13 @@ def _sees_as_ml(process: Path, wanted: tuple[int, int] | None) -> bool:
     return (facts.st_dev, facts.st_ino) == wanted
 
 
-def groups_below(ancestor: int) -> set[int]:
-    """The process groups of all processes below one."""
-    found = set()
+def groups_below(ancestor: int) -> list[int]:
+    """The process groups of all processes below one, each once, nearest first."""
+    found: dict[int, None] = {}
     for process in descendants(ancestor):
         with suppress(OSError):
-            found.add(os.getpgid(process))
-    return found
+            found[os.getpgid(process)] = None
+    return [*found]
 
 
 def _has_children() -> bool:

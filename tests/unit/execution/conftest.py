@@ -17,7 +17,7 @@ from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from tests import ml
 
-DEADLINE_S = 50.0
+DEADLINE_S = 100.0
 
 
 def make_request(command: str | list[str] = "true", **fields: Any) -> TrainingJobRequest:

@@ -19,6 +19,7 @@ from pai_sdk.execution.distributed import Rendezvous
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.spec import HyperParameter
 from tests.unit.execution.conftest import make_request
+from tests.waiting import PATIENCE_S
 
 
 def parameters(**values: str) -> list[dict[str, str]]:
@@ -37,7 +38,7 @@ def shell_words(text: str, script: str, folder: Path) -> list[str]:
         env={"PAI_USER_ARGS": text, "PATH": os.defpath},
         cwd=folder,
         capture_output=True,
-        timeout=10,
+        timeout=PATIENCE_S,
     )
     assert (result.returncode, result.stderr) == (0, b"")
     return result.stdout.decode().split("\0")[:-1]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,3 +46,20 @@ def test_any_other_fault_is_not_waited_for(tmp_path: Path) -> None:
     run = JobRun(Sandbox(tmp_path), FullFor(tmp_path, 1, errno.ENOENT), JOB)
     with pytest.raises(OSError, match="no"):
         run._finish()
+
+
+@pytest.mark.parametrize(("free_bytes", "reason_code"), [(5 << 20, "DiskFull"), (1 << 30, "NonZeroExit")])
+def test_an_instance_that_filled_the_disk_failed_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, reason_code: str
+) -> None:
+    """Also where the service has given up its reserve before the supervisor looks."""
+    instance = {"name": "train1-master-0", "role": "master", "rank": 0, "index": 0}
+    run = JobRun(
+        Sandbox(tmp_path), Journal(tmp_path), {**JOB, "instances": [{"instance": instance, "environments": {}}]}
+    )
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free_bytes // 4096, f_frsize=4096))
+    run._alive = {1: run._workers[0]}
+    run._record(1, 1)
+    state = Journal(tmp_path).read_state()
+    assert state is not None
+    assert state["reason_code"] == reason_code

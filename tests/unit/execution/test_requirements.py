@@ -10,7 +10,7 @@ import pytest
 from pai_sdk.execution.sandbox import Sandbox
 from tests.unit.execution.conftest import Jobs, make_request
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 USE_TINY = "tiny; python -c 'import tiny, pydantic; print(tiny.__file__)'"
 
@@ -76,7 +76,7 @@ def test_a_stop_while_requirements_are_installed(jobs: Jobs) -> None:
     sandbox = Sandbox(jobs.root("train1"))
     slow = sandbox.usercode / "slow"
     slow.mkdir(parents=True)
-    (slow / "setup.py").write_text("import time\nopen('begun', 'w')\ntime.sleep(60)\n")
+    (slow / "setup.py").write_text("import time\nopen('begun', 'w')\ntime.sleep(600)\n")
     root = jobs.start(make_request("echo never", PythonRequirements=["./slow"]))
     jobs.until(lambda state: state.phase == "preparing" and "installing" in jobs.log())
     jobs.executor.stop(root, reason_code="StoppedByUser", reason_message="by Ann")
