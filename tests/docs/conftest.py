@@ -13,6 +13,7 @@ import pytest
 from tests.leftovers import end_processes_of
 
 RUNNER = Path(__file__).with_name("page.py")
+PAGE_S = 500  # many times as long as any page takes
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def run_page(fresh_place: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                timeout=110,
+                timeout=PAGE_S,
                 check=False,
             ).returncode
         return status, said.read_text(encoding="utf-8", errors="replace")

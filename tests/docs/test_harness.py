@@ -10,6 +10,8 @@ import pytest
 
 from tests.leftovers import end_processes_of, has_ended
 
+pytestmark = pytest.mark.timeout(600)
+
 RunPage: TypeAlias = Callable[[Path], tuple[int, str]]
 
 WORKS = {
@@ -58,7 +60,7 @@ def test_what_fails_is_told(text: str, told: str, fresh_place: Path, run_page: R
 
 
 def test_what_a_page_leaves_running_is_ended(fresh_place: Path, clean_home: Path, run_page: RunPage) -> None:
-    page = _page("```bash\npai-sdk() { sleep 100; }\npai-sdk serve &\necho $! >pid\n```\n", fresh_place)
+    page = _page("```bash\npai-sdk() { sleep 1000; }\npai-sdk serve &\necho $! >pid\n```\n", fresh_place)
     status, said = run_page(page)
     assert status == 0, said
     pid = int((fresh_place / "pid").read_text())

@@ -12,6 +12,7 @@ NEEDS_DOCKER = ROOT / "docs" / "local.md"  # tests/docker runs it
 PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {NEEDS_DOCKER})]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_page_work(page: Path, run_page: Callable[[Path], tuple[int, str]]) -> None:
     status, said = run_page(page)

@@ -12,12 +12,12 @@ import pytest
 from pai_sdk import Session
 from pai_sdk.service.embedded import ensure_running
 from tests.leftovers import has_ended
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 def end_service(data_dir: Path) -> None:
     """Stop the service of a data folder, if one runs, and wait until it is gone."""
-    pid = ensure_running(data_dir).pid
+    pid = ensure_running(data_dir, timeout_s=PATIENCE_S).pid
     os.kill(pid, signal.SIGTERM)
     wait_until_gone(pid)
 
@@ -31,7 +31,7 @@ def wait_until_gone(pid: int) -> None:
 def service_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data folder of a running service."""
     folder = tmp_path_factory.mktemp("service data")
-    ensure_running(folder)
+    ensure_running(folder, timeout_s=PATIENCE_S)
     yield folder
     end_service(folder)
 

@@ -15,7 +15,7 @@ GIVEN = json.loads(sys.argv[1])
 ANSWERS = {}
 SPEC = {
     "Image": "none",
-    "Command": ["sh", "-c", "echo loss=0.5 done=0.25; echo PAI_HPS_LR=$PAI_HPS_LR; sleep 600"],
+    "Command": ["sh", "-c", "echo PAI_HPS_LR=$PAI_HPS_LR; echo loss=0.5 done=0.25; sleep 600"],
     "HyperParameters": [{"Name": "lr", "Type": "Float", "DefaultValue": "0.1"}],
     "MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}],
     "ProgressDefinitions": {"OverallProgress": {"Regex": "done=([0-9.]+)"}},
@@ -27,6 +27,8 @@ client = Client(
         region_id=GIVEN["region_id"],
         endpoint=GIVEN["endpoint"].removeprefix("http://"),
         protocol="http",
+        connect_timeout=60_000,
+        read_timeout=60_000,
     )
 )
 

@@ -16,7 +16,7 @@ from pai_sdk.service.embedded import ensure_running
 from tests.peer_environment import python_with
 from tests.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.timeout(900)  # the first run installs the official client
+pytestmark = pytest.mark.timeout(1800)  # the first run installs the official client
 
 PROGRAM = Path(__file__).with_name("official_client_program.py")
 SPEC: dict[str, Any] = {
@@ -122,7 +122,7 @@ def test_the_official_client_finds_its_fields_filled(official: dict[str, Any]) -
 def test_an_algorithm_is_registered_and_shown_by_the_command(embedded_home: Path, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pai_sdk", "algorithm", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False)
 
     assert embedded_home
     spec = tmp_path / "spec.json"

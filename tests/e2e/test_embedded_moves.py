@@ -8,13 +8,14 @@ import signal
 import socket
 from pathlib import Path
 
-import psutil
+import pytest
 
 from pai_sdk import Processor, Session
+from tests.e2e.conftest import wait_until_gone
 from tests.leftovers import end_processes_of
-from tests.waiting import PATIENCE_S
 
 
+@pytest.mark.timeout(600)
 def test_a_session_finds_its_service_on_another_port(clean_home: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     (tmp_path / "src").mkdir()
@@ -37,7 +38,7 @@ def test_a_session_finds_its_service_on_another_port(clean_home: Path, tmp_path:
 def end_service_and_have_it_come_up_elsewhere(data: Path) -> None:
     info = json.loads((data / "service.json").read_text())
     os.kill(info["pid"], signal.SIGKILL)
-    psutil.Process(info["pid"]).wait(PATIENCE_S)
+    wait_until_gone(info["pid"])
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # As if its last port had been that one: the service keeps the port that it reads here.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -192,21 +193,52 @@ def memory_group() -> Iterator[Path]:
     except OSError as error:
         pytest.skip(f"no control group of our own can be had here: {error}")
     yield group
-    until(lambda: not (group / "cgroup.procs").read_text())  # the killed are counted until they are reaped
-    group.rmdir()
+    until(lambda: removed(group), "the end of the control group")
 
 
-def test_a_stop_while_its_files_are_put_in_place(run: Any, session: Session, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    for number in range(12):
-        (data / f"{number}.bin").write_bytes(os.urandom(1) * (8 << 20))
+def removed(group: Path) -> bool:
+    """Whether the group is gone; the killed are counted until they are reaped."""
+    try:
+        group.rmdir()
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
+
+
+def test_a_stop_while_its_files_are_put_in_place(session: Session, service_dir: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data.bin"
+    data.write_bytes(uuid.uuid4().bytes)
     processor = Processor("python:3.11", "echo never", instance_type="ecs.c6.large", session=session)
+    processor.run(inputs={"train": data}, show_logs=False)
+    stored = next(file for file in (service_dir / "objects").rglob("*") if is_copy(file, data))
+    stored.unlink()
+    os.mkfifo(stored)  # the next job's copy of the same file: to read it takes as long as we write
     job = processor.run(inputs={"train": data}, wait=False, show_logs=False)
-    job.stop()
+    with os.fdopen(until(lambda: opened_by_a_reader(stored)), "wb", buffering=0) as endless:
+        job.stop()
+        with suppress(BrokenPipeError):
+            while True:
+                endless.write(bytes(1024))
+                time.sleep(0.01)  # so that little of it is stored
     with pytest.raises(JobStopped):
         job.wait(PATIENCE_S, show_logs=False)
     assert "never" not in [line.text for line in job.logs()]
+
+
+def is_copy(file: Path, original: Path) -> bool:
+    return file.is_file() and file.read_bytes() == original.read_bytes()
+
+
+def opened_by_a_reader(fifo: Path) -> int | None:
+    """The other end of it, as soon as somebody reads."""
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return None
 
 
 # ---- stopped ----------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -46,7 +45,7 @@ class SmallService:
         """The data folder as we can reach it: through the process that sees it."""
         return Path(f"/proc/{self.process.pid}/root{self.data}")
 
-    def session(self) -> Session:
+    def session(self, retry: RetryPolicy | None = None) -> Session:
         return Session(
             self.info.region_id,
             self.info.workspace_id,
@@ -55,7 +54,7 @@ class SmallService:
             oss_endpoint=self.info.oss_endpoint,
             access_key_id=self.info.access_key_id,
             access_key_secret=self.info.access_key_secret,
-            retry=RetryPolicy(deadline_s=2),
+            retry=retry,
         )
 
     def fill(self) -> None:
@@ -83,7 +82,7 @@ class SmallService:
                 self.process = subprocess.Popen(
                     ["nsenter", *enter, *serve], pass_fds=opened.values(), stdout=output, stderr=output
                 )
-            until(lambda: (info := read_info(self.disk)) and info.pid == self.process.pid)
+            self.info = until(lambda: (info := read_info(self.disk)) and info.pid == self.process.pid and info)
 
     def faults(self) -> list[str]:
         return [line for line in self.log.read_text().splitlines() if " INFO " not in line]
@@ -101,22 +100,23 @@ def small(tmp_path: Path) -> Iterator[SmallService]:
         )
     try:
         disk = Path(f"/proc/{process.pid}/root{data}")
-        info = until(lambda: read_info(disk))
-        service = SmallService(process, info, data, log)
-        yield service
-        process = service.process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_S)
+        service = SmallService(process, until(lambda: read_info(disk)), data, log)
+    except BaseException:
+        end(process)
+        raise
+    yield service
+    end(service.process)
 
 
-def processor(small: SmallService, command: str, **rest: Any) -> Processor:
-    return Processor("python:3.11", command, instance_type="ecs.c6.large", session=small.session(), **rest)
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    process.wait(PATIENCE_S)
 
 
-def start(small: SmallService, command: str) -> TrainingJob:
+def start(small: SmallService, command: str, retry: RetryPolicy | None = None) -> TrainingJob:
+    processor = Processor("python:3.11", command, instance_type="ecs.c6.large", session=small.session(retry))
     outputs = {"model": f"oss://{small.info.bucket}/out/"}
-    return processor(small, command).run(outputs=outputs, wait=False, show_logs=False)
+    return processor.run(outputs=outputs, wait=False, show_logs=False)
 
 
 def accepted(small: SmallService, command: str) -> TrainingJob | None:
@@ -140,9 +140,11 @@ def test_a_job_that_fills_the_disk_fails_with_that_reason(small: SmallService) -
 def test_on_a_full_disk_a_running_job_ends_and_a_new_one_is_refused(small: SmallService) -> None:
     running = start(small, "echo up; while [ ! -e go ]; do sleep 0.05; done; exit 3")
     next(line for line in running.logs(follow=True) if line.text == "up")
+    # Until that is written down: on a full disk the service gives up its reserve for it, and there is room again.
+    until(lambda: [instance.status for instance in running.refresh().instances] == ["Running"])
     small.fill()
     with pytest.raises(PaiError, match="disk of the service is full"):
-        start(small, "echo never")
+        start(small, "echo never", retry=RetryPolicy(deadline_s=1))
     (small.disk / "jobs" / running.id / "ml" / "usercode" / "go").mkdir()  # a folder needs no room here
     with pytest.raises(JobFailed) as caught:
         running.wait(PATIENCE_S, show_logs=False)
@@ -154,14 +156,14 @@ def test_on_a_full_disk_a_running_job_ends_and_a_new_one_is_refused(small: Small
 
 def test_a_service_begins_on_a_full_disk_so_that_jobs_can_be_deleted(small: SmallService) -> None:
     job = start(small, "true")
-    job.wait(show_logs=False)
+    job.wait(PATIENCE_S, show_logs=False)
     assert (small.disk / "reserve").exists()
     small.fill()
     small.restart()
     assert not (small.disk / "reserve").exists()
-    job.delete()
+    TrainingJob.get(job.id, session=small.session()).delete()
     small.free()
-    assert until(lambda: start(small, "true")).wait(show_logs=False).status == "Succeed"
+    assert until(lambda: accepted(small, "true")).wait(PATIENCE_S, show_logs=False).status == "Succeed"
     assert all("Traceback" not in line for line in small.faults()), small.faults()
 
 

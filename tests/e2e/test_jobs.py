@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ HOSTILE = {
     "list": [1, "x y"],
 }
 AS_TEXT = {**HOSTILE, "number": "0.1", "flag": "true", "list": '[1, "x y"]'}
+
+WITHOUT_INDEX = {"PIP_NO_INDEX": "1"}  # so that no test waits for the network
 
 
 def code(folder: Path, **files: str) -> Path:
@@ -109,15 +112,26 @@ def test_inputs_local_and_remote_outputs_and_back(session: Session, tmp_path: Pa
 
 
 def test_requirements_are_there_for_the_command(session: Session, tmp_path: Path) -> None:
-    source = code(tmp_path / "src", use="import six; print('six', six.__version__)")
-    (source / "requirements.txt").write_text("six==1.16.0\n")
-    job = processor(session, "python use.py", source).run(show_logs=False)
-    assert lines(job)[-1] == "six 1.16.0"
+    source = code(tmp_path / "src", use="import tiny; print('tiny', tiny.__version__)")
+    (source / "requirements.txt").write_text("tiny==1.16.0\n")
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / "tiny-1.16.0-py3-none-any.whl", "w") as wheel:
+        about = "tiny-1.16.0.dist-info"
+        wheel.writestr("tiny.py", "__version__ = '1.16.0'")
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.16.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    environments = {**WITHOUT_INDEX, "PIP_FIND_LINKS": wheels.as_uri()}
+    job = processor(session, "python use.py", source, environments=environments).run(show_logs=False)
+    assert lines(job)[-1] == "tiny 1.16.0"
 
 
 def test_a_requirement_that_cannot_be_had_fails_with_the_words_of_pip(session: Session) -> None:
     with pytest.raises(JobFailed, match="no-such-package-at-all") as caught:
-        processor(session, "true", requirements=["no-such-package-at-all==9"]).run(show_logs=False)
+        processor(session, "true", requirements=["no-such-package-at-all==9"], environments=WITHOUT_INDEX).run(
+            show_logs=False
+        )
     assert caught.value.reason_code == "RequirementsFailed"
 
 

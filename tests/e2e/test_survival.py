@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,6 +19,7 @@ from tests.trials import survival
 from tests.waiting import PATIENCE_S
 
 
+@pytest.mark.timeout(600)
 def test_a_job_its_log_and_its_follower_outlive_the_service(service_dir: Path, session: Session) -> None:
     processor = Processor(
         "python:3.11",
@@ -43,11 +46,23 @@ def test_a_job_its_log_and_its_follower_outlive_the_service(service_dir: Path, s
     wait_until_gone(first.pid)
     second = ensure_running(service_dir)
     assert second.pid != first.pid
-    assert (second.endpoint, second.access_key_id) == (first.endpoint, first.access_key_id)
+    assert second.access_key_id == first.access_key_id
+    assert second.endpoint == first.endpoint or is_taken(first.endpoint)
     follower.join(PATIENCE_S)
     assert seen == [f"line {number}" for number in range(1, 61)]
     assert job.wait(PATIENCE_S, show_logs=False).status == "Succeed"
     assert len(list(session.list_jobs(name=job.name))) == 1
+
+
+def is_taken(endpoint: str) -> bool:
+    """Whether somebody else listens there by now; a port that was let go of is anybody's."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            other.bind(("127.0.0.1", urlsplit(endpoint).port))
+        except OSError:
+            return True
+    return False
 
 
 @pytest.mark.timeout(600)

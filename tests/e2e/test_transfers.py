@@ -29,7 +29,7 @@ SIZE = (1 << 30) + 12_345 if LARGE else (96 << 20) + 12_345
 PART = (8 << 20) if LARGE else (1 << 20)
 PARTS = -(-SIZE // PART)
 WORKERS = 16
-LONGEST_S = 600 if LARGE else 100
+LONGEST_S = 600 if LARGE else 300
 OBJECT = OssUri(BUCKET, "models/large.bin")
 
 pytestmark = pytest.mark.timeout(2 * LONGEST_S)
@@ -124,8 +124,7 @@ def test_a_killed_upload_goes_on(store: tuple[ObjectStore, str], tmp_path: Path,
     with FaultProxy(endpoint, seed=0, faults=Faults(rate=0)) as proxy, client_of(proxy.url) as client:
         upload(client, path, OBJECT, workers=WORKERS)
         sent = proxy.seen[f"PUT /{BUCKET}/models%2Flarge.bin"]
-        # A request that was on its way when the program was killed may have arrived after we counted.
-        assert PARTS - arrived - WORKERS <= sent <= PARTS - arrived
+        assert sent == PARTS - arrived
         download(client, OBJECT, tmp_path / "back")
     assert sha256_of(tmp_path / "back") == sha256
     assert objects.uploads.list(BUCKET) == []

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import http.client
 import random
+import select
 import socket
 import struct
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -34,6 +36,7 @@ EVERY_KIND: Final = (
     "empty",  # status 200 and nothing else
 )
 
+_LONGEST_S = 60.0
 _DROPPED = {"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"}
 
 
@@ -81,6 +84,9 @@ class FaultProxy:
         self._ordinals: defaultdict[str, int] = defaultdict(int)
         self._bursts: dict[str, tuple[str, int]] = {}
         self._last: dict[str, Answer] = {}
+        self._changes = threading.Condition()
+        self._changes_under_way = 0
+        self._has_ended = False
         self.happened: list[str] = []
         self.seen: defaultdict[str, int] = defaultdict(int)
         self.calm = False
@@ -98,6 +104,9 @@ class FaultProxy:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=10)
+        with self._changes:
+            self._has_ended = True
+            self._changes.wait_for(lambda: not self._changes_under_way, _LONGEST_S)
 
     @property
     def requests(self) -> int:
@@ -126,7 +135,7 @@ class FaultProxy:
     def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Ask the server itself."""
         where = urlsplit(self._target())
-        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=_LONGEST_S)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in headers.items():
@@ -138,6 +147,30 @@ class FaultProxy:
             return Answer(answer.status, kept, answer.read(), int(length) if length else None)
         finally:
             connection.close()
+
+    @contextmanager
+    def passing(self, method: str) -> Iterator[None]:
+        """Around a request that goes on; a change is made before the proxy ends, or never.
+
+        Raises:
+            ConnectionAbortedError: the proxy has ended.
+        """
+        if method in ("GET", "HEAD"):
+            yield
+            return
+        with self._changes:
+            if self._has_ended:
+                raise ConnectionAbortedError
+            self._changes_under_way += 1
+        try:
+            yield
+        finally:
+            with self._changes:
+                self._changes_under_way -= 1
+                self._changes.notify_all()
+
+    def answered(self, method: str, path: str, answer: Answer, *, is_awaited: bool) -> None:
+        """Told of each answer of the server, and whether the client has not given up waiting for it."""
 
     def earlier(self, path: str, answer: Answer, *, repeat: bool) -> Answer:
         """The answer to the request before, for the same path, if it is to be repeated; this one is kept."""
@@ -186,7 +219,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     proxy: FaultProxy
-    timeout = 60
+    timeout = _LONGEST_S
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is printed."""
@@ -200,7 +233,9 @@ class _Handler(BaseHTTPRequestHandler):
         if kind in _MADE_UP:
             return self._say(_MADE_UP[kind](proxy))
         try:
-            answer = proxy.forward(self.command, self.path, dict(self.headers.items()), body)
+            with proxy.passing(self.command):
+                answer = proxy.forward(self.command, self.path, dict(self.headers.items()), body)
+                proxy.answered(self.command, self.path, answer, is_awaited=self._client_is_there())
         except (OSError, http.client.HTTPException):
             return self._reset()
         if kind == "lost":
@@ -235,6 +270,14 @@ class _Handler(BaseHTTPRequestHandler):
             body = body[half:]
         self.wfile.write(body)
         self.wfile.flush()
+
+    def _client_is_there(self) -> bool:
+        news = select.poll()
+        news.register(self.connection, select.POLLIN)
+        try:
+            return not news.poll(0) or self.connection.recv(1, socket.MSG_PEEK) != b""
+        except ConnectionError:
+            return False
 
     def _reset(self) -> None:
         self.close_connection = True

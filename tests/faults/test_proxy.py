@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import http.server
+import socket
 import threading
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 import requests
 
 from tests.faults.proxy import EVERY_KIND, FaultProxy, Faults
+from tests.waiting import PATIENCE_S
 
 
 class _Echo(http.server.BaseHTTPRequestHandler):
@@ -45,7 +48,7 @@ def echo() -> Iterator[tuple[str, list[str]]]:
 
 def _ask(url: str, method: str = "GET") -> str:
     try:
-        answer = requests.request(method, url, data=b"body", timeout=10)
+        answer = requests.request(method, url, data=b"body", timeout=PATIENCE_S)
     except requests.RequestException as error:
         return type(error).__name__
     return f"{answer.status_code} {answer.text}"
@@ -54,7 +57,7 @@ def _ask(url: str, method: str = "GET") -> str:
 def test_what_is_not_broken_passes_untouched(echo):
     with FaultProxy(echo[0], seed=1, faults=Faults(rate=0)) as proxy:
         assert _ask(f"{proxy.url}/a?b=c", "POST") == "200 POST /a?b=c body"
-        assert requests.head(f"{proxy.url}/a", timeout=10).headers["Content-Length"] == "8"
+        assert requests.head(f"{proxy.url}/a", timeout=PATIENCE_S).headers["Content-Length"] == "8"
     assert proxy.happened == []
     assert proxy.seen == {"POST /a": 1, "HEAD /a": 1}
 
@@ -104,3 +107,24 @@ def test_calm_lets_everything_pass(echo):
     with FaultProxy(echo[0], seed=1, faults=Faults(rate=1, kinds=EVERY_KIND)) as proxy:
         proxy.calm = True
         assert _ask(f"{proxy.url}/x") == "200 GET /x body"
+
+
+def test_a_change_is_made_before_the_proxy_ends_also_when_nobody_waits_for_it(echo):
+    begun, may_go_on, awaited = threading.Event(), threading.Event(), []
+
+    class Held(FaultProxy):
+        def forward(self, *request):
+            begun.set()
+            assert may_go_on.wait(PATIENCE_S)
+            return super().forward(*request)
+
+        def answered(self, *answer, is_awaited):
+            awaited.append(is_awaited)
+
+    with Held(echo[0], seed=1, faults=Faults(rate=0)) as proxy:
+        with socket.create_connection(("127.0.0.1", urlsplit(proxy.url).port)) as client:
+            client.sendall(b"POST /x HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody")
+            assert begun.wait(PATIENCE_S)
+        threading.Timer(0.3, may_go_on.set).start()
+    assert echo[1] == ["POST /x"]
+    assert awaited == [False]

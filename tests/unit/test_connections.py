@@ -13,6 +13,7 @@ import pytest
 from pai_sdk import Session
 from pai_sdk.storage.uri import OssUri
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
+from tests.waiting import PATIENCE_S
 
 Ask = Callable[[Session], object]
 
@@ -30,7 +31,7 @@ def in_a_child(ask: Callable[[], object]) -> int:
         warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads; that is what this is about
         child = os.fork()
     if child == 0:
-        signal.alarm(30)
+        signal.alarm(int(PATIENCE_S))
         try:
             ask()
             os._exit(0)

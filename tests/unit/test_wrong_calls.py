@@ -17,6 +17,7 @@ from pai_sdk.errors import InvalidInputError, PaiError, SettingsError, WaitTimeo
 from pai_sdk.job import waiting
 from pai_sdk.retry import RetryPolicy
 from tests.unit.job.fake_backend import FAST, FakeBackend
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -106,7 +107,8 @@ def test_a_wait_may_be_as_long_as_one_likes(timeout: float) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -5, float("-inf")])
-def test_a_wait_without_time_looks_once(timeout: float) -> None:
+def test_a_wait_without_time_looks_once(timeout: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_LOOK_WITHIN_S", PATIENCE_S)
     backend = FakeBackend()
     job = TrainingJob("train1", backend)
     with pytest.raises(WaitTimeoutError, match="still Running after 0 s"):
@@ -119,7 +121,7 @@ def test_a_wait_ends_though_no_answer_does(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(waiting, "_LOOK_WITHIN_S", 0.05)
     answer = threading.Event()
     backend = FakeBackend()
-    monkeypatch.setattr(backend, "get", lambda *_, **__: answer.wait(60))
+    monkeypatch.setattr(backend, "get", lambda *_, **__: answer.wait(PATIENCE_S))
     try:
         with pytest.raises(WaitTimeoutError, match=r"no answer about job train1 within 0\.05 s") as caught:
             TrainingJob("train1", backend).wait(0.05, policy=FAST, display=Silent())

@@ -7,7 +7,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,13 +31,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer. `body` is bytes, or what is sent as JSON; `cut` leaves that many bytes of it out."""
+    """An answer. `body` is bytes, or what is sent as JSON; `cut` leaves that many bytes of it out.
+
+    `after` is called first; there is no answer until it returns.
+    """
 
     body: Any = field(default_factory=dict)
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     cut: int = 0
-    after_s: float = 0.0
+    after: Callable[[], object] = lambda: None
 
 
 class Reset:
@@ -82,6 +84,7 @@ class ScriptedServer:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            request_queue_size = 128  # or the kernel turns connections of many threads away for a second
 
             def handle_error(self, *_: object) -> None:
                 pass  # a client that hangs up is part of many tests
@@ -125,7 +128,7 @@ class ScriptedServer:
 
     @staticmethod
     def _reply(handler: BaseHTTPRequestHandler, step: Reply) -> None:
-        time.sleep(step.after_s)
+        step.after()
         body = step.body if isinstance(step.body, bytes) else json.dumps(step.body).encode()
         handler.send_response_only(step.status)
         for name, value in step.headers.items():

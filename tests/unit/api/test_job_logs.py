@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pai_sdk.api.answers import Answer
@@ -17,6 +17,7 @@ from pai_sdk.api.transport import Transport
 from pai_sdk.errors import BadAnswerError, InvalidRequestError
 from pai_sdk.job.record import LogPage
 from tests.unit.api.scripted_server import Reply, ScriptedServer
+from tests.waiting import PATIENCE_S
 
 
 class PagedLog:
@@ -58,7 +59,7 @@ def read(logs: JobLogs, start: int, limit: int = 1000, wait_s: float = 0.0) -> L
     st.sampled_from([str, int]),
     st.lists(st.tuples(st.integers(0, 2600), st.integers(1, 1500), st.sampled_from([0.0, 10.0])), max_size=6),
 )
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 def test_lines_are_those_asked_for_whatever_the_pages(
     count: int, largest: int, refuses: bool, total: Any, reads: list[tuple[int, int, float]]
 ) -> None:
@@ -73,7 +74,7 @@ def test_lines_are_those_asked_for_whatever_the_pages(
 
 
 @given(st.integers(0, 3000), st.sampled_from([20, 100, 1000]), st.booleans(), st.sampled_from([0.0, 10.0]))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_a_whole_log_line_by_line(count: int, largest: int, refuses: bool, wait_s: float) -> None:
     service = PagedLog(count, largest=largest, refuses=refuses)
     logs = logs_of(service)
@@ -84,7 +85,7 @@ def test_a_whole_log_line_by_line(count: int, largest: int, refuses: bool, wait_
 
 
 @given(st.lists(st.integers(0, 700), min_size=1, max_size=12), st.sampled_from([100, 1000]))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_a_log_that_grows_while_it_is_followed(growth: list[int], largest: int) -> None:
     service = PagedLog(0, largest=largest)
     logs = logs_of(service)
@@ -136,13 +137,13 @@ def test_a_size_refused_to_several_readers_at_once_fails_none() -> None:
                 return super().call(*args, **more)
             except InvalidRequestError:
                 if len(self.asked) <= 2:
-                    both_were_refused.wait(5)
+                    both_were_refused.wait(PATIENCE_S)
                 raise
 
     logs = logs_of(Refusing(300, largest=100, refuses=True))
     with ThreadPoolExecutor(2) as threads:
         for page in [threads.submit(read, logs, 0) for _ in range(2)]:
-            assert len(page.result(10).lines) == 100
+            assert len(page.result(PATIENCE_S).lines) == 100
 
 
 def test_only_the_count_is_wanted() -> None:

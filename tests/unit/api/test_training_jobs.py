@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from pai_sdk.api.transport import Transport
 from pai_sdk.errors import BadAnswerError, NotFoundError
 from pai_sdk.job.record import JobRecord
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -107,9 +109,9 @@ class TestGet:
     def test_an_answer_held_back_is_waited_for(self, server: ScriptedServer, transport: Transport) -> None:
         seen = JobRecord(training_job_id="t-1")
         seen._etag = '"7"'
-        transport.timeout_s = (5.0, 0.2)
-        server.script = [Reply({"Status": "Succeed"}, after_s=0.6)]
-        assert TrainingJobs(transport).get("t-1", changed_from=seen, wait_s=30.0).status.is_success
+        transport.timeout_s = (PATIENCE_S, 0.2)
+        server.script = [Reply({"Status": "Succeed"}, after=lambda: time.sleep(0.6))]
+        assert TrainingJobs(transport).get("t-1", changed_from=seen, wait_s=PATIENCE_S).status.is_success
         assert len(server.asked) == 1
 
     def test_no_such_job(self, server: ScriptedServer, jobs: TrainingJobs) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from pai_sdk.storage.transfer import download, upload
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss, Seen, StoredObject
+from tests.waiting import until
 
 PART = 1 << 16
 SIZE = 10 * PART - 5
@@ -45,7 +47,7 @@ def put(oss: FakeOss, content: bytes) -> None:
     oss.buckets[BUCKET][LARGE.key] = StoredObject(content, meta, kind="Multipart", etag=etag)
 
 
-def from_range(number: int) -> object:
+def from_range(number: int) -> Callable[[Seen], bool]:
     def fits(seen: Seen) -> bool:
         first = seen.headers.get("range", "bytes=-1-").removeprefix("bytes=").partition("-")[0]
         return first.isdigit() and int(first) >= number * PART
@@ -54,11 +56,19 @@ def from_range(number: int) -> object:
 
 
 def cut_off(client: OssClient, oss: FakeOss, target: Path) -> None:
-    """Try, over a line that breaks for good at the fifth range."""
-    oss.fail("reset", times=999, fits=from_range(4))
+    """Try, over a line that breaks for good at the fifth range, as soon as those before it are under way."""
+    is_behind = from_range(4)
+
+    def others_first(seen: Seen) -> None:
+        if is_behind(seen):
+            until(lambda: {0, 1, 2, 3} <= set(ranges(oss)))
+
+    oss.before = others_first
+    oss.fail("reset", times=999, fits=is_behind)
     with pytest.raises(TransferError, match="1 of 1 files were not fetched"):
         download(client, LARGE, target, workers=2)
     assert not target.exists()
+    oss.before = lambda seen: None
     oss.faults.clear()
     oss.seen.clear()
 
@@ -66,7 +76,7 @@ def cut_off(client: OssClient, oss: FakeOss, target: Path) -> None:
 def ranges(oss: FakeOss) -> list[int]:
     return sorted(
         int(seen.headers["range"].removeprefix("bytes=").partition("-")[0]) // PART
-        for seen in oss.seen
+        for seen in [*oss.seen]
         if "range" in seen.headers
     )
 

@@ -24,6 +24,7 @@ from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss, StoredObject
+from tests.waiting import PATIENCE_S
 
 SECRET, TOKEN = "s3cret-of-the-key", "token-of-the-session"
 KEYS = ["plain", "a/b c.txt", "ü/#?%41+&='\".txt", "line\nbreak", "日本/../x", "%2e%2e/y", "a//b", " ", "~-_."]
@@ -240,7 +241,7 @@ def tls_server(folder: Path) -> Iterator[str]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"https://127.0.0.1:{listener.getsockname()[1]}"
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize(

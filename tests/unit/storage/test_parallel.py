@@ -16,6 +16,7 @@ from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss, Seen
+from tests.waiting import PATIENCE_S
 
 TOGETHER = 4
 
@@ -30,7 +31,7 @@ class Company:
     def wait(self, seen: Seen) -> None:
         """Called by the store before it answers."""
         if self._is_one(seen):
-            self._barrier.wait(20)
+            self._barrier.wait(PATIENCE_S)
 
     @property
     def was_there(self) -> bool:

@@ -20,6 +20,7 @@ class FakeTerminal(io.StringIO):
 def test_what_takes_a_while_shows_how_long_it_has_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = FakeTerminal()
     monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr("tqdm.std.time", lambda: 1e9)
     with PassingTime("starting the engine", patience_s=0) as sign:
         sign.goes_on()
         assert terminal.getvalue() == "\rstarting the engine 00:00"

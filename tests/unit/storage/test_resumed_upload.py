@@ -17,6 +17,7 @@ from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss, Seen, StoredObject
+from tests.waiting import PATIENCE_S, until
 
 FOLDER = OssUri(BUCKET, "run/")
 PART = 1 << 16
@@ -39,13 +40,33 @@ def send(client: OssClient, tree: FileTree) -> None:
     upload_tree(client, tree, FOLDER, progress=False, marker=False, workers=2)
 
 
-def cut_off(client: OssClient, oss: FakeOss, tree: FileTree, *, from_part: int = 5) -> None:
-    """Try, over a line that breaks for good at that part."""
-    oss.fail("reset", times=999, fits=lambda seen: int(seen.query.get("partNumber", 0)) >= from_part)
-    with pytest.raises(TransferError, match="1 of 1 files were not uploaded"):
-        send(client, tree)
+def fail_from(oss: FakeOss, first: int, kind: str, **details: object) -> None:
+    """Fail that part and those behind it when all before it have arrived; a transfer that fails begins no more."""
+
+    def is_behind(seen: Seen) -> bool:
+        return int(seen.query.get("partNumber", 0)) >= first
+
+    def others_first(seen: Seen) -> None:
+        if is_behind(seen):
+            until(lambda: sum(len(parts) for _, _, parts in [*oss.uploads.values()]) == first - 1)
+
+    oss.before = others_first
+    oss.fail(kind, times=999, fits=is_behind, **details)
+
+
+def mend(oss: FakeOss) -> None:
+    """Let everything pass again, and forget what was seen."""
+    oss.before = lambda seen: None
     oss.faults.clear()
     oss.seen.clear()
+
+
+def cut_off(client: OssClient, oss: FakeOss, tree: FileTree) -> None:
+    """Try, over a line that breaks for good at the fifth part."""
+    fail_from(oss, 5, "reset")
+    with pytest.raises(TransferError, match="1 of 1 files were not uploaded"):
+        send(client, tree)
+    mend(oss)
 
 
 def parts_sent(oss: FakeOss) -> list[int]:
@@ -164,12 +185,10 @@ def test_a_file_that_changes_meanwhile_leaves_nothing(
 
 
 def test_a_token_that_expires_is_no_reason_to_begin_anew(client: OssClient, oss: FakeOss, tree: FileTree) -> None:
-    expired = {"status": 403, "code": "SecurityTokenExpired"}
-    oss.fail("status", times=99, fits=lambda seen: int(seen.query.get("partNumber", 0)) > 5, **expired)
+    fail_from(oss, 6, "status", status=403, code="SecurityTokenExpired")
     with pytest.raises(TransferError, match="token has expired"):
         send(client, tree)
-    oss.faults.clear()
-    oss.seen.clear()
+    mend(oss)
     send(client, tree)
     assert parts_sent(oss) == [6, 7, 8, 9, 10]
 
@@ -197,7 +216,7 @@ def test_two_at_once_both_end_right(oss: FakeOss, client: OssClient, tree: FileT
     for resumed in (False, True):
         if resumed:
             cut_off(client, oss, tree)
-        together = threading.Barrier(2, timeout=60)
+        together = threading.Barrier(2, timeout=PATIENCE_S)
         errors: list[BaseException] = []
 
         def run(together: threading.Barrier = together, errors: list[BaseException] = errors) -> None:

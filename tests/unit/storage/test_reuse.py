@@ -26,6 +26,7 @@ from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss, Seen
+from tests.waiting import PATIENCE_S
 
 INDEX = "code/recent-trees.json"
 FILES = {f"lib/m{number}.py": f"value = {number}\n" for number in range(20)} | {
@@ -318,7 +319,7 @@ def test_two_uploads_at_once_are_both_right(
 
     def wait_for_the_other(seen: Seen) -> None:
         if seen.method == "HEAD" or (seen.method == "GET" and "recent" in seen.key):
-            together.wait(30)
+            together.wait(PATIENCE_S)
 
     oss.before = wait_for_the_other
     with ThreadPoolExecutor() as pool:
@@ -345,7 +346,11 @@ def make(root: Path, files: dict[str, tuple[str, bool]]) -> FileTree:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(history=st.lists(trees, min_size=1, max_size=4), lost=st.sets(st.integers(0, 30)))
 def test_any_history_ends_in_whole_trees(
     client: OssClient, oss: FakeOss, history: list[dict[str, tuple[str, bool]]], lost: set[int]

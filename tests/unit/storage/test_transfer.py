@@ -21,6 +21,7 @@ from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss, Seen, StoredObject
+from tests.waiting import PATIENCE_S
 
 FOLDER = OssUri(BUCKET, "code/3f2a/")
 HOSTILE = {
@@ -346,7 +347,7 @@ def test_a_large_object_with_wrong_bytes_is_refused(client: OssClient, oss: Fake
 
 def test_work_is_parallel_and_bounded() -> None:
     running, most, lock = 0, 0, threading.Lock()
-    together = threading.Barrier(4, timeout=30)
+    together = threading.Barrier(4, timeout=PATIENCE_S)
 
     def piece() -> None:
         nonlocal running, most
@@ -373,13 +374,13 @@ def test_an_interrupt_stops_what_has_not_begun() -> None:
         began.append(number)
         if len(began) == 2:
             both_began.set()
-        gate.wait(10)
+        gate.wait(PATIENCE_S)
 
     with pytest.raises(KeyboardInterrupt), TransferPool(2) as pool:  # noqa: PT012
         futures = [pool.submit(partial(piece, number)) for number in range(5)]
         # Those that have begun end when the last of the others has been given up.
         futures[-1].add_done_callback(lambda _: gate.set())
-        assert both_began.wait(30)
+        assert both_began.wait(PATIENCE_S)
         assert not pool.stopped.is_set()
         raise KeyboardInterrupt
     assert sorted(began) == [0, 1]
