@@ -21,10 +21,13 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     from pai_sdk.job.request import TrainingJobRequest
 
-__all__ = ["RESUMED_CHANNELS", "Sandbox", "output_channels"]
+__all__ = ["RESUMED_CHANNELS", "TRASH_PREFIX", "Sandbox", "output_channels"]
 
 RESUMED_CHANNELS = frozenset({"checkpoints"})
 """The output channels whose folder begins with what their URI already holds, so that a job goes on from there."""
+
+TRASH_PREFIX = ".trash-"
+"""How the names of folders begin that are being removed."""
 
 _LONGEST_NAME_BYTES = 200  # a file system takes 255; the rest is for what is put before and after a name
 

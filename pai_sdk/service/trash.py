@@ -9,11 +9,12 @@ import threading
 import uuid
 from pathlib import Path
 
+from pai_sdk.execution.sandbox import TRASH_PREFIX
+
 __all__ = ["Trash"]
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = ".trash-"
 _LONGEST_CLOSE_S = 2.0
 
 
@@ -24,16 +25,16 @@ class Trash:
         self._parent = parent
         self._closing = threading.Event()
         self._folders: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
-        for folder in parent.glob(f"{_PREFIX}*"):
+        for folder in parent.glob(f"{TRASH_PREFIX}*"):
             self._folders.put(folder)
         self._thread = threading.Thread(target=self._run, name="trash", daemon=True)
         self._thread.start()
 
     def put(self, folder: Path) -> None:
         """Remove a folder of the parent; its name is free at once."""
-        if folder.name.startswith(_PREFIX):
+        if folder.name.startswith(TRASH_PREFIX):
             return  # it is in the queue since the start
-        target = self._parent / f"{_PREFIX}{uuid.uuid4().hex}"
+        target = self._parent / f"{TRASH_PREFIX}{uuid.uuid4().hex}"
         try:
             folder.rename(target)
         except FileNotFoundError:

@@ -351,6 +351,8 @@ class LocalBackend:
             except (ConflictError, NotFoundError):
                 continue
             removed.append(job_id)
+        for folder in self._jobs.remnants():
+            shutil.rmtree(folder, ignore_errors=True)
         return [*removed, *self._executor.remove_orphans(lambda folder: not folder.exists())]
 
     def _oss(self) -> OssClient:

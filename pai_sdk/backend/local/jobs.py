@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pai_sdk.errors import NotFoundError
 from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.locks import locked
 from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
-from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.execution.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk.job.names import LOCAL_ID_PREFIX, is_local_id
 from pai_sdk.job.record import JobRecord
 from pai_sdk.job.request import TrainingJobRequest
@@ -27,6 +27,7 @@ __all__ = ["LocalJobs", "oss_outputs"]
 _REQUEST = "request.json"
 _FACTS = "facts.json"
 _SUBMIT_LOCK = "submit.lock"
+_LONGEST_MAKING_S = 60.0  # a folder that is still no job then will not become one
 
 
 class LocalJobs:
@@ -100,6 +101,12 @@ class LocalJobs:
         ]
         found.sort(key=lambda entry: self.facts(entry.name).get("created_at", 0.0), reverse=True)
         return [entry.name for entry in found]
+
+    def remnants(self) -> list[Path]:
+        """Folders that are no jobs: of submissions and removals that were cut off."""
+        if not self.folder.is_dir():
+            return []
+        return [entry for entry in self.folder.iterdir() if _is_remnant(entry)]
 
     def request(self, job_id: str) -> TrainingJobRequest:
         """What was asked for."""
@@ -191,6 +198,16 @@ def oss_outputs(request: TrainingJobRequest) -> dict[str, str]:
 
 def _labels_of(request: TrainingJobRequest) -> dict[str, str]:
     return {label.key: label.value or "" for label in request.labels or ()}
+
+
+def _is_remnant(folder: Path) -> bool:
+    if folder.name.startswith(TRASH_PREFIX):
+        return True
+    if not is_local_id(folder.name) or (folder / _REQUEST).exists():
+        return False
+    with suppress(FileNotFoundError):
+        return time.time() - folder.stat().st_mtime > _LONGEST_MAKING_S
+    return False
 
 
 def _write(path: Path, value: object) -> None:

@@ -26,7 +26,7 @@ from pai_sdk.execution.journal import DISK_IS_FULL, Journal
 from pai_sdk.execution.links import mend_links
 from pai_sdk.execution.locks import locked
 from pai_sdk.execution.reasons import REASON_ENGINE_AWAY, REASON_MAX_RUNNING_TIME, max_running_time_message
-from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.execution.sandbox import TRASH_PREFIX, Sandbox
 
 if TYPE_CHECKING:
     from pai_sdk.job.request import TrainingJobRequest
@@ -328,7 +328,7 @@ class DockerExecutor(Executor):
         if job is not None:
             self._containers.remove(job["job_id"])
         # At once for all who look at it at this moment: none of them finds, or makes, a part of it.
-        trash = sandbox.root.with_name(f".trash-{sandbox.root.name}")
+        trash = sandbox.root.with_name(f"{TRASH_PREFIX}{sandbox.root.name}")
         with suppress(OSError):
             sandbox.root.rename(trash)
         shutil.rmtree(trash, ignore_errors=True)

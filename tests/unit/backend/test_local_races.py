@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -89,3 +91,21 @@ def test_a_job_that_is_deleted_is_gone_at_once(backend: LocalBackend, monkeypatc
     backend.delete(job_id)
     assert seen == [[]]
     assert list((backend.data_dir / "jobs").iterdir()) == []
+
+
+def test_prune_takes_what_cut_off_submissions_and_removals_have_left(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend._executor, "remove_orphans", lambda is_orphan: [])
+    job_id = submit(backend)
+    with monkeypatch.context() as at_this_moment:
+        at_this_moment.setattr(shutil, "rmtree", lambda *_, **__: None)  # it is killed there
+        backend.delete(job_id)
+    folder = backend.data_dir / "jobs"
+    for name, age_s in {"local-0123456789ab": 3600, "local-ba9876543210": 0, "notes": 3600}.items():
+        (folder / name).mkdir()
+        moment = time.time() - age_s
+        os.utime(folder / name, (moment, moment))
+    assert backend.prune() == []
+    left = {entry.name for entry in folder.iterdir()}
+    assert left == {"local-ba9876543210", "notes"}, "one may be about to become a job, the other is none of ours"
