@@ -71,6 +71,7 @@ class TrainingJobs:
         content = {name: value for name, value in answer.json.items() if name != "RequestId"}
         record = read_model(JobRecord, {"TrainingJobId": job_id, **content}, answer, "GetTrainingJob")
         record._etag = answer.headers.get("ETag")
+        record._lists_all = record._etag is not None  # as our own service does
         return record
 
     def list(

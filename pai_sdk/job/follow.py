@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -26,6 +26,7 @@ _FULL = 50_000  # so many lines may wait for a slow consumer; then reading pause
 _CHARACTERS_A_LINE = 500  # longer ones count for more
 _BREATH_S = 0.02  # where lines come faster than we can ask, a few are taken at once
 _HOLDS_FOR_READERS = 6
+_LISTING_PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,40 @@ class Follower:
                 self._read_new_instances(record)
             if record.status.is_terminal:
                 self._ended = True
-                self._one_less()
+                if record.may_list_more:
+                    self._later(self._until_all_are_listed())
+                else:
+                    self._one_less()
             return self._ended
+
+    def _until_all_are_listed(self) -> Step:
+        """A job that ended soon may be seen to have ended before all its instances are listed."""
+        asking = Asking(replace(self._policy, patience_s=min(self._policy.patience_s, _LISTING_PATIENCE_S)))
+        ended_at = self._schedule.now()
+
+        def look() -> None:
+            asked_at = self._schedule.now()
+            try:
+                record = self._answer(asking, look, lambda: self._backend.get(self._job_id))
+            except PaiError:  # how the job has ended is known, and stays
+                with self._news:
+                    self._one_less()
+                return
+            if record is None:
+                return
+            with self._news:
+                if record.status.is_terminal and record != self._seen:
+                    self._seen = record
+                    self._put(record)
+                    self._read_new_instances(record)
+                # An answer may be older than the end that we have seen.
+                is_open = record.may_list_more or not record.status.is_terminal
+                if is_open and asked_at - ended_at < self._policy.quiet_s:
+                    self._later(look, asking.pause_s(is_news=False))
+                else:
+                    self._one_less()
+
+        return look
 
     def _read_new_instances(self, record: JobRecord) -> None:
         for instance in self._wanted(record):

@@ -110,8 +110,9 @@ class LogStream:
         if self._only is None:
             return names
         found = [name for name in names if name == self._only or name.endswith(f"-{self._only}")]
-        # While a job begins, an instance may be missing that will come.
-        if names and not found and (record.status.is_terminal or not self._follow):
+        # While a job begins, and for a moment after its end, an instance may be missing that will come.
+        is_whole = record.status.is_terminal and not record.may_list_more
+        if names and not found and (is_whole or not self._follow):
             there = ", ".join(name.removeprefix(f"{self._job_id}-") for name in names)
             raise InvalidInputError(
                 [Problem("instance", f"{self._only!r} is none of this job's", f"it has {there}")]

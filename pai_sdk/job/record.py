@@ -166,6 +166,8 @@ class JobRecord(Received):
 
     # The service's version tag of this snapshot, by which a caller can wait for the next one.
     _etag: str | None = PrivateAttr(default=None)
+    # Whether who made this snapshot lists an instance no later than its first line.
+    _lists_all: bool = PrivateAttr(default=False)
 
     @field_validator(
         "status_transitions",
@@ -190,6 +192,15 @@ class JobRecord(Received):
     def instance_names(self) -> list[str]:
         """The instances that have begun to exist, in the service's order."""
         return [instance.name for instance in self.instances if instance.name]
+
+    @property
+    def may_list_more(self) -> bool:
+        """Whether the job has ended, and instances that have run may be listed a little later still."""
+        if self._lists_all or self.status not in (JobStatus.SUCCEED, JobStatus.FAILED):
+            return False
+        resource = self.compute_resource or {}
+        count = resource.get("InstanceCount") or resource.get("EcsCount")
+        return len(self.instances) < (count if isinstance(count, int) else 1)
 
 
 @dataclass(frozen=True)

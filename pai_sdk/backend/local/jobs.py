@@ -141,7 +141,7 @@ class LocalJobs:
         created, told_end = facts.get("created_at"), ended if status.is_terminal else None
         moments = [(JobStatus.INITIALIZING, created), (JobStatus.RUNNING, state.started_at), (status, told_end)]
         passed = [(str(name), at) for name, at in moments if at is not None]
-        return JobRecord.model_validate(
+        record = JobRecord.model_validate(
             {
                 **request.to_wire(),
                 "TrainingJobId": job_id,
@@ -162,6 +162,8 @@ class LocalJobs:
                 ],
             }
         )
+        record._lists_all = True
+        return record
 
 
 def _outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:

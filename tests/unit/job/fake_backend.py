@@ -55,7 +55,7 @@ class FakeBackend:
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
         self._maybe_fail()
-        return JobRecord.model_validate(
+        record = JobRecord.model_validate(
             {
                 "TrainingJobId": job_id,
                 "TrainingJobName": "fake",
@@ -64,6 +64,8 @@ class FakeBackend:
                 **self.extra,
             }
         )
+        record._lists_all = self.says_complete
+        return record
 
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         self._maybe_fail()

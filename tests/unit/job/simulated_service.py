@@ -28,7 +28,10 @@ QUIET_S = 3.0  # as FollowPolicy has it: lines come at most so long after one an
 
 @dataclass
 class Instance:
-    """One worker: when the service lists it, when it has a log, and which line can be seen from when on."""
+    """One worker: when the service lists it, when it has a log, and which line can be seen from when on.
+
+    That the job has ended may be known before it is listed.
+    """
 
     name: str
     listed_at: float = 0.0
@@ -100,11 +103,12 @@ class SimulatedService:
                 return Answer({}, 304)
         moment = self.clock.time if self.is_ours else self._moment()
         has_ended = moment >= self.ends_at
-        listed = [one for one in self.instances if one.listed_at <= moment or has_ended]
+        listed = [one for one in self.instances if one.listed_at <= moment]
         content = {
             "TrainingJobId": JOB,
             "TrainingJobName": "made-up",
             "Status": self.ends_as if has_ended else "Running" if listed else "Creating",
+            "ComputeResource": {"InstanceCount": len(self.instances)},
             "Instances": [{"Name": one.name, "Status": one.ends_as if has_ended else "Running"} for one in listed],
             **self._request_id(),
         }
@@ -197,6 +201,10 @@ def draw(seed: int, clock: SimulatedTime) -> SimulatedService:
     )
     if fails:
         dice.choice(service.instances).ends_as = "Failed"
+    if not is_ours and seed % 3 == 0:
+        late = dice.choice(service.instances)
+        late.listed_at = service.ends_at + dice.uniform(0, 2)
+        late.log_from = late.listed_at + dice.choice([0.0, 1.5])
     if dice.random() < 0.3:
         begin = dice.uniform(0, ends_at)
         service.out_of_reach = [(begin, begin + dice.choice([20.0, 400.0]), dice.choice(FAULTS))]

@@ -231,6 +231,31 @@ def test_patience_is_counted_from_the_last_answer() -> None:
     assert 600 < clock.time < 660
 
 
+@pytest.mark.parametrize("first", [[], ["train1-master-0"]])
+def test_an_instance_that_is_listed_after_the_end_is_read(first: list[str]) -> None:
+    """As it may be on a service that writes down a short job's end before its instances."""
+    clock = SimulatedTime()
+    late = "train1-worker-0"
+    backend = TimedBackend(clock, [(0, name, "said all") for name in first], 0, says_complete=False)
+    backend.extra = {"ComputeResource": {"InstanceCount": len(first) + 1}}
+    stream = LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock))
+    said = []
+    clock.later(lambda: backend.lines.update({late: ["said all"]}), 1.5)
+    for update in stream.updates():
+        said += [update.instance] if isinstance(update, LogLine) else []
+    assert said == [*first, late]
+    assert clock.time < 8, "and nobody waits much longer than for the last lines of others"
+
+
+def test_a_job_that_lists_fewer_instances_than_were_asked_for_is_waited_for_a_moment_only() -> None:
+    clock = SimulatedTime()
+    backend = TimedBackend(clock, [(0, "train1-master-0", "said all")], 0, says_complete=False)
+    backend.extra = {"ComputeResource": {"InstanceCount": 2}}
+    stream = LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock))
+    assert [line.text for line in stream] == ["said all"]
+    assert clock.time < 8
+
+
 def test_a_log_that_nobody_calls_complete_ends_when_it_has_been_quiet() -> None:
     clock = SimulatedTime()
     late = [(100 + 0.9 * n, "train1-master-0", f"late {n}") for n in range(5)]
