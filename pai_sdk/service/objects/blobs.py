@@ -6,7 +6,6 @@ import hashlib
 import logging
 import os
 import shutil
-import stat
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
@@ -14,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
-
-from pai_sdk.service.objects.faults import fault
 
 __all__ = ["SHARDS", "Blob", "BlobFolder", "BlobWriter"]
 
@@ -49,7 +46,6 @@ class BlobFolder:
         self._incoming.mkdir(parents=True, mode=0o700, exist_ok=True)
         for shard in SHARDS:
             (self._blobs / shard).mkdir(parents=True, mode=0o700, exist_ok=True)
-        self._device = self._blobs.stat().st_dev
 
     def path(self, name: str) -> Path:
         """Where a blob lies."""
@@ -59,35 +55,6 @@ class BlobFolder:
         """Begin a new blob."""
         name = self._new_name()
         return BlobWriter(name, self._incoming / name, self.path(name))
-
-    def adopt(self, path: Path, *, move: bool) -> Blob:
-        """Take in a file, by copy or, where that gives the same, by renaming it.
-
-        Raises:
-            StorageError: it is no regular file.
-        """
-        facts = path.stat()
-        if not stat.S_ISREG(facts.st_mode):
-            raise fault("InvalidArgument", f"{path} is not a regular file; only files can become objects.")
-        # A link would leave the content in the hands of whoever made it.
-        if move and not path.is_symlink() and facts.st_nlink == 1 and facts.st_dev == self._device:
-            return self._take(path)
-        with self.writer() as writer, path.open("rb") as stream:
-            writer.copy_from(stream)
-            blob = writer.finish()
-        if move:
-            path.unlink()
-        return blob
-
-    def _take(self, path: Path) -> Blob:
-        name, md5 = self._new_name(), hashlib.md5(usedforsecurity=False)
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                md5.update(chunk)
-            size_bytes = stream.tell()
-        path.chmod(0o600)
-        path.rename(self.path(name))
-        return Blob(name, size_bytes, md5.hexdigest().upper())
 
     def share(self, name: str) -> str:
         """A second name for a blob that nobody will ever change; returns the name."""

@@ -146,13 +146,6 @@ class ObjectStore:
                 continue  # replaced since we looked
             return info, BoundedReader.over(stream, info) if info.kind == "Appendable" else stream
 
-    def path_of(self, bucket: str, key: str) -> Path:
-        """The file that holds an object's content now: to be read or copied at once, never changed or linked.
-
-        The file of an appendable object may be longer than the object; read `head(…).size_bytes` bytes of it.
-        """
-        return self.path_of_blob(self.head(bucket, key).blob)
-
     def path_of_blob(self, blob: str) -> Path:
         """The file of that name."""
         return self._blobs.path(blob)
@@ -190,19 +183,6 @@ class ObjectStore:
         with self.writer() as writer:
             writer.write(content)
             return self.finish(writer, bucket, key, content_type=content_type)
-
-    def put_file(self, bucket: str, key: str, path: str | Path, *, move: bool = False) -> ObjectInfo:
-        """Write a file into an object.
-
-        Args:
-            bucket: the bucket.
-            key: the object's key.
-            path: the file.
-            move: the file is given away: it is renamed where that works, and is gone afterwards.
-        """
-        encode_key(key)
-        self.bucket(bucket)
-        return self._record(bucket, key, self._blobs.adopt(Path(path), move=move))
 
     def writer(self) -> BlobWriter:
         """Begin content that `finish` makes an object of."""

@@ -101,65 +101,30 @@ def test_what_is_known_of_an_object(store: ObjectStore) -> None:
     info = store.head(BUCKET, "a.json")
     assert (info.size_bytes, info.content_type, info.kind) == (2, "application/json", "Normal")
     assert info.etag == hashlib.md5(b"{}").hexdigest().upper()
-    assert store.path_of(BUCKET, "a.json").read_bytes() == b"{}"
+    assert content_of(store, "a.json") == b"{}"
 
 
 @pytest.mark.parametrize(
     ("bucket", "code"), [(BUCKET, "NoSuchKey"), ("no-such-bucket", "NoSuchBucket")], ids=["key", "bucket"]
 )
 def test_what_is_not_there(store: ObjectStore, bucket: str, code: str) -> None:
-    for read in (store.head, store.open, store.path_of):
+    for read in (store.head, store.open):
         with pytest.raises(StorageError) as error:
             read(bucket, "missing")
         assert code_of(error) == (404, code)
 
 
-def test_a_bucket_that_is_not_there_takes_and_lists_nothing(store: ObjectStore, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"x")
+def test_a_bucket_that_is_not_there_takes_and_lists_nothing(store: ObjectStore) -> None:
     for use in (
         lambda: store.put_bytes("no-such-bucket", "k", b"x"),
-        lambda: store.put_file("no-such-bucket", "k", tmp_path / "file", move=True),
         lambda: list(store.list("no-such-bucket")),
         lambda: store.delete("no-such-bucket", "k"),
     ):
         with pytest.raises(StorageError) as error:
             use()
         assert code_of(error) == (404, "NoSuchBucket")
-    assert (tmp_path / "file").exists()
     assert blob_files(store) == []
     assert not store.bucket_exists("no-such-bucket")
-
-
-@pytest.mark.parametrize("move", [False, True])
-def test_a_file_is_copied_or_given_away(store: ObjectStore, tmp_path: Path, move: bool) -> None:
-    path = tmp_path / "model.bin"
-    path.write_bytes(b"0123456789" * 300_000)
-    info = store.put_file(BUCKET, "model.bin", path, move=move)
-    assert info.etag == hashlib.md5(b"0123456789" * 300_000).hexdigest().upper()
-    assert content_of(store, "model.bin") == b"0123456789" * 300_000
-    assert path.exists() is not move
-
-
-@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
-def test_a_link_that_is_given_away_gives_its_content_not_itself(
-    store: ObjectStore, tmp_path: Path, link: str
-) -> None:
-    target, path = tmp_path / "target", tmp_path / "link"
-    target.write_bytes(b"secret")
-    getattr(path, link)(target)
-    store.put_file(BUCKET, "k", path, move=True)
-    target.write_bytes(b"changed")
-    assert content_of(store, "k") == b"secret"
-    assert not path.exists()
-    assert store.path_of(BUCKET, "k").stat().st_nlink == 1
-
-
-def test_only_files_can_become_objects(store: ObjectStore, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(StorageError) as error:
-            store.put_file(BUCKET, "k", path, move=True)
-        assert code_of(error) == (400, "InvalidArgument")
 
 
 def test_a_reader_keeps_what_it_opened(store: ObjectStore) -> None:
@@ -192,7 +157,8 @@ def test_appending_is_seen_only_when_recorded(store: ObjectStore) -> None:
         append(6, b"second")
         assert early.read() == b"first "
     # What an append that died half-way leaves behind the recorded end:
-    with store.path_of(BUCKET, "log").open("ab") as stream:
+    [file] = blob_files(store)
+    with file.open("ab") as stream:
         stream.write(b"garbage")
     with store.open(BUCKET, "log") as stream:
         assert stream.read(3) == b"fir"
