@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import zipfile
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pai_sdk.execution.docker.container import LABEL_JOB
 from pai_sdk.execution.docker.runfolder import RunFolder
 from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.waiting import PATIENCE_S
+from tests.wheels import write_wheel
 
 # A command may need longer to begin than the time after which something is to happen to it; then again, with more.
 LATER_S = (2, 10, 40)
@@ -141,12 +141,7 @@ time.sleep(99)
 
 
 def test_requirements_are_installed_and_a_missing_one_is_named(submit, tmp_path):
-    about = "tiny-1.dist-info"
-    with zipfile.ZipFile(tmp_path / "tiny-1-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("tiny.py", "")
-        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1\n")
-        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{about}/RECORD", "")
+    write_wheel(tmp_path, "tiny", "1", "")
     from_here = {"InputChannels": [{"Name": "wheels", "InputUri": f"{tmp_path.as_uri()}/"}]}
     lines = ["--no-index", "--find-links=/ml/input/data/wheels"]
     job = submit(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,6 +23,7 @@ from tests.docker.engine import Engine
 from tests.docker.parity import Case, Place, Seen
 from tests.docker.test_service import session_on
 from tests.service.services import running_service
+from tests.wheels import write_wheel
 
 PLACES = ("process", "docker", "local")
 
@@ -193,12 +193,7 @@ def _write_code(folder: Path) -> Path:
     ):
         (code / name).write_bytes(text.encode())
         (code / name).chmod(mode)
-    with zipfile.ZipFile(code / "parity_tiny-1-py3-none-any.whl", "w") as wheel:
-        about = "parity_tiny-1.dist-info"
-        wheel.writestr("parity_tiny.py", "print('tiny is there')\n")
-        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: parity-tiny\nVersion: 1\n")
-        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{about}/RECORD", "")
+    write_wheel(code, "parity_tiny", "1", "print('tiny is there')\n")
     return code
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import textwrap
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped
 from pai_sdk.job.spec import Channel
 from tests import ml
 from tests.waiting import PATIENCE_S
+from tests.wheels import write_wheel
 
 HOSTILE = {
     "plain": "abc",
@@ -116,12 +116,7 @@ def test_requirements_are_there_for_the_command(session: Session, tmp_path: Path
     (source / "requirements.txt").write_text("tiny==1.16.0\n")
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    with zipfile.ZipFile(wheels / "tiny-1.16.0-py3-none-any.whl", "w") as wheel:
-        about = "tiny-1.16.0.dist-info"
-        wheel.writestr("tiny.py", "__version__ = '1.16.0'")
-        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.16.0\n")
-        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{about}/RECORD", "")
+    write_wheel(wheels, "tiny", "1.16.0", "__version__ = '1.16.0'")
     environments = {**WITHOUT_INDEX, "PIP_FIND_LINKS": wheels.as_uri()}
     job = processor(session, "python use.py", source, environments=environments).run(show_logs=False)
     assert lines(job)[-1] == "tiny 1.16.0"

@@ -64,10 +64,10 @@ class ObjectStore:
             self._database = Database(database or f"sqlite:///{root / 'objects.db'}")
             self._blobs = BlobFolder(root)
         except OSError as error:
-            self._lock_file.close()
+            _let_go(self._lock_file)
             raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
         except BaseException:
-            self._lock_file.close()
+            _let_go(self._lock_file)
             raise
         self._index = ObjectIndex(self._database)
         self._appender = Appender(self._index, self._blobs)

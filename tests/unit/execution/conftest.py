@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from pai_sdk.execution.process import ProcessExecutor
 from pai_sdk.execution.sandbox import Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from tests import ml
+from tests.wheels import write_wheel
 
 DEADLINE_S = 100.0
 
@@ -107,12 +107,6 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
 def tiny_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel of `tiny` 1.0, so that pip needs no network."""
     folder = tmp_path_factory.mktemp("wheels")
-    with zipfile.ZipFile(folder / "tiny-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("tiny.py", "def main():\n    print('tiny command')\n")
-        wheel.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        wheel.writestr(
-            "tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr("tiny-1.0.dist-info/entry_points.txt", "[console_scripts]\ntiny = tiny:main\n")
-        wheel.writestr("tiny-1.0.dist-info/RECORD", "")
+    source = "def main():\n    print('tiny command')\n"
+    write_wheel(folder, "tiny", "1.0", source, entry_points="[console_scripts]\ntiny = tiny:main\n")
     return folder
