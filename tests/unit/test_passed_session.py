@@ -63,7 +63,10 @@ class Service(ScriptedServer):
             page = self.jobs[(int(asked.query["PageNumber"]) - 1) * 100 :][:100]
             return Reply({"TrainingJobs": page, "TotalCount": len(self.jobs)})
         job_id, _, part = rest.partition("/")
-        return Reply({} if part else next(job for job in self.jobs if job["TrainingJobId"] == job_id))
+        if part:
+            return Reply({})
+        job = next(job for job in self.jobs if job["TrainingJobId"] == job_id)
+        return Reply(job, headers={"ETag": '"1"'})  # as ours: there are no instances that would be listed later
 
     @staticmethod
     def _algorithm(rest: str) -> Reply:
