@@ -15,7 +15,15 @@ from pai_sdk.service.faults import Fault, fault_response, invalid_parameter
 from pai_sdk.service.objects.request import bucket_in_host, host_of
 from pai_sdk.service.parts import Parts
 from pai_sdk.service.reserve import Reserve
-from pai_sdk.service.routes import algorithms, job_instances, job_logs, job_metrics, training_jobs, workspaces
+from pai_sdk.service.routes import (
+    algorithms,
+    experiments,
+    job_instances,
+    job_logs,
+    job_metrics,
+    training_jobs,
+    workspaces,
+)
 from pai_sdk.service.routes.answers import request_id
 from pai_sdk.service.tokens import TokenChecked
 
@@ -31,7 +39,7 @@ def create_api(parts: Parts) -> FastAPI:
     """The PAI API. It trusts whoever reaches it: put a `Gate` before it."""
     app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.parts = parts
-    for module in (training_jobs, job_logs, job_metrics, job_instances, algorithms, workspaces):
+    for module in (training_jobs, job_logs, job_metrics, job_instances, algorithms, experiments, workspaces):
         app.include_router(module.router, dependencies=[TokenChecked])
 
     @app.exception_handler(Fault)

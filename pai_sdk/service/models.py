@@ -12,6 +12,8 @@ __all__ = [
     "AlgorithmVersion",
     "Base",
     "Event",
+    "Experiment",
+    "ExperimentLabel",
     "Job",
     "JobAlgorithm",
     "JobLabel",
@@ -186,3 +188,39 @@ class AlgorithmVersion(Base):
     spec: Mapped[dict[str, Any]]
     created_at: Mapped[float]
     modified_at: Mapped[float]
+
+
+class ExperimentLabel(Base):
+    """A label of an experiment."""
+
+    __tablename__ = "experiment_labels"
+    __table_args__ = (Index("experiment_labels_by_value", "key", "value", "experiment"),)
+
+    experiment: Mapped[int] = mapped_column(ForeignKey("experiments.number", ondelete="CASCADE"), primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[float]
+    modified_at: Mapped[float]
+
+
+class Experiment(Base):
+    """A name under which jobs are kept together. `number` counts experiments in the order of their creation."""
+
+    __tablename__ = "experiments"
+    __table_args__ = (
+        UniqueConstraint("workspace_id", "name"),
+        {"sqlite_autoincrement": True},
+    )
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    workspace_id: Mapped[str]
+    name: Mapped[str]
+    accessibility: Mapped[str]
+    artifact_uri: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[float]
+    modified_at: Mapped[float]
+
+    labels: Mapped[list[ExperimentLabel]] = relationship(
+        order_by=ExperimentLabel.key, lazy="selectin", passive_deletes="all"
+    )

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from pai_sdk.service.algorithms import Algorithms
 from pai_sdk.service.changes import Changes
+from pai_sdk.service.experiments import Experiments
 from pai_sdk.service.joblogs import JobLogs
 from pai_sdk.service.jobs import Jobs
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
@@ -39,6 +40,7 @@ class Parts:
     changes: Changes
     runner: JobRunner
     algorithms: Algorithms
+    experiments: Experiments
 
 
 def _parts(request: Request) -> Parts:

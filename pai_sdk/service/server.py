@@ -17,6 +17,7 @@ from pai_sdk.service.app import Dispatcher, create_api
 from pai_sdk.service.auth import LONGEST_SKEW_S, Authenticator
 from pai_sdk.service.changes import Changes
 from pai_sdk.service.executors import open_executor
+from pai_sdk.service.experiments import Experiments
 from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.gate import Gate
 from pai_sdk.service.http_server import Ground, HttpServer, IdleWatch
@@ -122,7 +123,16 @@ class Service:
             stack.callback(collector.close)
             scheduler.start()
             stack.callback(scheduler.close)
-            parts = Parts(settings, info, jobs, JobLogs(folder), changes, scheduler, Algorithms(database))
+            parts = Parts(
+                settings,
+                info,
+                jobs,
+                JobLogs(folder),
+                changes,
+                scheduler,
+                Algorithms(database),
+                Experiments(database, bucket=settings.bucket),
+            )
             nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
             stack.callback(nonces.close)
             rate = RateLimit(settings.requests_per_s) if settings.requests_per_s is not None else None

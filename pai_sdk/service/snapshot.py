@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pai_sdk.job.status import JobStatus
@@ -18,10 +18,15 @@ _OWNER = "local"  # there are no accounts here; the field is text on the wire
 _MODEL_CHANNEL = "model"
 
 
-def job_in_list(job: Job) -> dict[str, Any]:
-    """What a list shows of a job."""
+def job_in_list(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
+    """What a list shows of a job.
+
+    Args:
+        job: the job.
+        experiments: names of experiments by id, with that of the job.
+    """
     return {
-        **_request_fields(job),
+        **_request_fields(job, experiments),
         "TrainingJobId": job.id,
         "TrainingJobUrl": None,
         "WorkspaceId": job.workspace_id,
@@ -48,11 +53,13 @@ def job_in_list(job: Job) -> dict[str, Any]:
     }
 
 
-def job_in_full(job: Job, metrics: Sequence[Metric], progress: Sequence[Progress] = ()) -> dict[str, Any]:
-    """All there is to see of a job."""
+def job_in_full(
+    job: Job, metrics: Sequence[Metric], progress: Sequence[Progress], experiments: Mapping[str, str]
+) -> dict[str, Any]:
+    """All there is to see of a job; the same arguments as for a list, and the job's last metrics and progress."""
     models = output_models(job)
     return {
-        **job_in_list(job),
+        **job_in_list(job, experiments),
         "Instances": [
             {"Name": instance["name"], "Role": instance["role"], "Status": instance["status"]}
             for instance in job.instances
@@ -111,10 +118,13 @@ def output_models(job: Job) -> list[dict[str, Any]]:
     ]
 
 
-def _request_fields(job: Job) -> dict[str, Any]:
+def _request_fields(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
     """The request as it was sent; lists that were not set are empty, as the service answers."""
-    empty: dict[str, Any] = {"HyperParameters": [], "InputChannels": [], "OutputChannels": []}
-    return {**empty, **job.request}
+    fields: dict[str, Any] = {"HyperParameters": [], "InputChannels": [], "OutputChannels": [], **job.request}
+    if experiment := fields.get("ExperimentConfig"):
+        name = experiments.get(experiment["ExperimentId"])
+        fields["ExperimentConfig"] = {**experiment, "ExperimentName": name} if name else experiment
+    return fields
 
 
 def _duration_s(job: Job) -> int:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.service.creation import read_body, read_request
+from pai_sdk.service.experiments import experiment_names
 from pai_sdk.service.jobs import existing_job, latest_metrics
 from pai_sdk.service.listing import JobQuery, find_jobs, read_labels
 from pai_sdk.service.parts import Parts, PartsOf
@@ -73,7 +74,9 @@ def list_training_jobs(
     )
     with parts.jobs.database.read() as session:
         jobs, total = find_jobs(session, query)
-    return answer(request, {"TrainingJobs": [job_in_list(job) for job in jobs], "TotalCount": total})
+        experiments = experiment_names(session, jobs)
+    shown = [job_in_list(job, experiments) for job in jobs]
+    return answer(request, {"TrainingJobs": shown, "TotalCount": total})
 
 
 @router.get("/{job_id}")
@@ -136,7 +139,8 @@ def _snapshot(parts: Parts, job_id: str) -> tuple[int, dict[str, object]]:
     # One transaction, so that the version is that of all that is shown.
     with parts.jobs.database.read() as session:
         job = existing_job(session, job_id)
-        return job.version, job_in_full(job, latest_metrics(session, job_id), latest_progress(session, job_id))
+        metrics, progress = latest_metrics(session, job_id), latest_progress(session, job_id)
+        return job.version, job_in_full(job, metrics, progress, experiment_names(session, [job]))
 
 
 def _etag(version: int) -> str:
