@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
 import requests
 import requests.adapters
+from urllib3.connection import HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-__all__ = ["PooledAdapter", "stay_on_this_machine"]
+__all__ = ["HandshakeError", "PooledAdapter", "stay_on_this_machine"]
+
+
+class HandshakeError(ssl.SSLError):
+    """TLS failed while the connection was being made, so no request has been sent over it.
+
+    requests raises the same `SSLError` for a failed handshake and for a broken record that comes after the request
+    was sent. Only the first may be tried again blindly, so the connection marks it.
+    """
 
 
 def stay_on_this_machine(session: requests.Session) -> None:
@@ -39,7 +50,7 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
     """
 
     def __init__(self, *, hosts: int, size: int) -> None:
-        super().__init__(pool_connections=hosts, pool_maxsize=size, max_retries=0)
+        super().__init__(pool_connections=hosts, pool_maxsize=size, max_retries=0)  # calls init_poolmanager
         self._process = os.getpid()
         self._size = hosts, size
         self._of_parents: list[object] = []  # kept: to clean them up, their locks would be needed
@@ -58,8 +69,35 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
             self._begin_anew()
         return super().send(request, stream, timeout, verify, cert, proxies)
 
+    def init_poolmanager(self, *args: Any, **more: Any) -> None:
+        """Make the pool of the direct connections."""
+        super().init_poolmanager(*args, **more)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **more: Any) -> Any:
+        """The pool of the connections through a proxy."""
+        manager = super().proxy_manager_for(proxy, **more)
+        if not proxy.lower().startswith("socks"):  # those make connections of a kind of their own
+            manager.pool_classes_by_scheme = _POOLS
+        return manager
+
     def _begin_anew(self) -> None:
         self._of_parents += [self.poolmanager, self.proxy_manager]
         self.proxy_manager: dict[str, Any] = {}
         self.init_poolmanager(*self._size)
         self._process = os.getpid()
+
+
+class _TlsConnection(HTTPSConnection):
+    def connect(self) -> None:
+        try:
+            super().connect()
+        except ssl.SSLError as error:
+            raise HandshakeError(*error.args) from error
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+_POOLS = {"http": HTTPConnectionPool, "https": _TlsPool}

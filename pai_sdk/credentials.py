@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from pai_sdk.errors import CredentialsError, InvalidInputError, Problem
+from pai_sdk.errors import CredentialsError, CredentialsRenewalError, InvalidInputError, PaiError, Problem
 
 __all__ = ["Credentials", "CredentialsProvider", "default_credentials", "provider_of", "static_credentials"]
 
@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 _ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 _SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - the name of a variable
 _TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a variable
+# An OSError is mostly a network that fails for a while; these are not.
+_NOTHING_THERE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 class Credentials(NamedTuple):
@@ -39,7 +41,10 @@ class Credentials(NamedTuple):
 
 
 CredentialsProvider: TypeAlias = Callable[[], Credentials]
-"""Gives the key that is valid now; called before each request."""
+"""Gives the key that is valid now; called before each request.
+
+Where it raises an error after it has given a key, or an OSError of the network, the request is tried again and
+`wait()` goes on. A `CredentialsError` that it raises means that there is no key, which is final."""
 
 
 def static_credentials(
@@ -137,13 +142,29 @@ def provider_of(
 
 
 class _Given:
-    """What a function of the user's gives, seen to be a key each time it is asked."""
+    """A function of the user's: what it gives is checked to be a key, what it raises is wrapped."""
 
     def __init__(self, ask: CredentialsProvider) -> None:
         self._ask = ask
+        self._gave_a_key = False
 
     def __call__(self) -> Credentials:
-        key = self._ask()
+        try:
+            key = self._ask()
+        except PaiError:
+            raise
+        except Exception as error:
+            if self._gave_a_key or (isinstance(error, OSError) and not isinstance(error, _NOTHING_THERE)):
+                raise _cannot_renew(error, "does the function given as credentials reach its source?") from error
+            raise CredentialsError(
+                f"the function given as credentials raised {type(error).__name__}: {_reason(error)}"
+            ) from error
+        key = self._checked(key)
+        self._gave_a_key = True
+        return key
+
+    @staticmethod
+    def _checked(key: object) -> Credentials:
         if not isinstance(key, Credentials):
             was = "None" if key is None else f"a {type(key).__name__}"
             raise CredentialsError(
@@ -173,9 +194,7 @@ class _Chain:
         try:
             return _ask(provider)
         except Exception as error:
-            raise CredentialsError(
-                f"the access key could not be renewed: {_reason(error)}; log in again, or set {_ID} and {_SECRET}"
-            ) from error
+            raise _cannot_renew(error, f"log in again, or set {_ID} and {_SECRET}") from error
 
 
 def _from_environment() -> Credentials | None:
@@ -259,6 +278,10 @@ def _ask(provider: Any) -> Credentials:
     return static_credentials(
         key.get_access_key_id() or "", key.get_access_key_secret() or "", key.get_security_token()
     )()
+
+
+def _cannot_renew(error: Exception, hint: str) -> CredentialsRenewalError:
+    return CredentialsRenewalError(f"the access key could not be renewed: {_reason(error)}; {hint}")
 
 
 def _reason(error: Exception) -> str:

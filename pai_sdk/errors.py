@@ -6,6 +6,7 @@ attributes, so that a script can branch on them.
     PaiError
     ├── SettingsError              a setting is missing, malformed or contradicts another
     │   └── CredentialsError       no access key could be found, or the one found cannot be used
+    │       └── CredentialsRenewalError  the key cannot be renewed now; a later attempt may succeed
     ├── InvalidInputError          what was described cannot be submitted; `problems` lists all that is wrong
     │   ├── CodeError              the code folder or repository cannot be taken along
     │   └── WrongCallError         a keyword that there is not, or one that is missing; a TypeError too
@@ -14,6 +15,7 @@ attributes, so that a script can branch on them.
     ├── ApiError                   the service refused; `code`, `status_code`, `request_id`
     │   ├── InvalidRequestError    400: the request itself
     │   ├── AuthenticationError    the key or the signature was not accepted
+    │   │   └── RepeatedRequestError   the request was delivered twice; the first delivery was accepted
     │   ├── PermissionDeniedError  the key is known but may not do this
     │   ├── NotFoundError          404
     │   ├── ConflictError          409
@@ -48,6 +50,7 @@ __all__ = [
     "ConflictError",
     "ConnectionFailedError",
     "CredentialsError",
+    "CredentialsRenewalError",
     "EngineNotFoundError",
     "ImageError",
     "InvalidInputError",
@@ -60,6 +63,7 @@ __all__ = [
     "PaiError",
     "PermissionDeniedError",
     "Problem",
+    "RepeatedRequestError",
     "ServiceFaultError",
     "ServiceStartError",
     "SettingsError",
@@ -78,7 +82,13 @@ _NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 class PaiError(Exception):
-    """The root of all errors raised by pai_sdk."""
+    """The root of all errors raised by pai_sdk.
+
+    Attributes:
+        maybe_arrived: whether the request may have been carried out all the same.
+    """
+
+    maybe_arrived = False
 
     def __str__(self) -> str:
         # Parts of it were written elsewhere, by a service or a job: they are shown, and no terminal obeys them.
@@ -116,6 +126,10 @@ class SettingsError(PaiError):
 
 class CredentialsError(SettingsError):
     """No access key could be found, or the one found cannot be used."""
+
+
+class CredentialsRenewalError(CredentialsError):
+    """The key cannot be renewed now: its source did not answer. A later attempt may succeed."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +220,7 @@ class BadAnswerError(PaiError):
     ) -> None:
         super().__init__(message)
         self.is_from_service = is_from_service
+        self.maybe_arrived = status_code < 300 or status_code >= 500
         self.status_code = status_code
         self.body = body
         self.request_id = request_id
@@ -246,6 +261,12 @@ class AuthenticationError(ApiError):
     """The key or the signature was not accepted (401, or a 403 that says so)."""
 
 
+class RepeatedRequestError(AuthenticationError):
+    """The service has seen this very request before: something on the way delivered it twice."""
+
+    maybe_arrived = True
+
+
 class PermissionDeniedError(ApiError):
     """The key is known, but may not do this (403)."""
 
@@ -264,6 +285,8 @@ class ThrottledError(ApiError):
 
 class ServiceFaultError(ApiError):
     """A fault of the service, even after the retries (5xx)."""
+
+    maybe_arrived = True
 
 
 # ---- storage ----------------------------------------------------------------------------------------------

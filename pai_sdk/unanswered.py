@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import requests
-from urllib3.exceptions import HTTPError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
+
+from pai_sdk.connections import HandshakeError
 
 __all__ = ["Unanswered", "explain"]
 
@@ -53,10 +55,12 @@ def explain(error: requests.RequestException | HTTPError, endpoint: str) -> Unan
         hint = "a CA of your own is named by REQUESTS_CA_BUNDLE"
         sentence = f"the certificate of {endpoint} is not accepted: {why}; {hint}"
         return Unanswered(sentence, sent=False, transient=False)
-    if isinstance(error, requests.exceptions.SSLError):
+    if any(isinstance(c, HandshakeError) for c in causes):
         hint = "does it speak TLS? If not, write the endpoint with http://"
-        speaks_tls = not any(isinstance(c, ssl.SSLError) and c.reason in _NO_TLS for c in causes)
+        speaks_tls = not any(isinstance(c, ssl.SSLError) and getattr(c, "reason", None) in _NO_TLS for c in causes)
         return Unanswered(f"no secure connection to {endpoint}; {hint}", sent=False, transient=speaks_tls)
+    if isinstance(error, requests.exceptions.SSLError):
+        return Unanswered(f"the secure connection to {endpoint} broke before the answer was whole", sent=True)
     if isinstance(error, requests.exceptions.ProxyError):
         return _no_proxy(causes, endpoint)
     unknown_host = next((c for c in causes if isinstance(c, socket.gaierror)), None)
@@ -86,7 +90,9 @@ def _no_proxy(causes: list[BaseException], endpoint: str) -> Unanswered:
     refused = next(filter(None, (re.search(r"Tunnel connection failed: (\d+)", str(c)) for c in causes)), None)
     did = f"refused the way to {endpoint} (HTTP {refused[1]})" if refused else f"did not reach {endpoint}"
     transient = refused is None or refused[1].startswith("5")
-    return Unanswered(f"the proxy {did}; check HTTPS_PROXY and NO_PROXY", sent=False, transient=transient)
+    # urllib3 before 2.0 reports a connection that broke off while the answer was awaited in the same way.
+    sent = refused is None and not any(isinstance(c, NewConnectionError | ConnectTimeoutError) for c in causes)
+    return Unanswered(f"the proxy {did}; check HTTPS_PROXY and NO_PROXY", sent=sent, transient=transient)
 
 
 def _unknown_host(error: socket.gaierror, endpoint: str) -> Unanswered:

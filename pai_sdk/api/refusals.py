@@ -9,6 +9,7 @@ from pai_sdk.errors import (
     InvalidRequestError,
     NotFoundError,
     PermissionDeniedError,
+    RepeatedRequestError,
     ServiceFaultError,
     ThrottledError,
 )
@@ -30,7 +31,7 @@ _BY_CODE: dict[str, type[ApiError]] = {
     "InvalidTimeStamp": AuthenticationError,
     "IllegalTimestamp": AuthenticationError,
     "RequestTimeTooSkewed": AuthenticationError,
-    "SignatureNonceUsed": AuthenticationError,
+    "SignatureNonceUsed": RepeatedRequestError,
     "InvalidSecurityToken": AuthenticationError,
     "MissingSecurityToken": AuthenticationError,
     "InvalidAccessKeyId": AuthenticationError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import requests
@@ -16,7 +16,17 @@ from pai_sdk.api.encoding import form_of, json_of, path_of, query_of
 from pai_sdk.config_rules import scheme_and_host
 from pai_sdk.connections import PooledAdapter, stay_on_this_machine
 from pai_sdk.credentials import CredentialsProvider
-from pai_sdk.errors import BadAnswerError, ConnectionFailedError, ServiceFaultError, ThrottledError
+from pai_sdk.errors import (
+    ApiError,
+    BadAnswerError,
+    ConnectionFailedError,
+    CredentialsRenewalError,
+    NotFoundError,
+    PaiError,
+    RepeatedRequestError,
+    ServiceFaultError,
+    ThrottledError,
+)
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.endpoint import is_loopback
 from pai_sdk.unanswered import explain
@@ -94,8 +104,11 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout_s: tuple[float, float] | None = None,
         form: Mapping[str, str] | None = None,
+        final_codes: Collection[str] = (),
     ) -> Answer:
         """Ask for an action, as often as the policy allows.
+
+        A deletion that is answered NotFound after an attempt whose answer was lost has succeeded.
 
         Args:
             action: its name, such as `GetTrainingJob`.
@@ -108,11 +121,13 @@ class Transport:
             headers: further ones.
             timeout_s: in place of the transport's.
             form: fields to send as a form, for the few actions that take one instead of JSON.
+            final_codes: codes of refusals after which it is not sent again, although others are.
 
         Raises:
             ApiError: the service refused.
             BadAnswerError: what came is not the service's answer.
             ConnectionFailedError: no answer came; `maybe_arrived` tells whether it may have been carried out.
+            CredentialsError: there is no key to sign with.
             InvalidInputError: a part of the path is empty, or a text holds what is no character.
         """
         request = requests.Request(
@@ -129,17 +144,24 @@ class Transport:
             request.headers["Content-Type"] = "application/x-www-form-urlencoded"
         repeatable = method.upper() != "POST" if idempotent is None else idempotent
         attempt = _Attempt(self._session, action, request, timeout_s or self.timeout_s)
-        return self._attempt_until_answered(attempt, repeatable)
+        try:
+            return self._attempt_until_answered(attempt, repeatable, final_codes)
+        except NotFoundError as error:
+            if method.upper() == "DELETE" and attempt.maybe_arrived:
+                return Answer({}, error.status_code, request_id=error.request_id)
+            raise
 
-    def _attempt_until_answered(self, attempt: _Attempt, repeatable: bool) -> Answer:
+    def _attempt_until_answered(self, attempt: _Attempt, repeatable: bool, final_codes: Collection[str]) -> Answer:
         strange = 0
 
         def is_transient(error: BaseException) -> bool:
             nonlocal strange
+            if isinstance(error, ApiError) and error.code in final_codes:
+                return False
             if isinstance(error, _NoAnswer):
                 return error.transient and (repeatable or not error.maybe_arrived)
-            if isinstance(error, ThrottledError):
-                return True  # refused at the door: nothing was carried out
+            if isinstance(error, ThrottledError | RepeatedRequestError | CredentialsRenewalError):
+                return True  # refused at the door, or never sent: this attempt was not carried out
             if isinstance(error, BadAnswerError):
                 strange += error.status_code < 400
                 return repeatable and _may_pass(error) and strange < _MOST_STRANGE_ANSWERS
@@ -173,7 +195,12 @@ class _NoAnswer(ConnectionFailedError):
 
 
 class _Attempt:
-    """One call, to be made as often as the policy says."""
+    """One call, to be made as often as the policy says.
+
+    Attributes:
+        count: the attempts so far.
+        maybe_arrived: whether one of them may have been carried out although no good answer came.
+    """
 
     def __init__(
         self,
@@ -184,6 +211,7 @@ class _Attempt:
     ) -> None:
         self.request = request
         self.count = 0
+        self.maybe_arrived = False
         self._session = session
         self._action = action
         self._timeout_s = timeout_s
@@ -199,6 +227,13 @@ class _Attempt:
 
     def __call__(self) -> Answer:
         self.count += 1
+        try:
+            return self._ask()
+        except PaiError as error:
+            self.maybe_arrived |= error.maybe_arrived
+            raise
+
+    def _ask(self) -> Answer:
         begun = time.monotonic()
         try:
             # Prepared, and so signed, for each attempt: a date grows old, and a nonce counts once.

@@ -8,7 +8,9 @@ from pai_sdk.errors import (
     AuthenticationError,
     BadAnswerError,
     ConnectionFailedError,
+    CredentialsRenewalError,
     PaiError,
+    RepeatedRequestError,
     ServiceFaultError,
     ThrottledError,
 )
@@ -18,7 +20,14 @@ from pai_sdk.retry import RetryPolicy
 __all__ = ["FIRST_PAUSE_S", "Asking", "FollowPolicy", "is_key_too_old", "may_pass"]
 
 FIRST_PAUSE_S = 0.1
-_PASSING_FAULTS = (ConnectionFailedError, BadAnswerError, ThrottledError, ServiceFaultError)
+_PASSING_FAULTS = (
+    ConnectionFailedError,
+    BadAnswerError,
+    ThrottledError,
+    ServiceFaultError,
+    RepeatedRequestError,
+    CredentialsRenewalError,
+)
 _FOR_GOOD = (501, 505)  # not implemented; HTTP version not supported
 # The service's own answer that we cannot read stays as it is; one of a gateway passes with the gateway's fault.
 _UNREADABLE_PATIENCE_S = 20.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pai_sdk.errors import CredentialsError, StorageError, UnreachableStorageError
+from pai_sdk.errors import CredentialsError, CredentialsRenewalError, StorageError, UnreachableStorageError
 
 __all__ = ["TransientStorageError", "is_about_all", "is_transient", "is_unanswered"]
 
@@ -25,7 +25,7 @@ class TransientStorageError(StorageError):
 
 def is_transient(error: BaseException) -> bool:
     """Whether another attempt makes sense."""
-    return isinstance(error, TransientStorageError)
+    return isinstance(error, TransientStorageError | CredentialsRenewalError)
 
 
 def is_about_all(error: BaseException) -> bool:

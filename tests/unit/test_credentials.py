@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from pai_sdk import credentials as module
 from pai_sdk.credentials import Credentials, default_credentials, provider_of, static_credentials
-from pai_sdk.errors import CredentialsError, SettingsError
+from pai_sdk.errors import CredentialsError, CredentialsRenewalError, SettingsError
 from tests.unit.api.scripted_server import Reply, ScriptedServer
 
 
@@ -72,6 +73,19 @@ class TestStatic:
         assert isinstance(caught.value, SettingsError)
 
 
+class Provided:
+    """A function of the user's that gives one thing after the other, or raises it."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self._answers = answers
+
+    def __call__(self) -> Any:
+        answer = self._answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
 class TestGiven:
     @pytest.mark.parametrize(
         ("given", "told"),
@@ -87,6 +101,50 @@ class TestGiven:
         with pytest.raises(CredentialsError, match=told) as caught:
             provider_of(None, None, None, given)()
         assert "hush" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            OSError(5, "metadata server"),
+            TimeoutError("timed out"),
+            requests.ConnectionError("oidc"),
+            RuntimeError("sts: 503, result: hush"),
+        ],
+    )
+    def test_a_renewal_that_fails_may_succeed_later(self, fault: Exception) -> None:
+        answers: list[Credentials | Exception] = [Credentials("id-1", "hush"), fault, Credentials("id-2", "hush")]
+        find = provider_of(None, None, None, Provided(answers))
+        assert find().access_key_id == "id-1"
+        with pytest.raises(CredentialsRenewalError, match="could not be renewed") as caught:
+            find()
+        assert caught.value.__cause__ is fault
+        assert "hush" not in str(caught.value)
+        assert find().access_key_id == "id-2"
+
+    @pytest.mark.parametrize(
+        "fault", [KeyError("role"), FileNotFoundError(2, "no such file"), PermissionError(13, "no")]
+    )
+    def test_a_function_that_never_gave_a_key_is_told_at_once(self, fault: Exception) -> None:
+        with pytest.raises(CredentialsError, match=f"raised {type(fault).__name__}") as caught:
+            provider_of(None, None, None, Provided([fault]))()
+        assert type(caught.value) is CredentialsError
+        assert caught.value.__cause__ is fault
+
+    def test_a_first_key_that_the_network_holds_back_may_come_later(self) -> None:
+        with pytest.raises(CredentialsRenewalError):
+            provider_of(None, None, None, Provided([requests.ConnectionError("metadata")]))()
+
+    @pytest.mark.parametrize("given", [None, Credentials("id", "hush\n"), CredentialsError("there is no role")])
+    def test_no_key_where_there_was_one_is_final(self, given: Any) -> None:
+        find = provider_of(None, None, None, Provided([Credentials("id", "hush"), given]))
+        find()
+        with pytest.raises(CredentialsError) as caught:
+            find()
+        assert type(caught.value) is CredentialsError
+
+    def test_an_interrupt_is_not_wrapped(self) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            provider_of(None, None, None, Provided([KeyboardInterrupt()]))()
 
     def test_a_bearer_token_needs_no_key(self) -> None:
         key = Credentials("", "", bearer_token="token")
@@ -258,7 +316,7 @@ class TestRenewal:
         find = default_credentials()
         find()
         provider.broken = True
-        with pytest.raises(CredentialsError, match="could not be renewed: role gone") as caught:
+        with pytest.raises(CredentialsRenewalError, match="could not be renewed: role gone") as caught:
             find()
         assert "secret-in-answer" not in str(caught.value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import struct
@@ -47,7 +48,11 @@ class Reset:
     """The connection is torn down without an answer."""
 
 
-Step = Reply | type[Reset]
+class BrokenRecord:
+    """Bytes that are no TLS record, over a secure connection, in place of an answer."""
+
+
+Step = Reply | type[Reset] | type[BrokenRecord]
 
 
 def unused_endpoint() -> str:
@@ -121,6 +126,11 @@ class ScriptedServer:
         if isinstance(step, Reply):
             self._reply(handler, step)
         else:
+            if step is BrokenRecord:
+                os.write(handler.connection.fileno(), b"\x17\x03\x03\x00\x20" + bytes(32))
+                handler.close_connection = True
+                os.close(handler.connection.detach())  # without the orderly end that TLS would add
+                return
             # With a linger time of zero, close sends RST.
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             handler.close_connection = True

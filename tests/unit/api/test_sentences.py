@@ -12,17 +12,19 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Session
+from pai_sdk.api.transport import Transport
 from pai_sdk.credentials import static_credentials
 from pai_sdk.errors import (
     AuthenticationError,
     BadAnswerError,
     ConnectionFailedError,
     PaiError,
+    RepeatedRequestError,
     ServiceFaultError,
     ThrottledError,
 )
 from pai_sdk.retry import RetryPolicy
-from tests.unit.api.scripted_server import Reply, Reset, ScriptedServer, Step, unused_endpoint
+from tests.unit.api.scripted_server import BrokenRecord, Reply, Reset, ScriptedServer, Step, unused_endpoint
 
 CLOUD = "https://pai.cn-hangzhou.aliyuncs.com"
 CHECK = "check that the endpoint is one of PAI, and the proxy"
@@ -84,7 +86,7 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         ),
         pytest.param(
             refusal("SignatureNonceUsed"),
-            AuthenticationError,
+            RepeatedRequestError,
             "the request came twice; does something between here and HOST repeat requests?"
             " [SignatureNonceUsed, HTTP 403, RequestId r-1]",
             id="repeated on the way",
@@ -251,3 +253,15 @@ class TestCertificates:
         server.script = [Reply({"TrainingJobId": "train1", "Status": "Running"})]
         with Session("cn-hangzhou", "1", endpoint=secure_endpoint, credentials=KEY) as session:
             assert session.get_job("train1").id == "train1"
+
+    def test_a_record_that_breaks_after_the_request_was_sent(
+        self, server: ScriptedServer, secure_endpoint: str, certificate: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+        server.script = [BrokenRecord]
+        transport = Transport(secure_endpoint, KEY, version="1")
+        with pytest.raises(ConnectionFailedError, match=r"the secure connection to .* broke") as caught:
+            transport.call("CreateThing", "POST", "/things", body={})
+        transport.close()
+        assert caught.value.maybe_arrived
+        assert len(server.asked) == 1

@@ -12,17 +12,20 @@ from typing import Any
 import pytest
 
 from pai_sdk.api.transport import Transport
-from pai_sdk.credentials import static_credentials
+from pai_sdk.credentials import Credentials, static_credentials
 from pai_sdk.errors import (
     ApiError,
     AuthenticationError,
     BadAnswerError,
     ConflictError,
     ConnectionFailedError,
+    CredentialsError,
+    CredentialsRenewalError,
     InvalidInputError,
     InvalidRequestError,
     NotFoundError,
     PermissionDeniedError,
+    RepeatedRequestError,
     ServiceFaultError,
     SettingsError,
     ThrottledError,
@@ -365,3 +368,82 @@ def test_many_threads_share_one_transport(server: ScriptedServer, transport: Tra
             *pool.map(lambda n: transport.call("GetThing", "GET", "/{n}", {"n": str(n)}).json["Path"], range(60))
         ]
     assert answers == [f"/{n}" for n in range(60)]
+
+
+class TestUsedNonces:
+    """A gateway that delivers a request twice answers with the service's refusal of the second one."""
+
+    USED = Reply({"Code": "SignatureNonceUsed", "Message": "used", "RequestId": "r-2"}, 400)
+
+    @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
+    def test_signed_anew_and_asked_again(self, server: ScriptedServer, transport: Transport, method: str) -> None:
+        server.script = [self.USED, self.USED, GOOD]
+        assert transport.call("DoThing", method, "/api/v1/things").json["Answer"] == 42
+        assert len({asked.headers["x-acs-signature-nonce"] for asked in server.asked}) == 3
+
+    def test_a_gateway_that_never_stops_is_told(self, server: ScriptedServer, transport: Transport) -> None:
+        server.script = [self.USED]
+        with pytest.raises(RepeatedRequestError, match="repeat requests") as caught:
+            get(transport)
+        assert isinstance(caught.value, AuthenticationError)
+        assert len(server.asked) == 10
+
+    def test_it_can_be_final(self, server: ScriptedServer, transport: Transport) -> None:
+        server.script = [self.USED]
+        with pytest.raises(RepeatedRequestError) as caught:
+            post(transport, final_codes=("SignatureNonceUsed",))
+        assert caught.value.maybe_arrived
+        assert len(server.asked) == 1
+
+
+class TestDeletion:
+    GONE = Reply({"Code": "TRAINING_JOB_NOT_FOUND", "Message": "no such job"}, 404)
+
+    @pytest.mark.parametrize(
+        "lost",
+        [Reset, Reply({}, cut=1), Reply(HTML, 502), Reply({"Code": "InternalError"}, 500), TestUsedNonces.USED],
+    )
+    def test_not_found_after_a_lost_answer_is_success(
+        self, server: ScriptedServer, transport: Transport, lost: Any
+    ) -> None:
+        server.script = [lost, self.GONE]
+        assert transport.call("DeleteThing", "DELETE", "/api/v1/things/t-1").json == {}
+
+    @pytest.mark.parametrize("script", [[GONE], [Reply({"Code": "Throttling"}, 429), GONE]])
+    def test_not_found_is_told_where_nothing_was_lost(
+        self, server: ScriptedServer, transport: Transport, script: list[Any]
+    ) -> None:
+        server.script = script
+        with pytest.raises(NotFoundError):
+            transport.call("DeleteThing", "DELETE", "/api/v1/things/t-1")
+
+    def test_only_for_deletions(self, server: ScriptedServer, transport: Transport) -> None:
+        server.script = [Reset, self.GONE]
+        with pytest.raises(NotFoundError):
+            transport.call("StopThing", "PUT", "/api/v1/things/t-1/stop")
+
+
+class TestKeysThatCannotBeRenewed:
+    def transport(self, server: ScriptedServer, retry: RetryPolicy, faults: list[Exception]) -> Transport:
+        def provide() -> Credentials:
+            if faults:
+                raise faults.pop(0)
+            return KEY()
+
+        return Transport(server.endpoint, provide, version="1", retry=retry)
+
+    @pytest.mark.parametrize("method", ["GET", "POST"])
+    def test_asked_for_again(self, server: ScriptedServer, retry: RetryPolicy, method: str) -> None:
+        server.script = [GOOD]
+        transport = self.transport(
+            server, retry, [CredentialsRenewalError("metadata"), CredentialsRenewalError("x")]
+        )
+        assert transport.call("DoThing", method, "/things").json["Answer"] == 42
+        transport.close()
+
+    def test_no_key_at_all_is_final(self, server: ScriptedServer, retry: RetryPolicy) -> None:
+        transport = self.transport(server, retry, [CredentialsError("no access key was found")])
+        with pytest.raises(CredentialsError, match="no access key"):
+            transport.call("GetThing", "GET", "/things")
+        assert server.asked == []
+        transport.close()

@@ -10,6 +10,7 @@ import pytest
 import requests
 from urllib3.exceptions import MaxRetryError, NewConnectionError, ProtocolError, ReadTimeoutError
 
+from pai_sdk.connections import HandshakeError
 from pai_sdk.unanswered import explain
 
 HOST = "https://pai.example.com"
@@ -36,8 +37,14 @@ def bad_certificate() -> requests.exceptions.SSLError:
     ("error", "sentence", "facts"),
     [
         (bad_certificate(), "is not accepted: self-signed certificate", {"sent": False, "transient": False}),
-        (requests.exceptions.SSLError("EOF"), "no secure connection to", {"sent": False}),
-        (requests.exceptions.ProxyError("x"), "the proxy did not reach", {"sent": False}),
+        (requests.exceptions.SSLError(HandshakeError("EOF")), "no secure connection to", {"sent": False}),
+        (requests.exceptions.SSLError("bad record mac"), "the secure connection to", {"sent": True}),
+        (
+            requests.exceptions.ProxyError(OSError("Tunnel connection failed: 503")),
+            "the proxy refused",
+            {"sent": False},
+        ),
+        (requests.exceptions.ProxyError("reset"), "the proxy did not reach", {"sent": True}),
         (requests.exceptions.ConnectTimeout("x"), "cannot be reached in time", {"sent": False}),
         (requests.exceptions.ReadTimeout("x"), "went silent", {"sent": True}),
         (wrapped(errno.ECONNREFUSED), "nothing listens at", {"sent": False, "refused": True}),
@@ -75,8 +82,9 @@ def test_an_error_that_is_its_own_cause_ends() -> None:
 
 @pytest.mark.parametrize("reason", ["WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"])
 def test_whoever_does_not_speak_tls_will_not_learn_it(reason: str) -> None:
-    inner = ssl.SSLError(1, f"[SSL: {reason}]")
-    inner.reason = reason
+    inner = HandshakeError(1, f"[SSL: {reason}]")
+    inner.__cause__ = ssl.SSLError(1, f"[SSL: {reason}]")
+    inner.__cause__.reason = reason
     why = explain(requests.exceptions.SSLError(MaxRetryError(None, "/", inner)), HOST)  # type: ignore[arg-type]
     assert not why.transient
     assert "http://" in why.sentence

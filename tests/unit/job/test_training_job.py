@@ -16,6 +16,8 @@ from pai_sdk.errors import (
     AuthenticationError,
     BadAnswerError,
     ConnectionFailedError,
+    CredentialsError,
+    CredentialsRenewalError,
     InvalidInputError,
     JobFailed,
     JobStopped,
@@ -548,6 +550,42 @@ def test_a_wait_outlives_a_temporary_key_that_is_renewed_late(
     with pytest.raises(AuthenticationError):
         TrainingJob("train1", backend).wait(show_logs=False, policy=FollowPolicy(schedule=clock))
     assert 600 < clock.time < 700
+
+
+@pytest.mark.parametrize("show_logs", [True, False])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        CredentialsRenewalError("the access key could not be renewed: the metadata server does not answer"),
+        api_error("the request came twice", code="SignatureNonceUsed", status_code=400, request_id="r"),
+    ],
+)
+def test_a_wait_outlives_what_passes(fault: Exception, show_logs: bool) -> None:
+    clock, backend = SimulatedTime(), FakeBackend()
+    backend.lines = {"train1-master-0": ["one"]}
+    answer = backend.get
+
+    def get(job_id: str, **more: object) -> JobRecord:
+        if 10 <= clock.time < 200:
+            raise fault
+        backend.status = "Succeed" if clock.time > 300 else "Running"
+        return answer(job_id)
+
+    backend.get = get  # type: ignore[method-assign]
+    job = TrainingJob("train1", backend)
+    job.wait(show_logs=show_logs, display=Recorder(), policy=FollowPolicy(schedule=clock))
+    assert job.status == "Succeed"
+
+
+def test_a_wait_ends_where_there_is_no_key() -> None:
+    clock, backend = SimulatedTime(), FakeBackend()
+
+    def get(job_id: str, **more: object) -> JobRecord:
+        raise CredentialsError("no access key was found")
+
+    backend.get = get  # type: ignore[method-assign]
+    with pytest.raises(CredentialsError, match="no access key"):
+        TrainingJob("train1", backend).wait(show_logs=False, policy=FollowPolicy(schedule=clock))
 
 
 def test_a_timeout_is_kept_on_a_clock_that_nobody_sets(fake_backend: FakeBackend) -> None:

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.credentials import Credentials
-from pai_sdk.errors import CredentialsError, InvalidInputError, StorageError, TransferError
+from pai_sdk.errors import (
+    CredentialsError,
+    CredentialsRenewalError,
+    InvalidInputError,
+    StorageError,
+    TransferError,
+)
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage import file_download as download_module
 from pai_sdk.storage import file_upload as upload_module
@@ -215,6 +221,21 @@ def test_keys_that_cannot_be_had_are_told_once(oss: FakeOss, tmp_path: Path) -> 
     ):
         upload_tree(client, tree, FOLDER, marker=False, workers=4)
     assert len(asked) < 10
+
+
+def test_a_key_that_is_renewed_a_moment_later(oss: FakeOss, tmp_path: Path) -> None:
+    faults = [CredentialsRenewalError("the metadata server does not answer")]
+
+    def provide() -> Credentials:
+        if faults:
+            raise faults.pop()
+        return Credentials("id", "secret")
+
+    tree = folder_with(tmp_path, {"a": b"1"})
+    retry = RetryPolicy(sleep=lambda _: None)
+    with OssClient(oss.endpoint, provide, region="cn-test", retry=retry) as client:
+        upload_tree(client, tree, FOLDER, marker=False, workers=1)
+    assert faults == []
 
 
 def test_keys_that_are_too_long_are_told_before_anything_is_sent(
