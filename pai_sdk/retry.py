@@ -25,10 +25,9 @@ _LONGEST_PAUSE_S = 86_400.0
 _SILENT_S = 2.0  # whoever waits longer wants to know what for
 _TELLING_PAUSE_S = 10.0
 
-# Who wants to know why a call of theirs has no answer yet, while it is tried again.
-_listener: ContextVar[Callable[[BaseException], None] | None] = ContextVar("_listener", default=None)
+_is_single: ContextVar[bool] = ContextVar("_is_single", default=False)
 
-__all__ = ["RetryPolicy", "hearing_of_faults"]
+__all__ = ["RetryPolicy", "one_attempt", "say_that_it_is_tried_again"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,8 @@ class RetryPolicy:
         Raises:
             Exception: the last error of `function`, unchanged.
         """
+        if _is_single.get():
+            return _attempt_once(function, is_transient, on_retry)
         import tenacity  # costs as much as the rest of this library; whoever retries waits for the network anyway
 
         start = self.clock()
@@ -116,9 +117,6 @@ class RetryPolicy:
             error = _error_of(state)
             if error is None:
                 return
-            listener = _listener.get()
-            if listener is not None:
-                listener(error)
             waited_s = self.clock() - start
             if waited_s + state.upcoming_sleep >= _SILENT_S:
                 _sign_of_life.tell(error, self.deadline_s - waited_s)
@@ -136,24 +134,45 @@ class RetryPolicy:
 
 
 @contextmanager
-def hearing_of_faults(listener: Callable[[BaseException], None]) -> Iterator[None]:
-    """Within it, `listener` is told each fault that a retried call of this thread meets, before the pause.
+def one_attempt() -> Iterator[None]:
+    """Within it, every retried call of this thread makes one attempt and never sleeps.
+
+    For callers that plan the next attempt themselves, such as the threads that follow logs: a pause inside a call
+    would keep a thread from all other jobs.
 
     Example:
-        >>> heard, answers = [], iter([None, 7])
-        >>> def ask() -> int:
-        ...     return next(answers) + 0
-        >>> with hearing_of_faults(lambda fault: heard.append(type(fault).__name__)):
-        ...     RetryPolicy(first_pause_s=0).call(ask, is_transient=lambda error: True)
-        7
-        >>> heard
-        ['TypeError']
+        >>> with one_attempt():
+        ...     RetryPolicy().call(lambda: 1 / 0, is_transient=lambda error: True)
+        Traceback (most recent call last):
+            ...
+        ZeroDivisionError: division by zero
     """
-    before = _listener.set(listener)
+    before = _is_single.set(True)
     try:
         yield
     finally:
-        _listener.reset(before)
+        _is_single.reset(before)
+
+
+def say_that_it_is_tried_again(error: BaseException, *, waited_s: float, left_s: float) -> None:
+    """Log a warning for callers that plan their attempts themselves; not in the first seconds, and not often."""
+    if waited_s >= _SILENT_S:
+        _sign_of_life.tell(error, left_s)
+
+
+def _attempt_once(
+    function: Callable[[], T],
+    is_transient: Callable[[BaseException], bool],
+    on_retry: Callable[[int, BaseException, float], None] | None,
+) -> T:
+    try:
+        return function()
+    except Exception as error:
+        # What is done before the next attempt, such as starting a service again, is done here too: the caller
+        # makes that attempt.
+        if on_retry is not None and is_transient(error):
+            on_retry(1, error, 0.0)
+        raise
 
 
 class _SignOfLife:

@@ -139,6 +139,11 @@ def already_submitted(job_id: str) -> InvalidInputError:
 class Backend(Protocol):
     """Runs jobs and keeps what is known of them. Safe to use from several threads."""
 
+    @property
+    def endpoint(self) -> str:
+        """The service or the engine that answers. Threads that follow jobs are shared fairly among endpoints."""
+        ...
+
     def place(self, tree: FileTree, purpose: Purpose) -> str:
         """The URI (a folder, ends with `/`) where these files will lie. No network, no disk."""
         ...

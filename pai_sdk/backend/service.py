@@ -83,6 +83,11 @@ class ServiceBackend:
     def __repr__(self) -> str:
         return f"<ServiceBackend {self._transport.endpoint}>"
 
+    @property
+    def endpoint(self) -> str:
+        """The endpoint of the PAI API."""
+        return self._transport.endpoint
+
     def close(self) -> None:
         """Close the connections."""
         self._transport.close()

@@ -16,8 +16,9 @@ from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, PaiError
 from pai_sdk.job.logs import FollowPolicy, LogStream
 from pai_sdk.job.patience import may_pass
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine
+from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, LogPage
 from pai_sdk.job.status import JobStatus
+from pai_sdk.retry import one_attempt
 
 __all__ = ["find_traceback", "job_failure"]
 
@@ -128,7 +129,11 @@ def _tail(backend: Backend, record: JobRecord, instance: str | None, policy: Fol
 
 
 def _tail_of(backend: Backend, job_id: str, instance: str, policy: FollowPolicy) -> deque[str]:
-    first = policy.retry.call(lambda: backend.read_log(job_id, instance, start=0, limit=1), is_transient=may_pass)
+    def count() -> LogPage:
+        with one_attempt():  # the retries are those of the policy, and not those of the backend on top of them
+            return backend.read_log(job_id, instance, start=0, limit=1)
+
+    first = policy.retry.call(count, is_transient=may_pass)
     start = {instance: max(0, (first.total or 0) - _TAIL_LINES)}
     stream = LogStream(backend, job_id, follow=True, instance=instance, start=start, policy=policy)
     tail: deque[str] = deque(maxlen=_TAIL_LINES)

@@ -15,7 +15,7 @@ from pai_sdk.errors import PaiError
 from pai_sdk.job.patience import FIRST_PAUSE_S, Asking, FollowPolicy, is_key_too_old
 from pai_sdk.job.record import JobRecord, LogLine, LogPage
 from pai_sdk.job.workers import Step
-from pai_sdk.retry import hearing_of_faults
+from pai_sdk.retry import one_attempt, say_that_it_is_tried_again
 
 __all__ = ["PAGE_LINES", "FollowPolicy", "Follower", "LogFault", "Update"]
 
@@ -132,7 +132,7 @@ class Follower:
         if self._ended:
             return
         seen = self._seen
-        with self._schedule.may_hold(keep_free=_HOLDS_FOR_READERS) as granted:
+        with self._schedule.may_hold(self._backend.endpoint, keep_free=_HOLDS_FOR_READERS) as granted:
             wait_s = self._policy.hold_s if granted and seen is not None else 0.0
             asked_at = self._schedule.now()
             record = self._answer(
@@ -218,7 +218,7 @@ class Follower:
                 self._one_less()
 
     def _read_on(self, reader: _Reader) -> None:
-        with self._schedule.may_hold() as granted:
+        with self._schedule.may_hold(self._backend.endpoint) as granted:
             wait_s = self._policy.hold_s if granted and not self._ended else 0.0
             asked_at = self._schedule.now()
             page = self._answer(
@@ -274,9 +274,12 @@ class Follower:
         return self._schedule.now() - asked_at > min(FIRST_PAUSE_S, self._policy.pause_s)
 
     def _answer(self, asking: Asking, again: Step, ask: Callable[[], _Answer]) -> _Answer | None:
-        """The answer; None when there is none, and then the same is asked again later, or it is all over."""
+        """The answer; None when there is none, and then the same is asked again later.
+
+        One attempt, whatever the backend's own policy is: a pause in here would keep a thread from other jobs.
+        """
         try:
-            with hearing_of_faults(asking.hear):
+            with one_attempt():
                 answer = ask()
         except PaiError as fault:
             pause_s = asking.pause_after(fault)
@@ -286,13 +289,15 @@ class Follower:
                 self._told_of_key = True
                 logger.warning("following %s: %s; waiting for a new key", self._job_id, fault)
             logger.info("following %s: %s; trying again in %.1f s", self._job_id, fault, pause_s)
-            self._later(again, pause_s)
+            say_that_it_is_tried_again(fault, waited_s=asking.waited_s + pause_s, left_s=asking.left_s)
+            self._later(again, pause_s, is_retry=True)
             return None
         asking.answered()
         return answer
 
-    def _later(self, step: Step, delay_s: float = 0.0) -> None:
-        self._schedule.later(partial(self._guarded, step), delay_s)
+    def _later(self, step: Step, delay_s: float = 0.0, *, is_retry: bool = False) -> None:
+        endpoint = self._backend.endpoint
+        self._schedule.later(partial(self._guarded, step), delay_s, endpoint=endpoint, is_retry=is_retry)
 
     def _guarded(self, step: Step) -> None:
         if self._closed:

@@ -70,9 +70,16 @@ class Asking:
         self._out_of_reach_since: float | None = None
         self._attempts = 0
 
-    def hear(self, fault: BaseException) -> None:
-        """Take note of a fault that the call itself tries to get over."""
-        self.trouble = fault
+    @property
+    def waited_s(self) -> float:
+        """Seconds since the first of the faults in a row; 0 where the last attempt was answered."""
+        since = self._out_of_reach_since
+        return 0.0 if since is None else self._policy.schedule.now() - since
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until it is given up, if no answer comes."""
+        return self._policy.patience_s - self.waited_s
 
     def answered(self) -> None:
         """There is an answer; patience begins anew."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pai_sdk.retry import RetryPolicy, _SignOfLife
+from pai_sdk.retry import RetryPolicy, _SignOfLife, one_attempt, say_that_it_is_tried_again
 from tests.waiting import PATIENCE_S
 
 
@@ -143,3 +143,26 @@ def test_whoever_waits_long_is_told_what_for(
         policy(Clock()).call(failing(99, Fault()), is_transient=lambda _: True)
     assert len(said()) == 1  # not one an attempt
     assert said()[0].startswith("a fault; trying again, for up to ")
+
+
+def test_a_caller_that_plans_its_attempts_itself_has_one_and_no_pause() -> None:
+    clock, prepared = Clock(), []
+    for is_transient in (True, False):
+        with one_attempt(), pytest.raises(Fault):
+            policy(clock).call(
+                failing(1, Fault()),
+                is_transient=lambda error, said=is_transient: said,
+                on_retry=lambda *told: prepared.append(told),
+            )
+    assert clock.pauses == []
+    assert len(prepared) == 1, "what comes before a next attempt is done where there will be one"
+    assert policy(clock).call(failing(1, Fault()), is_transient=always) == 2, "outside, all is as before"
+
+
+def test_such_a_caller_may_say_that_it_tries_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pai_sdk.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+    for waited_s in (0.5, 30.0):
+        say_that_it_is_tried_again(Fault(), waited_s=waited_s, left_s=570.0)
+    assert [record.message for record in caplog.records] == ["a fault; trying again, for up to 570 s"]

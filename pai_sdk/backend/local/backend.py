@@ -74,6 +74,11 @@ class LocalBackend:
     def __repr__(self) -> str:
         return f"<LocalBackend {self.data_dir}>"
 
+    @property
+    def endpoint(self) -> str:
+        """The Docker engine of this machine."""
+        return "docker"
+
     def close(self) -> None:
         """Close the connections to the engine; jobs go on."""
         self._executor.close()

@@ -16,10 +16,14 @@ from pai_sdk.backend.service import ServiceBackend
 from pai_sdk.config import Settings, load_settings
 from pai_sdk.credentials import static_credentials
 from pai_sdk.errors import SettingsError, StorageError
+from pai_sdk.job.follow import FollowPolicy
+from pai_sdk.job.logs import LogStream
+from pai_sdk.job.record import JobRecord
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.tree import FileTree
-from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
+from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, unused_endpoint
+from tests.unit.job.simulated import SimulatedTime
 
 KEY = static_credentials("LTAI-example", "secret")
 CLOUD = Settings(region_id="cn-hangzhou", workspace_id="7", oss_bucket_name="models")
@@ -203,3 +207,23 @@ def test_oss_is_loaded_only_when_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_service_that_is_gone_is_started_again_by_those_who_follow_a_job(server: ScriptedServer) -> None:
+    """They make one attempt at a time, and plan the next one themselves."""
+    starts: list[int] = []
+
+    def start() -> str:
+        starts.append(1)
+        return server.endpoint
+
+    gone = Settings(region_id="local", workspace_id="7", oss_bucket_name="models", endpoint=unused_endpoint())
+    backend = ServiceBackend(gone, KEY, on_unreachable=start)
+    server.script = [Reply({"TrainingJobId": "t-1", "Status": "Succeed"})]
+    try:
+        stream = LogStream(backend, "t-1", follow=True, policy=FollowPolicy(schedule=SimulatedTime()))
+        assert [update.status for update in stream.updates() if isinstance(update, JobRecord)][-1] == "Succeed"
+        assert starts == [1]
+        assert backend.endpoint == server.endpoint
+    finally:
+        backend.close()

@@ -30,6 +30,8 @@ FAST = FollowPolicy(
 class FakeBackend:
     """One job whose log and status a test writes; `faults` is how often a call fails, from 0 to 1."""
 
+    endpoint = "fake"
+
     def __init__(self, *, says_complete: bool = True, faults: float = 0.0, seed: int = 0) -> None:
         self.says_complete = says_complete
         self.faults = faults

@@ -14,10 +14,11 @@ import pytest
 
 from pai_sdk.api.refusals import api_error
 from pai_sdk.errors import ConnectionFailedError
-from pai_sdk.job.follow import FollowPolicy
+from pai_sdk.job.follow import Follower, FollowPolicy
 from pai_sdk.job.logs import LogLine, LogStream
 from pai_sdk.job.record import JobRecord, LogPage
 from pai_sdk.job.workers import Workers
+from pai_sdk.retry import RetryPolicy
 from tests.unit.job.fake_backend import FAST, FakeBackend
 from tests.unit.job.simulated import SimulatedTime
 from tests.waiting import PATIENCE_S, until
@@ -374,6 +375,39 @@ def test_many_silent_jobs_whose_answers_are_held_back_keep_no_other_job_waiting(
         for backend in backends:
             backend.status = "Succeed"
         assert [line for stream in streams for line in stream] == []
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_an_endpoint_that_is_down_stops_no_log_of_another(is_silent: bool) -> None:
+    """Neither by answers that never come, nor by the pauses of the backend's own retries."""
+    over = threading.Event()
+    retry = RetryPolicy(sleep=lambda seconds: over.wait(PATIENCE_S) and None)
+
+    def fail() -> JobRecord:
+        if is_silent:
+            over.wait(PATIENCE_S)
+        raise api_error("out of service", code="ServiceUnavailable", status_code=503, request_id="r")
+
+    class Down(FakeBackend):
+        endpoint = "https://down.example"
+
+        def get(self, job_id: str, **more: Any) -> JobRecord:
+            return retry.call(fail, is_transient=lambda error: True)
+
+    policy = FollowPolicy(retry=FAST.retry, schedule=Workers(6, spare=2))
+    followers = [Follower(Down(), "train1", lambda record: [], {}, policy) for _ in range(20)]
+    for follower in followers:
+        assert list(follower.updates(deadline=policy.schedule.now() + 0.001)) == []
+    well = FakeBackend()
+    well.lines, well.status = {"train1-master-0": ["fine"]}, "Succeed"
+    stream = LogStream(well, "train1", follow=True, policy=policy)
+    try:
+        seen = [*stream.updates(deadline=policy.schedule.now() + PATIENCE_S)]
+        assert [update.text for update in seen if isinstance(update, LogLine)] == ["fine"]
+    finally:
+        for follower in followers:
+            follower.close()
+        over.set()
 
 
 def test_a_consumer_that_pauses_stops_the_reading_and_not_the_other_jobs() -> None:

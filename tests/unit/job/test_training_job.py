@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,11 +28,8 @@ from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, LogPage
 from pai_sdk.job.status import JobStatus
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.job.workers import Workers
-from pai_sdk.retry import RetryPolicy
 from tests.unit.job.fake_backend import FAST, FakeBackend
 from tests.unit.job.simulated import SimulatedTime
-from tests.waiting import PATIENCE_S
 
 TRACEBACK = [
     "Traceback (most recent call last):",
@@ -463,41 +459,17 @@ def test_a_wait_gives_up_when_its_patience_is_used_up_and_once(
 
 @pytest.mark.parametrize("was_seen", [True, False])
 def test_a_wait_that_ends_without_an_answer_tells_why_there_is_none(was_seen: bool) -> None:
-    """The call itself is still being tried again then."""
-    paused, is_over, backend = threading.Semaphore(0), threading.Event(), FakeBackend()
-
-    class OutOfTime(Workers):
-        """Its time is up as soon as a call has failed once."""
-
-        def wait(self, news: threading.Condition, is_there: Any, timeout_s: float | None) -> bool:
-            assert paused.acquire(timeout=PATIENCE_S)
-            return False
-
-    def pause(seconds: float) -> None:
-        paused.release()
-        is_over.wait(PATIENCE_S)
-
-    # Given up soon after the test: what it still said then would be heard by the next one.
-    retry, job = RetryPolicy(sleep=pause, max_attempts=2), TrainingJob("train1", backend)
-    answer, was_asked = backend.get, []
-
-    def refuse() -> JobRecord:
-        raise ConnectionFailedError("nothing listens at pai.example:1", endpoint="fake")
-
-    def get(job_id: str, **more: object) -> JobRecord:
-        if was_seen and not was_asked:
-            was_asked.append(True)
-            return answer(job_id)
-        return retry.call(refuse, is_transient=lambda error: True)
-
-    backend.get = get  # type: ignore[method-assign]
+    clock, backend = SimulatedTime(), FakeBackend()
+    job = TrainingJob("train1", backend)
     if was_seen:
         job.refresh()
-    try:
-        with pytest.raises(WaitTimeoutError, match=r"nothing listens at pai\.example:1") as caught:
-            job.wait(3600, show_logs=False, policy=FollowPolicy(schedule=OutOfTime()))
-    finally:
-        is_over.set()
+
+    def get(job_id: str, **more: object) -> JobRecord:
+        raise ConnectionFailedError("nothing listens at pai.example:1", endpoint="fake")
+
+    backend.get = get  # type: ignore[method-assign]
+    with pytest.raises(WaitTimeoutError, match=r"nothing listens at pai\.example:1") as caught:
+        job.wait(300, show_logs=False, policy=FollowPolicy(schedule=clock))
     assert isinstance(caught.value.__cause__, ConnectionFailedError)
     assert caught.value.status == ("Running" if was_seen else "")
 

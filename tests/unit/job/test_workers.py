@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from pai_sdk.job.workers import Workers
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 
 class InterruptedLock:
@@ -88,3 +89,44 @@ def test_a_step_that_wakes_a_thread_which_has_just_stopped_waiting_is_done_all_t
         workers.skipped_s = 3601
         workers.later(lambda: None)
     assert hour_later.wait(PATIENCE_S)
+
+
+def test_an_endpoint_that_failed_has_two_threads_until_it_answers() -> None:
+    workers, over, begun = Workers(6, spare=2), threading.Event(), threading.Semaphore(0)
+    running: list[int] = []
+
+    def hang() -> None:
+        running.append(1)
+        begun.release()
+        over.wait(PATIENCE_S)
+
+    for _ in range(10):
+        workers.later(hang, endpoint="down", is_retry=True)
+    assert begun.acquire(timeout=PATIENCE_S)
+    assert begun.acquire(timeout=PATIENCE_S)
+    others = [threading.Event() for _ in range(20)]
+    for other in others:
+        workers.later(other.set, endpoint="down")
+    assert all(other.wait(PATIENCE_S) for other in others), "its first questions are asked all the same"
+    assert len(running) == 2
+    over.set()
+    assert all(begun.acquire(timeout=PATIENCE_S) for _ in range(8)), "and all are done in the end"
+
+
+def test_no_endpoint_has_all_answers_that_are_held_back() -> None:
+    workers = Workers(8, spare=2)
+    with ExitStack() as held:
+        granted = [held.enter_context(workers.may_hold("one")) for _ in range(8)]
+        assert granted == [True] * 5 + [False] * 3
+        assert held.enter_context(workers.may_hold("another"))
+        assert not held.enter_context(workers.may_hold("a third"))
+    with workers.may_hold("one") as granted_again:
+        assert granted_again
+
+
+def test_what_is_known_of_endpoints_does_not_grow() -> None:
+    workers, done = Workers(2, spare=0), threading.Semaphore(0)
+    for number in range(50):
+        workers.later(lambda: done.release(), endpoint=f"https://{number}.example")
+    assert all(done.acquire(timeout=PATIENCE_S) for _ in range(50))
+    until(lambda: not workers._endpoints)
