@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.config_file import config_path_of, read_config, write_config
-from pai_sdk.config_rules import CHECKS, scheme_and_host
+from pai_sdk.config_rules import CHECKS, api_region_of, scheme_and_host
 from pai_sdk.errors import SettingsError
 
 __all__ = ["Settings", "load_settings", "save_config"]
@@ -144,7 +144,8 @@ def load_settings(
         config_path: in place of `PAI_CONFIG_PATH`, or else `~/.pai/config.json`.
 
     Raises:
-        SettingsError: a value is malformed, or the file is not a JSON object.
+        SettingsError: a value is malformed, an endpoint is of another region than `region_id`, or the file is not
+            a JSON object.
 
     Example:
         >>> load_settings({"region_id": "cn-shanghai"}, environ={"PAI_WORKSPACE_ID": "7"}).workspace_id
@@ -166,6 +167,7 @@ def load_settings(
                 continue
             values[name] = CHECKS[name](value, f"{name} ({source.places[name]})")
             places[name] = source.places[name]
+    _refuse_contradiction(values, places)
     around = next((environ[name] for name in _REGION_IN_PAI if environ.get(name)), region)
     if "network" not in values and _is_in_pai(environ) and around == region:
         # Inside PAI the internal hosts of its region are always in reach, and cost nothing.
@@ -173,6 +175,17 @@ def load_settings(
     for name in passed_over.keys() - values.keys():
         _log.info("%s: %s", name, passed_over[name])
     return Settings(**values, sources=places, passed_over=passed_over)
+
+
+def _refuse_contradiction(values: Mapping[str, str], places: Mapping[str, str]) -> None:
+    region = values.get("region_id")
+    for name in ("endpoint", "aiworkspace_endpoint"):
+        named = api_region_of(values[name]) if name in values else None
+        if region and named and named != region:
+            raise SettingsError(
+                f"{name} ({places[name]}): {values[name]} is a host of {named}, but region_id "
+                f"({places['region_id']}) is {region}; change one of them"
+            )
 
 
 def save_config(settings: Settings, path: str | Path | None = None) -> Path:

@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 from pai_sdk.errors import SettingsError
 
-__all__ = ["CHECKS", "scheme_and_host"]
+__all__ = ["CHECKS", "api_region_of", "scheme_and_host"]
 
 _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _WORKSPACE = re.compile(r"[A-Za-z0-9_.-]+")
 _ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9_.-]+(?::[0-9]{1,5})?)/?", re.IGNORECASE)
+_API_HOST = re.compile(
+    r"(?:pai|paistudio|aiworkspace)(?:-vpc)?\.([a-z0-9-]+)\.(?:aliyuncs\.com|data\.aliyun\.com)"
+)
 _IPV6 = re.compile(r"(?:https?://)?(?:\[[0-9a-f:.]+\](?::[0-9]+)?|[0-9a-f]*(?::[0-9a-f]*){2,})/?", re.IGNORECASE)
 
 
@@ -35,6 +38,17 @@ def scheme_and_host(endpoint: str) -> tuple[str, str]:
         shown = re.sub(r"//.*@", "//…@", endpoint)
         raise SettingsError(f"{shown!r} is not an endpoint; write host, host:port or http(s)://host:port")
     return (found["scheme"] or "https").lower(), found["host"].lower()
+
+
+def api_region_of(endpoint: str) -> str | None:
+    """The region that a standard endpoint of PAI or its workspaces names; None for any other endpoint.
+
+    Example:
+        >>> api_region_of("pai-vpc.cn-shanghai.aliyuncs.com"), api_region_of("127.0.0.1:8765")
+        ('cn-shanghai', None)
+    """
+    found = _API_HOST.fullmatch(scheme_and_host(endpoint)[1])
+    return found[1] if found else None
 
 
 def _check_region(value: str, where: str) -> str:

@@ -16,6 +16,8 @@ from pai_sdk.connections import HandshakeError
 
 __all__ = ["Unanswered", "explain"]
 
+# PAI's official client asks another host of this region than all the rest do.
+_OTHER_HOSTS = {"https://pai.cn-hangzhou.aliyuncs.com": "pai.cn-hangzhou.data.aliyun.com"}
 # What OpenSSL calls an answer in plain HTTP; the name changed with 3.2.
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 
@@ -67,7 +69,10 @@ def explain(error: requests.RequestException | HTTPError, endpoint: str) -> Unan
     if unknown_host is not None:
         return _unknown_host(unknown_host, endpoint)
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return Unanswered(f"{endpoint} cannot be reached in time; check the endpoint and the network", sent=False)
+        return Unanswered(
+            f"{endpoint} cannot be reached in time; check the endpoint and the network{_other_host(endpoint)}",
+            sent=False,
+        )
     if any(isinstance(c, NewConnectionError) for c in causes):
         return _no_connection(causes, endpoint)
     if isinstance(error, requests.exceptions.Timeout | ReadTimeoutError):
@@ -99,7 +104,8 @@ def _unknown_host(error: socket.gaierror, endpoint: str) -> Unanswered:
     if error.errno == socket.EAI_AGAIN:
         return Unanswered(f"no network: the name of {endpoint} cannot be looked up now", sent=False)
     return Unanswered(
-        f"there is no host {endpoint}; check region and endpoint, and whether a VPC host is in reach from here",
+        f"there is no host {endpoint}; check region and endpoint, and whether a VPC host is in reach from here"
+        f"{_other_host(endpoint)}",
         sent=False,
         transient=False,
     )
@@ -109,11 +115,20 @@ def _no_connection(causes: list[BaseException], endpoint: str) -> Unanswered:
     numbers = {c.errno for c in causes if isinstance(c, OSError)}
     if errno.ECONNREFUSED in numbers:
         return Unanswered(
-            f"nothing listens at {endpoint}; check the endpoint, or start the service", sent=False, refused=True
+            f"nothing listens at {endpoint}; check the endpoint, or start the service{_other_host(endpoint)}",
+            sent=False,
+            refused=True,
         )
     if numbers & {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}:
         return Unanswered(f"no network: there is no way to {endpoint} from here", sent=False)
     return Unanswered(f"no connection to {endpoint}; check the endpoint and the network", sent=False)
+
+
+def _other_host(endpoint: str) -> str:
+    other = _OTHER_HOSTS.get(endpoint)
+    return (
+        f"; the region has another host too, which PAI's official client uses: endpoint={other!r}" if other else ""
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

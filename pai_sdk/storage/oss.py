@@ -38,7 +38,7 @@ class OssClient:
     Args:
         endpoint: where; https unless it says http:// itself.
         credentials: gives the key that is valid now; asked before each request.
-        region: needed when the endpoint does not name it; part of what is signed (signature V4).
+        region: needed when the endpoint does not name one; part of what is signed (signature V4).
         retry: the policy for every call.
         path_style: write the bucket into the path, not before the host; for a store of one's own that has a host
             name. With an IP address or localhost it is always so.

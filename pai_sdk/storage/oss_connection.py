@@ -47,7 +47,7 @@ class OssConnection:
     Args:
         endpoint: where; https unless it says http:// itself.
         credentials: asked before each request.
-        region: needed when the endpoint does not name it.
+        region: needed when the endpoint does not name one; otherwise the one of the endpoint is signed for.
         retry: the policy for every call.
         path_style: whether the bucket goes into the path even where the endpoint is a host name.
         pool_size: connections kept open.
@@ -69,7 +69,7 @@ class OssConnection:
         on_unreachable: Callable[[], str | None] | None = None,
     ) -> None:
         self.endpoint = with_scheme(endpoint)
-        known = region or region_of(endpoint)
+        known = region_of(endpoint) or region
         if not known:
             raise SettingsError(f"the OSS endpoint {endpoint} does not tell its region; set the region too")
         self.region = known

@@ -147,6 +147,46 @@ class TestInsidePai:
         assert load_settings({}, environ=environ).region_id == "cn-hangzhou"
 
 
+class TestEndpointsOfAnotherRegion:
+    @pytest.mark.parametrize("name", ["endpoint", "aiworkspace_endpoint"])
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "pai.cn-shanghai.aliyuncs.com",
+            "https://PAI-vpc.cn-shanghai.aliyuncs.com/",
+            "aiworkspace.cn-shanghai.aliyuncs.com",
+            "aiworkspace-vpc.cn-shanghai.aliyuncs.com",
+            "paistudio.cn-shanghai.aliyuncs.com",
+            "pai.cn-shanghai.data.aliyun.com",
+        ],
+    )
+    def test_are_refused(self, name: str, host: str) -> None:
+        with pytest.raises(SettingsError, match="is a host of cn-shanghai") as caught:
+            load_settings({"region_id": "cn-hangzhou"}, environ={f"PAI_{name.upper()}": host})
+        assert "region_id (argument) is cn-hangzhou" in str(caught.value)
+        assert f"environment variable PAI_{name.upper()}" in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "pai.cn-hangzhou.aliyuncs.com",
+            "pai.cn-hangzhou.data.aliyun.com",
+            "proxy.example.com",
+            "127.0.0.1:80",
+            "pai.aliyuncs.com",
+        ],
+    )
+    def test_others_are_not(self, host: str) -> None:
+        assert load_settings({"region_id": "cn-hangzhou", "endpoint": host}, environ={}).endpoint == host
+
+    def test_without_a_region_there_is_no_contradiction(self) -> None:
+        assert load_settings({"endpoint": "pai.cn-hangzhou.aliyuncs.com"}, environ={}).region_id is None
+
+    def test_a_bucket_may_lie_elsewhere(self) -> None:
+        given = {"region_id": "cn-hangzhou", "oss_endpoint": "oss-cn-beijing.aliyuncs.com"}
+        assert load_settings(given, environ={}).oss_url == "https://oss-cn-beijing.aliyuncs.com"
+
+
 class TestUrls:
     @pytest.mark.parametrize(
         ("given", "pai", "aiworkspace", "oss"),

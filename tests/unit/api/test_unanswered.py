@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import ssl
 from typing import Any
 
@@ -72,6 +73,22 @@ def test_one_sentence_each(error: requests.RequestException, sentence: str, fact
     assert "token" not in why.sentence
     expected = {"transient": True, "refused": False} | facts
     assert {name: getattr(why, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        requests.exceptions.ConnectTimeout("x"),
+        requests.ConnectionError(socket.gaierror(socket.EAI_NONAME, "no such host")),
+        wrapped(errno.ECONNREFUSED),
+    ],
+)
+def test_hangzhou_has_two_hosts(error: requests.RequestException) -> None:
+    ours, other = "https://pai.cn-hangzhou.aliyuncs.com", "pai.cn-hangzhou.data.aliyun.com"
+    assert f"endpoint='{other}'" in explain(error, ours).sentence
+    for elsewhere in (HOST, f"https://{other}", "https://pai.cn-shanghai.aliyuncs.com"):
+        assert "endpoint=" not in explain(error, elsewhere).sentence
+    assert "endpoint=" not in explain(requests.exceptions.ReadTimeout("x"), ours).sentence
 
 
 def test_an_error_that_is_its_own_cause_ends() -> None:

@@ -393,6 +393,20 @@ def test_which_endpoint_is_asked(own: str, given: str | None, asked: str) -> Non
     assert client._connection.bucket(OssUri(BUCKET, "k", given)).endpoint == asked
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "region"),
+    [
+        ("oss-cn-beijing.aliyuncs.com", "cn-beijing"),
+        ("oss-cn-beijing-internal.aliyuncs.com", "cn-beijing"),
+        ("oss-accelerate.aliyuncs.com", "cn-hangzhou"),
+        ("http://127.0.0.1:80", "cn-hangzhou"),
+    ],
+)
+def test_signed_for_the_region_that_the_endpoint_names(endpoint: str, region: str) -> None:
+    client = OssClient(endpoint, lambda: Credentials("id", SECRET), region="cn-hangzhou")
+    assert client.region == client._connection.bucket(OssUri(BUCKET, "k")).region == region
+
+
 def test_whoever_starts_the_store_again_is_called_before_each_further_attempt(retry: RetryPolicy) -> None:
     calls: list[int] = []
     credentials = Credentials("key-id", "key-secret")
