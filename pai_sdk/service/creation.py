@@ -21,6 +21,7 @@ from pai_sdk.service.faults import Fault, invalid_parameter
 from pai_sdk.service.jobs import LONGEST_LABEL
 from pai_sdk.service.progress import progress_patterns
 from pai_sdk.service.resolution import Resolved, resolve, spec_problems
+from pai_sdk.service.unset import without_unset
 
 __all__ = ["read_body", "read_request", "read_spec"]
 
@@ -53,7 +54,7 @@ def read_request(body: dict[str, Any], *, workspace_id: str, slots: int, algorit
     """The job that is asked for, with the spec it runs, and the registered algorithm where it names one.
 
     Args:
-        body: as it came; `null` and `[]` stand for what is not set, as some clients write it.
+        body: as it came; what is not set may be written in any form.
         workspace_id: the only workspace there is.
         slots: how many instances can run here at once.
         algorithms: the registered ones.
@@ -62,7 +63,9 @@ def read_request(body: dict[str, Any], *, workspace_id: str, slots: int, algorit
         Fault: this service cannot run it; the message names every problem.
     """
     try:
-        request = TrainingJobRequest.model_validate(_without_unset(body), by_alias=True, by_name=False)
+        request = TrainingJobRequest.model_validate(
+            without_unset(body, TrainingJobRequest), by_alias=True, by_name=False
+        )
     except ValidationError as error:
         raise invalid_parameter(_all_of(_wire_problems(error))) from error
     if request.workspace_id not in (None, workspace_id):
@@ -96,7 +99,7 @@ def read_spec(body: dict[str, Any]) -> AlgorithmSpec:
         except Fault as fault:
             raise invalid_parameter(f"AlgorithmSpec: {fault.message}") from fault
     try:
-        spec = AlgorithmSpec.model_validate(_without_unset(given), by_alias=True, by_name=False)
+        spec = AlgorithmSpec.model_validate(without_unset(given, AlgorithmSpec), by_alias=True, by_name=False)
     except ValidationError as error:
         raise invalid_parameter(
             _all_of(f"AlgorithmSpec.{problem}" for problem in _wire_problems(error))
@@ -119,14 +122,6 @@ def _has_nul(value: Any) -> bool:
     if isinstance(value, list):
         return any(_has_nul(item) for item in value)
     return isinstance(value, str) and "\0" in value
-
-
-def _without_unset(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_unset(item) for key, item in value.items() if item is not None and item != []}
-    if isinstance(value, list):
-        return [_without_unset(item) for item in value]
-    return value
 
 
 def _wire_problems(error: ValidationError) -> Iterator[str]:

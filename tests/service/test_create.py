@@ -69,12 +69,50 @@ def test_another_workspace_is_not_here(service: Client) -> None:
     assert (answer.status_code, answer.json()["Code"]) == (404, "WORKSPACE_NOT_FOUND")
 
 
-def test_unset_fields_may_be_null_or_an_empty_list(service: Client) -> None:
-    unset = {"HyperParameters": [], "Scheduler": None, "UserVpc": None, "PythonRequirements": [], "Labels": []}
-    spec = {"ResourceRequirements": [], "SupportedInstanceTypes": [], "CodeDir": None, "InputChannels": []}
-    job_id = service.create(job_body(**unset, AlgorithmSpec=spec))
-    assert job_id.startswith("train")
-    assert len(job_id) == 17
+UNSET = [None, {}, [], ""]
+OPTIONAL_OBJECTS = ("UserVpc", "ExperimentConfig", "Scheduler", "Settings", "CodeDir", "CredentialConfig")
+OPTIONAL_LISTS = ("HyperParameters", "InputChannels", "OutputChannels", "Labels", "PythonRequirements")
+
+
+@pytest.mark.parametrize("unset", UNSET, ids=repr)
+def test_what_is_unset_may_be_written_in_any_form(service: Client, unset: Any) -> None:
+    """alipai writes `{}` for objects, Alibaba Cloud's generated clients `[]` for lists, others null or ""."""
+    spec = {
+        **dict.fromkeys(("CodeDir", "Customization", "ComputeResource", "ProgressDefinitions"), unset),
+        **dict.fromkeys(("ResourceRequirements", "SupportedInstanceTypes", "InputChannels"), unset),
+        "HyperParameters": [{"Name": "lr", "DefaultValue": "1", "Range": unset}],
+    }
+    resource = {"EcsSpec": "local", "EcsCount": 1, "InstanceSpec": unset, "SpotSpec": unset}
+    fields = dict.fromkeys((*OPTIONAL_OBJECTS, *OPTIONAL_LISTS, "Environments"), unset)
+    job = service.get(
+        f"/trainingjobs/{service.create(job_body(**fields, ComputeResource=resource, AlgorithmSpec=spec))}"
+    )
+    assert not {*OPTIONAL_OBJECTS, "Environments"} & job.keys()
+    assert job["ComputeResource"] == {"EcsSpec": "local", "EcsCount": 1}
+
+
+def test_an_object_of_unset_fields_is_unset_too(service: Client) -> None:
+    vpc = {"VpcId": None, "SecurityGroupId": None, "ExtendedCIDRs": []}
+    assert "UserVpc" not in service.get(f"/trainingjobs/{service.create(job_body(UserVpc=vpc))}")
+
+
+def test_an_empty_value_is_a_value_where_texts_are_free(service: Client) -> None:
+    given = {
+        "HyperParameters": [{"Name": "empty", "Value": ""}],
+        "Environments": {"EMPTY": ""},
+        "Settings": {"AdvancedSettings": {"keep": {}, "these": [], "too": ""}},
+    }
+    spec = {"HyperParameters": [{"Name": "empty"}, {"Name": "other", "DefaultValue": ""}]}
+    job = service.get(f"/trainingjobs/{service.create(job_body(**given, AlgorithmSpec=spec))}")
+    assert {name: job[name] for name in ("Environments", "Settings")} == {
+        name: given[name] for name in ("Environments", "Settings")
+    }
+    assert {each["Name"]: each["Value"] for each in job["HyperParameters"]} == {"empty": "", "other": ""}
+
+
+@pytest.mark.parametrize("wrong", [[{}], "x", 0, False, [None]], ids=repr)
+def test_what_is_not_empty_is_not_unset(service: Client, wrong: Any) -> None:
+    assert service.call("POST", "/trainingjobs", body=job_body(UserVpc=wrong)).status_code == 400
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=repr)
