@@ -25,6 +25,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "endpoint": ("PAI_ENDPOINT",),
     "aiworkspace_endpoint": ("PAI_AIWORKSPACE_ENDPOINT",),
     "network": ("PAI_NETWORK_TYPE",),
+    "trusted_oss_endpoints": ("PAI_TRUSTED_OSS_ENDPOINTS",),
 }
 # Names as common as REGION mean ours only where PAI has set them: in its notebooks (DSW) and jobs (DLC).
 _IN_PAI = ("DSW_INSTANCE_ID", "DLC_JOB_ID")
@@ -44,6 +45,7 @@ class Settings:
         endpoint: host of the PAI API, when not the region's.
         aiworkspace_endpoint: host of the workspace API, likewise.
         network: `PUBLIC` or `VPC`: which of the region's hosts; None is public.
+        trusted_oss_endpoints: further hosts that an `oss://` URI may name, with commas between them.
         sources: setting to where it came from, for people.
 
     Example:
@@ -59,6 +61,7 @@ class Settings:
     endpoint: str | None = None
     aiworkspace_endpoint: str | None = None
     network: str | None = None
+    trusted_oss_endpoints: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     passed_over: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """Setting to why a value that was there is not used: it belongs to another region."""
@@ -81,6 +84,16 @@ class Settings:
     def oss_url(self) -> str:
         """OSS, likewise."""
         return self._url(self.oss_endpoint, "oss-{region}{vpc}.aliyuncs.com", "-internal")
+
+    @property
+    def trusted_endpoints(self) -> tuple[str, ...]:
+        """The hosts of `trusted_oss_endpoints`, one by one.
+
+        Example:
+            >>> load_settings({"trusted_oss_endpoints": "oss.example.com, http://10.0.0.5:9000"}).trusted_endpoints
+            ('oss.example.com', 'http://10.0.0.5:9000')
+        """
+        return tuple(each for each in (self.trusted_oss_endpoints or "").split(",") if each)
 
     def _url(self, given: str | None, host: str, vpc: str) -> str:
         if given:

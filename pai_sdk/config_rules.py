@@ -79,6 +79,10 @@ def _check_endpoint(value: str, where: str) -> str:
     return value
 
 
+def _check_endpoints(value: str, where: str) -> str:
+    return ",".join(_check_endpoint(each.strip(), where) for each in value.split(",") if each.strip())
+
+
 def _check_network(value: str, where: str) -> str:
     if value.upper() not in ("PUBLIC", "VPC"):
         raise SettingsError(f"{where}: {value!r} is not a network; write PUBLIC or VPC")
@@ -93,5 +97,6 @@ CHECKS: dict[str, Callable[[str, str], str]] = {
     "endpoint": _check_endpoint,
     "aiworkspace_endpoint": _check_endpoint,
     "network": _check_network,
+    "trusted_oss_endpoints": _check_endpoints,
 }
 """Setting to its check: (value, where it came from) gives the value as it is kept, or raises SettingsError."""

@@ -23,6 +23,7 @@ attributes, so that a script can branch on them.
     │   └── ServiceFaultError      5xx, even after the retries
     ├── StorageError               an object or folder in OSS cannot be read or written
     │   ├── UnreachableStorageError  nothing to try again: no such host, no TLS, a wrong certificate
+    │   ├── UntrustedEndpointError   a URI names a host that is neither OSS nor in the settings; nothing was sent
     │   └── TransferError          some files of an upload or download failed; `failures` lists them
     ├── JobError                   about one job; `job_id`
     │   ├── JobFailed              it ended as Failed, CreateFailed or InitializeFailed
@@ -71,6 +72,7 @@ __all__ = [
     "ThrottledError",
     "TransferError",
     "UnreachableStorageError",
+    "UntrustedEndpointError",
     "WaitTimeoutError",
     "WrongCallError",
 ]
@@ -314,6 +316,10 @@ class StorageError(PaiError):
 
 class UnreachableStorageError(StorageError):
     """No answer, and none to be expected from this endpoint: no such host, no TLS there, a wrong certificate."""
+
+
+class UntrustedEndpointError(StorageError):
+    """A URI names a host that is neither Alibaba Cloud's OSS nor in the settings. Nothing was sent to it."""
 
 
 class TransferError(StorageError):

@@ -252,6 +252,7 @@ class ServiceBackend:
                     region=self._settings.region_id,
                     retry=self._retry,
                     on_unreachable=self._on_unreachable,
+                    trusted_endpoints=self._settings.trusted_endpoints,
                 )
             return self._oss
 

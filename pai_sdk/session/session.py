@@ -62,6 +62,7 @@ class Session:
         endpoint: str | None = None,
         aiworkspace_endpoint: str | None = None,
         network: str | None = None,
+        trusted_oss_endpoints: str | None = None,
         access_key_id: str | None = None,
         access_key_secret: str | None = None,
         security_token: str | None = None,
@@ -79,6 +80,8 @@ class Session:
             endpoint: host of the PAI API, when not the region's; `http://…` turns TLS off.
             aiworkspace_endpoint: host of the workspace API, likewise.
             network: `PUBLIC` or `VPC`: which of the region's hosts.
+            trusted_oss_endpoints: further hosts that an `oss://` URI may name, with commas between them. Requests,
+                and with them a token, go to `oss_endpoint` and to the OSS of Alibaba Cloud, and nowhere else.
             access_key_id: a key; goes with `access_key_secret`.
             access_key_secret: its secret.
             security_token: the token of a temporary key.
@@ -99,6 +102,7 @@ class Session:
                 "endpoint": endpoint,
                 "aiworkspace_endpoint": aiworkspace_endpoint,
                 "network": network,
+                "trusted_oss_endpoints": trusted_oss_endpoints,
             },
             config_path=config_path,
         )

@@ -1,4 +1,4 @@
-"""What an OSS endpoint's text means: scheme, host, region."""
+"""What an OSS endpoint's text means: scheme, host, region, and whether OSS answers there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import re
 
 from pai_sdk.config_rules import scheme_and_host
 
-__all__ = ["host_of", "is_loopback", "region_of", "with_scheme"]
+__all__ = ["host_of", "is_alibaba_oss", "is_loopback", "region_of", "with_scheme"]
 
 _ALIYUN_HOST = re.compile(r"oss-(?P<region>[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com")
+# `oss-cn-hangzhou`, `vpc100-oss-cn-hangzhou`, `oss-accelerate`, with IPv6 `cn-hangzhou.oss`. Below aliyuncs.com
+# there are also the names of functions and load balancers, behind which the program of any customer reads what is
+# sent; `oss-object-process` hands requests to a function, too.
+_OSS_HOST = re.compile(
+    r"(?:[a-z0-9-]+\.)*(?:vpc100-)?oss(?!-object-process)(?:-[a-z0-9-]+)?\.aliyuncs\.com(?::[0-9]+)?"
+)
 _NOT_A_REGION = frozenset({"accelerate", "accelerate-overseas"})
 
 
@@ -40,6 +46,16 @@ def region_of(endpoint: str) -> str | None:
     """
     found = _ALIYUN_HOST.fullmatch(host_of(endpoint))
     return found["region"] if found and found["region"] not in _NOT_A_REGION else None
+
+
+def is_alibaba_oss(endpoint: str) -> bool:
+    """Whether the endpoint is one of Alibaba Cloud's OSS, and of nobody else.
+
+    Example:
+        >>> is_alibaba_oss("oss-cn-beijing.aliyuncs.com"), is_alibaba_oss("oss-cn-beijing.aliyuncs.com.evil.com")
+        (True, False)
+    """
+    return _OSS_HOST.fullmatch(host_of(endpoint)) is not None
 
 
 def is_loopback(endpoint: str) -> bool:

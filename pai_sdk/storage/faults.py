@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from pai_sdk.errors import CredentialsError, CredentialsRenewalError, StorageError, UnreachableStorageError
+from pai_sdk.errors import (
+    CredentialsError,
+    CredentialsRenewalError,
+    StorageError,
+    UnreachableStorageError,
+    UntrustedEndpointError,
+)
 
 __all__ = ["TransientStorageError", "is_about_all", "is_transient", "is_unanswered"]
 
@@ -30,7 +36,7 @@ def is_transient(error: BaseException) -> bool:
 
 def is_about_all(error: BaseException) -> bool:
     """Whether every other file would fail for the same reason, at once."""
-    if isinstance(error, UnreachableStorageError | CredentialsError):
+    if isinstance(error, UnreachableStorageError | UntrustedEndpointError | CredentialsError):
         return True
     return isinstance(error, StorageError) and error.code in _OF_NO_SINGLE_FILE
 

@@ -9,7 +9,7 @@ import copy
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,8 @@ class OssClient:
         connect_timeout_s: for a connection to come up.
         read_timeout_s: the longest silence within an answer.
         on_unreachable: called when nothing listens at the endpoint, before each further attempt.
+        trusted_endpoints: further endpoints that URIs may name. Without them, requests are signed for `endpoint`
+            and for the OSS of Alibaba Cloud only, because a URI may come from a stranger.
 
     Attributes:
         parts: writes large objects in parts.
@@ -69,6 +71,7 @@ class OssClient:
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 60.0,
         on_unreachable: Callable[[], str | None] | None = None,
+        trusted_endpoints: Sequence[str] = (),
     ) -> None:
         connection = OssConnection(
             endpoint,
@@ -79,6 +82,7 @@ class OssClient:
             pool_size=pool_size,
             timeouts_s=(connect_timeout_s, read_timeout_s),
             on_unreachable=on_unreachable,
+            trusted_endpoints=trusted_endpoints,
         )
         self._share(connection)
 

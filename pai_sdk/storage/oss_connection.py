@@ -6,9 +6,10 @@ import copy
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 from xml.etree.ElementTree import ParseError
 
 import oss2
@@ -18,9 +19,9 @@ from urllib3.exceptions import HTTPError
 
 from pai_sdk.connections import PooledAdapter, stay_on_this_machine
 from pai_sdk.credentials import CredentialsProvider
-from pai_sdk.errors import CredentialsError, SettingsError, StorageError
+from pai_sdk.errors import CredentialsError, SettingsError, StorageError, UntrustedEndpointError
 from pai_sdk.retry import RetryPolicy
-from pai_sdk.storage.endpoint import host_of, is_loopback, region_of, with_scheme
+from pai_sdk.storage.endpoint import host_of, is_alibaba_oss, is_loopback, region_of, with_scheme
 from pai_sdk.storage.faults import TransientStorageError, is_transient
 from pai_sdk.storage.oss_errors import NotOssError, storage_error
 from pai_sdk.storage.uri import OssUri
@@ -54,6 +55,7 @@ class OssConnection:
         timeouts_s: for a connection to come up, and for the longest silence.
         on_unreachable: called when nothing listens at the endpoint, before each further attempt; gives the new
             endpoint when that is another.
+        trusted_endpoints: further endpoints that URIs may name.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class OssConnection:
         pool_size: int,
         timeouts_s: tuple[float, float],
         on_unreachable: Callable[[], str | None] | None = None,
+        trusted_endpoints: Sequence[str] = (),
     ) -> None:
         self.endpoint = with_scheme(endpoint)
         known = region_of(endpoint) or region
@@ -77,7 +80,9 @@ class OssConnection:
         self._path_style = path_style
         self._timeouts_s = timeouts_s
         self._on_unreachable = on_unreachable
-        self._auth = oss2.ProviderAuthV4(_Provider(credentials))
+        self._own_hosts = {host_of(endpoint)}
+        self._trusted = {host_of(each): with_scheme(each) for each in trusted_endpoints}
+        self._auth = _HostSigned(_Provider(credentials))
         self._session = _session(pool_size, direct=is_loopback(endpoint))
         self._buckets: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
@@ -140,6 +145,7 @@ class OssConnection:
             _log.info("attempt %d failed, the next follows in %.1f s: %s", number, pause_s, error)
             if self._on_unreachable and isinstance(error, TransientStorageError) and error.refused:
                 self.endpoint = with_scheme(self._on_unreachable() or self.endpoint)
+                self._own_hosts.add(host_of(self.endpoint))
 
         return self._retry.call(attempt, is_transient=is_worth_it, on_retry=tell)
 
@@ -164,14 +170,37 @@ class OssConnection:
             return bucket
 
     def _place_of(self, uri: OssUri) -> tuple[str, str]:
-        """Endpoint and region for a URI. Inner and outer endpoint of a region are one place."""
-        if uri.endpoint is None or host_of(uri.endpoint) == host_of(self.endpoint):
+        """Endpoint and region for a URI. Inner and outer endpoint of a region are one place.
+
+        Raises:
+            UntrustedEndpointError: somebody else than OSS may answer there.
+        """
+        # A service of one's own that has moved to another port keeps the files of URIs with the former one.
+        if uri.endpoint is None or host_of(uri.endpoint) in self._own_hosts:
             return self.endpoint, self.region
         region = region_of(uri.endpoint)
         if region and region == region_of(self.endpoint):
             return self.endpoint, self.region
-        scheme = "http://" if is_loopback(uri.endpoint) else "https://"
-        return scheme + uri.endpoint, region or self.region
+        endpoint = self._trusted.get(host_of(uri.endpoint))
+        if endpoint is None and is_alibaba_oss(uri.endpoint):
+            endpoint = f"https://{uri.endpoint}"
+        if endpoint is None:
+            raise UntrustedEndpointError(
+                f"{uri}: no request is signed for {uri.endpoint}, which is neither an OSS host of Alibaba Cloud "
+                f"nor this session's OSS endpoint ({self.endpoint}), because whoever runs that host could use the "
+                f"signature and the security token. If you trust it, name it: "
+                f"Session(trusted_oss_endpoints={uri.endpoint!r}), or PAI_TRUSTED_OSS_ENDPOINTS={uri.endpoint}",
+                uri=str(uri),
+            )
+        return endpoint, region or self.region
+
+
+class _HostSigned(oss2.ProviderAuthV4):  # type: ignore[misc] # oss2 has no types
+    """Signs the host too, so that a request is of no use at another one."""
+
+    def _sign_request(self, req: Any, bucket_name: str, key: str, in_additional_headers: Any = None) -> None:
+        req.headers["host"] = urlsplit(req.url).netloc
+        super()._sign_request(req, bucket_name, key, {*(in_additional_headers or ()), "host"})
 
 
 class _Provider:

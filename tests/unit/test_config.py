@@ -25,6 +25,7 @@ EVERY = {
     "endpoint": "http://127.0.0.1:8765",
     "aiworkspace_endpoint": "https://aiworkspace.example.com",
     "network": "VPC",
+    "trusted_oss_endpoints": "oss.example.com,http://10.0.0.5:9000",
 }
 VARIABLES = {
     "region_id": "PAI_REGION_ID",
@@ -34,6 +35,7 @@ VARIABLES = {
     "endpoint": "PAI_ENDPOINT",
     "aiworkspace_endpoint": "PAI_AIWORKSPACE_ENDPOINT",
     "network": "PAI_NETWORK_TYPE",
+    "trusted_oss_endpoints": "PAI_TRUSTED_OSS_ENDPOINTS",
 }
 OTHER = {
     "workspace_id": "999",
@@ -42,6 +44,7 @@ OTHER = {
     "endpoint": "other.example.com",
     "aiworkspace_endpoint": "other.example.com",
     "network": "PUBLIC",
+    "trusted_oss_endpoints": "other.example.com",
 }
 
 
@@ -99,7 +102,8 @@ class TestRegions:
     def test_values_of_another_region_are_passed_over(self, config_file: Path) -> None:
         config_file.write_text(json.dumps({**EVERY, "region_id": "cn-hangzhou"}))
         settings = load_settings({"region_id": "cn-shanghai"})
-        assert values_of(settings) == dict.fromkeys(EVERY) | {"region_id": "cn-shanghai", "network": "VPC"}
+        of_no_region = {name: EVERY[name] for name in ("network", "trusted_oss_endpoints")}
+        assert values_of(settings) == dict.fromkeys(EVERY) | {"region_id": "cn-shanghai", **of_no_region}
         with pytest.raises(SettingsError, match=r"workspace_id .*has one of cn-hangzhou, which is not cn-sh"):
             settings.require("workspace_id")
 

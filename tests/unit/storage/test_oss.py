@@ -384,7 +384,6 @@ def test_connections_are_kept(oss: FakeOss, client: OssClient) -> None:
         ),
         ("oss-cn-beijing.aliyuncs.com", "oss-cn-hangzhou.aliyuncs.com", "https://oss-cn-hangzhou.aliyuncs.com"),
         ("http://127.0.0.1:80", "127.0.0.1:80", "http://127.0.0.1:80"),
-        ("http://127.0.0.1:80", "127.0.0.1:81", "http://127.0.0.1:81"),
         ("https://store.example.com", "STORE.example.com", "https://store.example.com"),
     ],
 )
