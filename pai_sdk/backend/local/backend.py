@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.backend.base import Plan, Purpose, Upload
+from pai_sdk.backend.local.faults import file_faults_explained
 from pai_sdk.backend.local.files import InputCache, copy_output, copy_tree, save_output
 from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
 from pai_sdk.backend.local.links import links_notice
@@ -111,6 +112,7 @@ class LocalBackend:
             InvalidInputError: the request asks for what cannot be done here; all of it is listed.
             EngineNotFoundError: no Docker engine answers.
             ImageError: the image cannot be had.
+            LocalRunError: a file or folder of the job cannot be written.
         """
         request = plan.request
         check_supported(request)
@@ -118,7 +120,10 @@ class LocalBackend:
         unused = unused_fields(request)
         if unused:
             logger.warning("this run is local, so it is without: %s", ", ".join(unused))
-        with self._jobs.submitting(request) as job_id:
+        with file_faults_explained(self.data_dir), self._jobs.submitting(request) as (job_id, is_new):
+            if not is_new:
+                logger.info("this plan was submitted by another process: it is job %s", job_id)
+                return job_id
             try:
                 self._start(job_id, plan, progress=progress)
             except BaseException as fault:

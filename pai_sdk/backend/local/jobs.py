@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk.job.names import LOCAL_ID_PREFIX, is_local_id
 from pai_sdk.job.record import JobRecord
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.job.status import JobStatus
 from pai_sdk.job.wire import wire_time
 
@@ -60,18 +60,50 @@ class LocalJobs:
         return Sandbox(root)
 
     @contextmanager
-    def submitting(self, request: TrainingJobRequest) -> Iterator[str]:
-        """Make the folder of a new job; gives its id.
+    def submitting(self, request: TrainingJobRequest) -> Iterator[tuple[str, bool]]:
+        """Make the folder of a new job; gives its id, and True.
 
-        For as long as this lasts, the others see that somebody is at work to start the job.
+        A request whose submission label belongs to a job that is there already is the same submission, made by
+        another process: it gives that job's id and False, as soon as the other process has started the job. Where
+        that start fails, this one makes the job.
+
+        For as long as this lasts, other processes see that the job is being started.
         """
-        job_id = f"{LOCAL_ID_PREFIX}{os.urandom(6).hex()}"
-        root = self.folder / job_id
-        root.mkdir(parents=True, mode=0o700)
-        with locked(root / _SUBMIT_LOCK):
-            _write(root / _FACTS, {"created_at": time.time(), "labels": _labels_of(request), "synced": False})
-            _write(root / _REQUEST, request.to_wire())  # last: with it, the job is there
-            yield job_id
+        submission = _labels_of(request).get(SUBMISSION_LABEL)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            with ExitStack() as held:
+                # One process at a time: it finds the job of its submission, or makes one that the others find.
+                with locked(self.folder.with_suffix(".lock")):
+                    earlier = submission and self._job_of(submission)
+                    if not earlier:
+                        job_id = f"{LOCAL_ID_PREFIX}{os.urandom(6).hex()}"
+                        root = self.folder / job_id
+                        root.mkdir(mode=0o700)
+                        held.enter_context(locked(root / _SUBMIT_LOCK))
+                        facts = {"created_at": time.time(), "labels": _labels_of(request), "synced": False}
+                        _write(root / _FACTS, facts)
+                        _write(root / _REQUEST, request.to_wire())  # last: with it, the job is there
+                if not earlier:
+                    yield job_id, True
+                    return
+            if self._was_started(earlier):
+                yield earlier, False
+                return
+
+    def _job_of(self, submission: str) -> str | None:
+        """The job that was made by a submission."""
+        return next((job for job in self.ids() if self._submission_of(job) == submission), None)
+
+    def _submission_of(self, job_id: str) -> str | None:
+        labels: dict[str, str] = self.facts(job_id).get("labels", {})
+        return labels.get(SUBMISSION_LABEL)
+
+    def _was_started(self, job_id: str) -> bool:
+        """Wait until another process has started a job; whether the job is there then."""
+        with suppress(FileNotFoundError), locked(self.folder / job_id / _SUBMIT_LOCK):
+            return (self.folder / job_id / _REQUEST).exists()
+        return False
 
     def is_being_submitted(self, job_id: str) -> bool:
         """Whether somebody is at work to start the job."""

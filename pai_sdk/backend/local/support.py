@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -94,6 +95,20 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
         if output.dataset_id or uri_scheme(output.output_uri or "") not in _SCHEMES:
             what = output.dataset_id or repr(output.output_uri)
             yield Problem(where, f"{what} cannot be written from this machine", "give a local folder or oss://")
+        elif (output.output_uri or "").startswith("file:"):
+            path = file_path(output.output_uri or "")
+            if problem := _why_not_a_folder(path):
+                yield Problem(where, f"{path} cannot be written to: {problem}", "name a folder of yours")
+
+
+def _why_not_a_folder(path: Path) -> str:
+    """Why no files can be put into a folder that may be yet to be made; empty when they can."""
+    for place in (path, *path.parents):
+        if place.is_dir():
+            return "" if os.access(place, os.W_OK | os.X_OK) else f"you may not write to {place}"
+        if os.path.lexists(place):
+            return f"{place} is not a folder"
+    return ""
 
 
 def unused_fields(request: TrainingJobRequest) -> list[str]:

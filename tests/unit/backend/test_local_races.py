@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +15,13 @@ import pytest
 
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend, jobs
-from pai_sdk.errors import NotFoundError
+from pai_sdk.errors import LocalRunError, NotFoundError
 from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.job.request import TrainingJobRequest
 from tests.unit.backend.test_local_submit import PLAN
+from tests.waiting import PATIENCE_S
 
 
 def backend_on(folder: Path) -> LocalBackend:
@@ -109,3 +112,53 @@ def test_prune_takes_what_cut_off_submissions_and_removals_have_left(
     assert backend.prune() == []
     left = {entry.name for entry in folder.iterdir()}
     assert left == {"local-ba9876543210", "notes"}, "one may be about to become a job, the other is none of ours"
+
+
+def plan_of_one_submission() -> Plan:
+    wire = {**PLAN, "Labels": [{"Key": "pai-sdk-submission", "Value": "s1"}]}
+    return Plan(TrainingJobRequest.model_validate(wire))
+
+
+def test_one_submission_made_by_several_processes_is_one_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them come while the first one is still starting the job."""
+    starting, launches = threading.Event(), []
+
+    def run(launch: Launch, **_: Any) -> None:
+        launches.append(launch.job_id)
+        starting.set()
+        time.sleep(0.2)
+
+    monkeypatch.setattr(Launch, "run", run)
+
+    def submit_once_it_starts(number: int) -> str:
+        if number:
+            starting.wait(PATIENCE_S)
+        return backend_on(tmp_path).submit(plan_of_one_submission(), progress=False)
+
+    with ThreadPoolExecutor(5) as threads:
+        ids = list(threads.map(submit_once_it_starts, range(5)))
+    assert (ids, len(launches)) == ([launches[0]] * 5, 1)
+    assert [record.training_job_id for record in backend_on(tmp_path).list()] == launches
+
+
+def test_a_submission_whose_start_fails_is_made_by_the_process_that_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starting, launches = threading.Event(), []
+
+    def run(launch: Launch, **_: Any) -> None:
+        launches.append(launch.job_id)
+        if len(launches) == 1:
+            starting.set()
+            time.sleep(0.2)
+            raise LocalRunError("the engine refused")
+
+    monkeypatch.setattr(Launch, "run", run)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(backend_on(tmp_path).submit, plan_of_one_submission(), progress=False)
+        starting.wait(PATIENCE_S)
+        assert backend_on(tmp_path).submit(plan_of_one_submission(), progress=False) == launches[-1]
+    assert isinstance(first.exception(), LocalRunError)
+    assert len(launches) == 2

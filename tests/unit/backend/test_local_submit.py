@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
-from pai_sdk.errors import EngineNotFoundError, LocalRunError
+from pai_sdk.errors import EngineNotFoundError, InvalidInputError, LocalRunError
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.journal import Journal
@@ -70,3 +72,61 @@ def test_an_interrupted_start_says_what_became_of_the_job(
     with pytest.raises(KeyboardInterrupt, match=r"local-\w+ was given up before it began") as caught:
         backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("place", ["a file", "a file/below", "a dead link"])
+def test_an_output_that_cannot_be_a_folder_is_refused_before_anything_is_made(
+    backend: LocalBackend, tmp_path: Path, place: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a file").touch()
+    (outside / "a dead link").symlink_to(outside / "nowhere")
+    outputs = [{"Name": "model", "OutputUri": (outside / place).as_uri()}]
+    request = TrainingJobRequest.model_validate({**PLAN, "OutputChannels": outputs})
+    with pytest.raises(InvalidInputError, match=rf"outputs\['model'\].*{place}.*is not a folder"):
+        backend.submit(Plan(request), progress=False)
+    assert not (backend.data_dir / "jobs").exists()
+
+
+def test_an_output_that_is_not_the_users_to_write_to_is_refused(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may do anything
+    outputs = [{"Name": "model", "OutputUri": (tmp_path / "new" / "model").as_uri()}]
+    request = TrainingJobRequest.model_validate({**PLAN, "OutputChannels": outputs})
+    with pytest.raises(InvalidInputError, match=f"you may not write to {tmp_path}"):
+        backend.submit(Plan(request), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "Free some space there"),
+        (errno.EDQUOT, "set PAI_LOCAL_DIR"),
+        (errno.EACCES, "that you may write to"),
+        (errno.EROFS, "that you may write to"),
+        (errno.ENOTDIR, "a file where a folder has to be"),
+    ],
+)
+@pytest.mark.parametrize("names_a_file", [True, False])
+def test_a_fault_of_the_file_system_names_the_file_and_what_to_do(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, number: int, advice: str, names_a_file: bool
+) -> None:
+    file = str(backend.data_dir / "some file")
+
+    def create(sandbox: Sandbox, request: TrainingJobRequest) -> None:
+        raise OSError(number, os.strerror(number), *([file] if names_a_file else []))
+
+    monkeypatch.setattr(Sandbox, "create", create)
+    with pytest.raises(LocalRunError, match=advice) as refused:
+        backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
+    assert (file if names_a_file else str(backend.data_dir)) in str(refused.value)
+    assert isinstance(refused.value.__cause__, OSError)
+
+
+def test_a_data_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    backend = LocalBackend(tmp_path / "data", executor=DockerExecutor(lambda: SimpleNamespace()))  # type: ignore[arg-type]
+    with pytest.raises(LocalRunError, match=f"{tmp_path}/data.*file where a folder has to be"):
+        backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
