@@ -41,6 +41,7 @@ check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file scripts/mypy-windows.ini
 	@$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## lint and format what a machine can mend

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pai_sdk.errors import SettingsError
+from pai_sdk.openfiles import locked_folder
 from pai_sdk.paths import expanded
 
 __all__ = ["config_path_of", "read_config", "write_config"]
@@ -71,23 +71,11 @@ def write_config(path: Path, values: Mapping[str, str]) -> None:
     target = path.resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.parent):
+        with locked_folder(target.parent):  # what another one saves meanwhile would be lost
             content = {**read_config(path), **values}
             _replace(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Between reading and writing, no other thread or process writes here: what it saved would be lost."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # not every file system has locks; the file is whole without, too
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _replace(target: Path, text: str) -> None:

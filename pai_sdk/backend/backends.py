@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pai_sdk.config import Settings
 from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.errors import LocalRunError
 from pai_sdk.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -60,7 +62,16 @@ class Backends:
 
     @property
     def local(self) -> LocalBackend:
-        """Docker on this machine; it asks for the service only when a job has files in OSS."""
+        """Docker on this machine; it asks for the service only when a job has files in OSS.
+
+        Raises:
+            LocalRunError: this is Windows.
+        """
+        if sys.platform == "win32":
+            raise LocalRunError(
+                "local jobs do not run on Windows; submit them in WSL or on a Linux machine,"
+                " or give another instance_type"
+            )
         with self._lock:
             if self._local is None:
                 from pai_sdk.backend.local import LocalBackend

@@ -6,6 +6,7 @@ import functools
 import heapq
 import itertools
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -241,4 +242,5 @@ def shared_workers() -> Workers:
 
 
 # A child of a fork has none of its parent's threads.
-os.register_at_fork(after_in_child=shared_workers.cache_clear)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=shared_workers.cache_clear)

@@ -86,7 +86,7 @@ class FileDownload:
             self._share.advance(sum(end - start for start, end in ranges if start in part.noted))
             try:
                 pool.run_all(partial(self._fetch_range, info, part, start, end) for start, end in ranges)
-                fault = _fault_of(part.path, info)
+                fault = _fault_of(part, info)
                 if fault is None:
                     part.publish()
             except Exception as error:
@@ -133,9 +133,9 @@ def _head(client: OssClient, uri: OssUri) -> ObjectInfo:
     return info
 
 
-def _fault_of(path: Path, info: ObjectInfo) -> str | None:
+def _fault_of(part: PartialFile, info: ObjectInfo) -> str | None:
     check = ContentCheck(info)
-    for chunk in _chunks(path):
+    for chunk in part.chunks(0, info.size_bytes):
         check.update(chunk)
     return check.fault()
 

@@ -6,24 +6,28 @@
 
 A process that is killed cannot remove what it was making. Whoever makes one of the first kind holds a lock on it.
 Where a folder is shared, the locks of other machines may not be seen: theirs are removed only when they are old.
+On Windows, where a locked file cannot be written by its name, so are all.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
 import secrets
+import socket
 import stat
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from pai_sdk.openfiles import open_file, take_lock
+
 __all__ = ["is_unfinished", "open_part", "resumable_part", "sweep"]
 
 _OURS = re.compile(r"\.pai-sdk-(?:(?P<machine>[0-9a-f]{8})-)?[0-9a-f]{16}\.part(?P<notes>\.done)?")
-_MACHINE = hashlib.sha256(os.fsencode(os.uname().nodename)).hexdigest()[:8]
+_MACHINE = hashlib.sha256(os.fsencode(socket.gethostname())).hexdigest()[:8]
 _OLD_S = 24 * 3600.0
 
 
@@ -43,12 +47,13 @@ def resumable_part(path: Path) -> Path:
 
 
 def open_part(folder: Path) -> tuple[Path, int]:
-    """Make a file of this process in a folder, and open it; rename or remove it before it is closed."""
+    """Make a file of this process in a folder, and open it; closing it lets `sweep` remove it."""
     while True:
         path = folder / f".pai-sdk-{_MACHINE}-{secrets.token_hex(8)}.part"
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        with suppress(OSError):  # no locks here: then `sweep` gets none either
-            fcntl.flock(file, fcntl.LOCK_EX)
+        file = open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        if sys.platform == "win32":  # a lock would keep out who writes by its name; `sweep` goes by its age
+            return path, file
+        take_lock(file, waits=True)  # no locks here: then `sweep` gets none either
         with suppress(FileNotFoundError):  # before it was locked, `sweep` may have taken it for left
             if os.path.samestat(os.fstat(file), path.lstat()):
                 return path, file
@@ -66,11 +71,19 @@ def sweep(folder: Path) -> None:
 
 
 def _remove_if_left(path: Path, *, is_of_here: bool) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if sys.platform == "win32":
+        if _is_old(path.lstat()):
+            path.unlink()
+        return
+    file = open_file(path, os.O_RDONLY)
     try:
         status = os.fstat(file)
-        if stat.S_ISREG(status.st_mode) and (is_of_here or time.time() - status.st_mtime > _OLD_S):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_left = stat.S_ISREG(status.st_mode) and (is_of_here or _is_old(status))
+        if is_left and take_lock(file, waits=False):
             path.unlink()
     finally:
         os.close(file)
+
+
+def _is_old(status: os.stat_result) -> bool:
+    return time.time() - status.st_mtime > _OLD_S

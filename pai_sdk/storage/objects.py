@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from pai_sdk.errors import StorageError
+from pai_sdk.openfiles import OPEN_FILES_CAN_BE_MOVED
 from pai_sdk.storage.leftovers import open_part
 from pai_sdk.storage.uri import OssUri
 
@@ -130,12 +131,15 @@ def md5_of(headers: Mapping[str, str], etag: str) -> str | None:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary name beside `path` that becomes `path` at the end, or vanishes when the block fails."""
     part, file = open_part(path.parent)
+    if not OPEN_FILES_CAN_BE_MOVED:
+        os.close(file)
     try:
         yield part
         put_in_place(part, path)
     finally:
         part.unlink(missing_ok=True)
-        os.close(file)
+        if OPEN_FILES_CAN_BE_MOVED:
+            os.close(file)
 
 
 def put_in_place(part: Path, path: Path) -> None:

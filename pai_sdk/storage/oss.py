@@ -6,7 +6,6 @@ Importing this module loads oss2 (half a second): import it inside the function 
 from __future__ import annotations
 
 import copy
-import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from oss2.utils import content_type_by_name
 
 from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import InvalidInputError, StorageError
+from pai_sdk.openfiles import write_at
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.faults import TransientStorageError
 from pai_sdk.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
@@ -286,7 +286,7 @@ def _page(bucket: Any, prefix: OssUri, token: str) -> Any:
 def _write_at(file: int, content: bytes, at: int) -> None:
     left = memoryview(content)
     while left:  # when the disk is about to be full, less is written than was asked for, without an error
-        written = os.pwrite(file, left, at)
+        written = write_at(file, left, at)
         left, at = left[written:], at + written
 
 

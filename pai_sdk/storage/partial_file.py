@@ -7,14 +7,15 @@ power may keep a note and lose the bytes it speaks of, so nothing is believed th
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
 import zlib
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from pai_sdk.openfiles import OPEN_FILES_CAN_BE_MOVED, open_file, read_at, take_lock
 from pai_sdk.storage.leftovers import open_part, resumable_part
 from pai_sdk.storage.objects import ObjectInfo, mark_executable, put_in_place
 
@@ -50,7 +51,7 @@ class PartialFile:
         try:
             self.noted = self._read_notes() if self._is_shared else {}
         except BaseException:
-            os.close(self.file)  # and with it the lock
+            self._close()  # and with it the lock
             raise
 
     def __enter__(self) -> PartialFile:
@@ -59,7 +60,7 @@ class PartialFile:
     def __exit__(self, *exc: object) -> None:
         if not self._is_shared:
             self.discard()
-        os.close(self.file)
+        self._close()
 
     @property
     def file(self) -> int:
@@ -71,11 +72,17 @@ class PartialFile:
         """Whether these bytes have arrived earlier, and are here still as they came."""
         if start not in self.noted:
             return False
-        checksum, at = 0, start
-        while at < end and (chunk := os.pread(self.file, min(_CHUNK_BYTES, end - at), at)):
+        checksum, size_bytes = 0, 0
+        for chunk in self.chunks(start, end):
             checksum = zlib.crc32(chunk, checksum)
-            at += len(chunk)
-        return at == end and checksum == self.noted[start]
+            size_bytes += len(chunk)
+        return size_bytes == end - start and checksum == self.noted[start]
+
+    def chunks(self, start: int, end: int) -> Iterator[bytes]:
+        """The bytes that are here, piece by piece. On Windows, no other descriptor can read them."""
+        while start < end and (chunk := read_at(self.file, min(_CHUNK_BYTES, end - start), start)):
+            yield chunk
+            start += len(chunk)
 
     def note(self, start: int, checksum: int) -> None:
         """Note that a range has arrived.
@@ -90,14 +97,23 @@ class PartialFile:
 
     def publish(self) -> None:
         """Make it the target."""
+        if not OPEN_FILES_CAN_BE_MOVED:
+            self._close()
         mark_executable(self.path, self._info)
         put_in_place(self.path, self._target)
         self._notes.unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Leave nothing of it."""
+        if not OPEN_FILES_CAN_BE_MOVED:
+            self._close()
         for path in (self.path, self._notes):
             path.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
     def _read_notes(self) -> dict[int, int]:
         """The ranges that are noted, each with its checksum. Notes of another object are replaced by none."""
@@ -116,18 +132,17 @@ def _open_locked(path: Path) -> int | None:
     """Open a file that no other process has open so; None when one has, or locks are not to be had here."""
     for _ in range(_TRIES):
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            file = open_file(path, os.O_RDWR | os.O_CREAT)
         except OSError:
             return None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not take_lock(file, waits=False):
+                os.close(file)
+                return None
             # Between the two, another process may have finished it and given it its name.
             if os.path.samestat(os.fstat(file), path.lstat()):
                 return file
         except FileNotFoundError:
             pass
-        except OSError:
-            os.close(file)
-            return None
         os.close(file)
     return None

@@ -143,13 +143,13 @@ def test_one_that_was_removed_before_it_was_locked_is_made_again(
 ) -> None:
     made: list[int] = []
 
-    def swept(file: int, how: int) -> None:
+    def swept(file: int, *, waits: bool) -> None:
         made.append(file)
         if len(made) == 1:
             (part,) = tmp_path.iterdir()
             part.unlink()
 
-    monkeypatch.setattr(leftovers.fcntl, "flock", swept)
+    monkeypatch.setattr(leftovers, "take_lock", swept)
     part, file = open_part(tmp_path)
     assert len(made) == 2
     assert is_unfinished(part.name)
