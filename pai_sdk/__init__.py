@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pai_sdk.algorithm_estimator import AlgorithmEstimator
     from pai_sdk.estimator import Estimator
     from pai_sdk.execution.docker.options import LocalOptions
+    from pai_sdk.experiment import Experiment
     from pai_sdk.job.status import JobStatus
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.processor import Processor
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlgorithmEstimator",
     "Estimator",
+    "Experiment",
     "JobStatus",
     "LocalOptions",
     "Processor",
@@ -38,6 +40,7 @@ __all__ = [
 _HOMES = {
     "AlgorithmEstimator": "pai_sdk.algorithm_estimator",
     "Estimator": "pai_sdk.estimator",
+    "Experiment": "pai_sdk.experiment",
     "JobStatus": "pai_sdk.job.status",
     "LocalOptions": "pai_sdk.execution.docker.options",
     "Processor": "pai_sdk.processor",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.api import submission, training_jobs, workspaces
 from pai_sdk.api.algorithms import Algorithms
+from pai_sdk.api.experiments import Experiments
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
@@ -139,12 +140,14 @@ class ServiceBackend:
         return Algorithms(self._transport, self._settings.workspace_id)
 
     @property
+    def experiments(self) -> Experiments:
+        """The experiments of the workspace."""
+        return Experiments(self._workspace_transport(), self._settings.workspace_id)
+
+    @property
     def workspaces(self) -> Workspaces:
         """The workspaces that the key may see."""
-        with self._lock:
-            if self._to_workspaces is None:
-                self._to_workspaces = self._new_transport(self._settings.aiworkspace_url, workspaces.VERSION)
-            return Workspaces(self._to_workspaces)
+        return Workspaces(self._workspace_transport())
 
     # ---- a job
 
@@ -204,6 +207,12 @@ class ServiceBackend:
         return download(self.files(), OssUri.parse(uri), target, progress=progress)
 
     # ---- what they share
+
+    def _workspace_transport(self) -> Transport:
+        with self._lock:
+            if self._to_workspaces is None:
+                self._to_workspaces = self._new_transport(self._settings.aiworkspace_url, workspaces.VERSION)
+            return self._to_workspaces
 
     def _new_transport(self, url: str, version: str) -> Transport:
         return Transport(

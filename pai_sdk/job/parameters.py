@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pai_sdk.experiment import Experiment
     from pai_sdk.job.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
     from pai_sdk.job.registered import AlgorithmChoice
     from pai_sdk.job.spec import Channel, MetricDefinition
@@ -72,7 +73,7 @@ class JobParameters:
         resource_type: `General` or `Lingjun`; the quota decides it, so `Lingjun` needs a `resource_id`.
         spot_spec: terms of preemptible instances.
         user_vpc_config: the VPC the instances are attached to.
-        experiment_config: the experiment the jobs belong to.
+        experiment_config: the experiment the jobs belong to: an `Experiment`, or `{"experiment_id": …}`.
         settings: the finer settings of the service.
         priority: of the job in its quota.
         role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
@@ -93,7 +94,7 @@ class JobParameters:
     resource_type: str | None = None
     spot_spec: SpotSpec | Mapping[str, Any] | None = None
     user_vpc_config: UserVpcConfig | Mapping[str, Any] | None = None
-    experiment_config: ExperimentConfig | Mapping[str, Any] | None = None
+    experiment_config: Experiment | ExperimentConfig | Mapping[str, Any] | None = None
     settings: Settings | Mapping[str, Any] | None = None
     priority: int | None = None
     role_arn: str | None = None

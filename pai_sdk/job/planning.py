@@ -10,6 +10,7 @@ from typing import Any
 from pai_sdk.backend.base import Backend, Plan, Upload
 from pai_sdk.code.package import package_code
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.experiment import Experiment
 from pai_sdk.job import channels, parts
 from pai_sdk.job.channels import InputSource, OutputTarget
 from pai_sdk.job.command import check_entry
@@ -146,6 +147,8 @@ def _values(parameters: JobParameters, described: Description, problems: Problem
     for where, wire_name, model in _MODELS:
         with problems.under(where):
             value = getattr(parameters, where)
+            if isinstance(value, Experiment):
+                value = value.config
             values[wire_name] = None if value is None else model.model_validate(value)
     settings = values.get("settings")
     if settings is not None and settings.priority not in (None, parameters.priority or settings.priority):

@@ -22,6 +22,7 @@ from pai_sdk.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from pai_sdk.api.algorithms import Algorithms
+    from pai_sdk.api.experiments import Experiments
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.backend.local import LocalBackend
 
@@ -161,6 +162,16 @@ class Session:
             >>> session.algorithms.create_version(algorithm_id, "v1", spec)  # doctest: +SKIP
         """
         return self._backends.service.algorithms
+
+    @property
+    def experiments(self) -> Experiments:
+        """The experiments of the workspace, as the service describes them; `Experiment` is a handle on one.
+
+        Example:
+            >>> [each.name for each in session.experiments.list()]  # doctest: +SKIP
+            ['digits']
+        """
+        return self._backends.service.experiments
 
     @property
     def workspaces(self) -> Workspaces:

@@ -1,0 +1,183 @@
+"""Experiments on the wire: names under which jobs are kept together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from pai_sdk.api.answers import read_items, read_model
+from pai_sdk.api.paging import pages
+from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.definitions import near
+from pai_sdk.job.record import KeyValue
+from pai_sdk.job.wire import Received
+
+__all__ = ["Accessibility", "ExperimentRecord", "Experiments"]
+
+Accessibility = Literal["PRIVATE", "PUBLIC"]
+
+_EXPERIMENTS = "/api/v1/experiments"
+_EXPERIMENT = _EXPERIMENTS + "/{experiment_id}"
+_LABELS = _EXPERIMENT + "/labels"
+
+
+class ExperimentRecord(Received):
+    """An experiment, as the service describes it."""
+
+    experiment_id: str
+    name: str | None = None
+    workspace_id: str | None = None
+    accessibility: str | None = None
+    artifact_uri: str | None = None
+    tensorboard_log_uri: str | None = None
+    owner_id: str | None = None
+    user_id: str | None = None
+    gmt_create_time: str | None = None
+    gmt_modified_time: str | None = None
+    labels: list[KeyValue] = Field(default_factory=list)
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _null_is_empty(cls, value: object) -> object:
+        return [] if value is None else value
+
+
+class Experiments:
+    """The actions on experiments, one method each.
+
+    Args:
+        transport: to the workspace API, version `workspaces.VERSION`.
+        workspace_id: the workspace whose experiments are meant; the service's default one when None.
+
+    Example:
+        >>> experiment_id = session.experiments.create("digits")  # doctest: +SKIP
+        >>> [each.name for each in session.experiments.list()]  # doctest: +SKIP
+        ['digits']
+    """
+
+    def __init__(self, transport: Transport, workspace_id: str | None = None) -> None:
+        self._transport = transport
+        self._workspace_id = workspace_id
+
+    def create(
+        self,
+        name: str,
+        *,
+        artifact_uri: str | None = None,
+        accessibility: Accessibility | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> str:
+        """CreateExperiment, in the workspace.
+
+        Returns:
+            The new experiment's id.
+
+        Raises:
+            ConflictError: the workspace has an experiment of this name.
+        """
+        body = {
+            "Name": name,
+            "WorkspaceId": self._workspace_id,
+            "ArtifactUri": artifact_uri,
+            "Accessibility": accessibility,
+            "Labels": _wire_labels(labels) if labels else None,
+        }
+        action = "CreateExperiment"
+        # Names are unique in a workspace, so a second delivery is refused and makes no second experiment.
+        answer = self._transport.call(action, "POST", _EXPERIMENTS, body=_given(body), idempotent=False)
+        return read_model(ExperimentRecord, answer.json, answer, action).experiment_id
+
+    def get(self, experiment_id: str) -> ExperimentRecord:
+        """GetExperiment."""
+        answer = self._call("GetExperiment", "GET", _EXPERIMENT, experiment_id)
+        return read_model(
+            ExperimentRecord, {"ExperimentId": experiment_id, **answer.json}, answer, "GetExperiment"
+        )
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        exact: bool = False,
+        labels: Mapping[str, str] | None = None,
+        page_size: int = 100,
+    ) -> Iterator[ExperimentRecord]:
+        """ListExperiment, all pages, the newest first.
+
+        Args:
+            name: only experiments with this text in their name.
+            exact: only the experiment of exactly that name.
+            labels: only experiments that bear all of these labels.
+            page_size: how many to ask for at once.
+        """
+        query = {
+            "Name": name,
+            "Options": json.dumps({"match_name_exactly": "true"}) if exact else None,
+            "Labels": ",".join(f"{key}={value}" for key, value in labels.items()) if labels else None,
+            "WorkspaceId": self._workspace_id,
+            "SortBy": "GmtCreateTime",
+            "Order": "DESC",
+        }
+
+        def fetch(number: int, size: int) -> Mapping[str, Any]:
+            paged = {**query, "PageNumber": number, "PageSize": size}
+            return self._transport.call("ListExperiment", "GET", _EXPERIMENTS, query=paged).json
+
+        return read_items(ExperimentRecord, pages(fetch, "Experiments", page_size=page_size), "ListExperiment")
+
+    def find(self, name: str) -> ExperimentRecord:
+        """The experiment of exactly that name.
+
+        Raises:
+            InvalidInputError: the workspace has none; the nearest name is offered.
+        """
+        # Compared here too: a service that does not know the option finds parts of names.
+        for found in self.list(name=name, exact=True):
+            if found.name == name:
+                return found
+        known = [experiment.name for experiment in self.list() if experiment.name]
+        raise InvalidInputError([Problem("name", f"there is no experiment {name!r}", near(name, known))])
+
+    def update(
+        self, experiment_id: str, *, name: str | None = None, accessibility: Accessibility | None = None
+    ) -> None:
+        """UpdateExperiment; what is None stays as it is."""
+        body = _given({"Name": name, "Accessibility": accessibility})
+        self._call("UpdateExperiment", "PUT", _EXPERIMENT, experiment_id, body=body)
+
+    def delete(self, experiment_id: str) -> None:
+        """DeleteExperiment."""
+        self._call("DeleteExperiment", "DELETE", _EXPERIMENT, experiment_id)
+
+    def set_labels(self, experiment_id: str, labels: Mapping[str, str]) -> None:
+        """SetExperimentLabels: add labels, or replace those of the same key."""
+        body = {"Labels": _wire_labels(labels)}
+        # The same labels set twice are the same labels.
+        self._call("SetExperimentLabels", "POST", _LABELS, experiment_id, body=body, idempotent=True)
+
+    def delete_label(self, experiment_id: str, key: str) -> None:
+        """DeleteExperimentLabel."""
+        params = {"experiment_id": experiment_id, "key": key}
+        self._transport.call("DeleteExperimentLabel", "DELETE", _LABELS + "/{key}", params)
+
+    def _call(
+        self,
+        action: str,
+        method: str,
+        path: str,
+        experiment_id: str,
+        **rest: Any,  # of Transport.call
+    ) -> Answer:
+        return self._transport.call(action, method, path, {"experiment_id": experiment_id}, **rest)
+
+
+def _wire_labels(labels: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in labels.items()]
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,184 @@
+"""Experiment: a name under which jobs are kept together, so that they can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pai_sdk.job.compute import ExperimentConfig
+from pai_sdk.session.default import given_or_default
+
+if TYPE_CHECKING:
+    from pai_sdk.api.experiments import Accessibility, ExperimentRecord
+    from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.session import Session
+
+__all__ = ["Experiment"]
+
+
+class Experiment:
+    """One experiment of a workspace. It holds no state but the last snapshot it saw.
+
+    `create`, `get`, `find` and `list` make it. Whatever asks the service may raise an `ApiError` (the service
+    refuses) or a `ConnectionFailedError` (no answer).
+
+    Attributes:
+        record: the experiment, as the service described it last.
+
+    Example:
+        >>> experiment = Experiment.create("digits")  # doctest: +SKIP
+        >>> estimator = Estimator(..., experiment_config=experiment)  # doctest: +SKIP
+        >>> [job.status for job in experiment.jobs()]  # doctest: +SKIP
+        ['Succeed']
+    """
+
+    def __init__(self, record: ExperimentRecord, session: Session) -> None:
+        self.record = record
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"<Experiment {self.name} {self.experiment_id}>"
+
+    # ---- making and finding
+
+    @classmethod
+    def create(
+        cls,
+        name: str,
+        *,
+        artifact_uri: str | None = None,
+        accessibility: Accessibility | None = None,
+        labels: Mapping[str, str] | None = None,
+        session: Session | None = None,
+    ) -> Experiment:
+        """Create an experiment in the workspace of the session.
+
+        Args:
+            name: a letter, then letters, digits, `_` and `-`; at most 63 characters, and unique in the workspace.
+            artifact_uri: an OSS folder for what belongs to the experiment as a whole. Jobs do not write there by
+                themselves: where a job's outputs go, `plan()` shows.
+            accessibility: who sees it: `PRIVATE`, the service's default, or `PUBLIC` for the whole workspace.
+            labels: free labels, searchable.
+            session: where; the default session otherwise.
+
+        Raises:
+            ConflictError: the workspace has an experiment of this name.
+            InvalidRequestError: the name, the URI or a label is not usable.
+        """
+        session = given_or_default(session, local=False)
+        experiment_id = session.experiments.create(
+            name, artifact_uri=artifact_uri, accessibility=accessibility, labels=labels
+        )
+        return cls(session.experiments.get(experiment_id), session)
+
+    @classmethod
+    def get(cls, experiment_id: str, *, session: Session | None = None) -> Experiment:
+        """The experiment of that id.
+
+        Raises:
+            NotFoundError: there is no such experiment.
+        """
+        session = given_or_default(session, local=False)
+        return cls(session.experiments.get(experiment_id), session)
+
+    @classmethod
+    def find(cls, name: str, *, session: Session | None = None) -> Experiment:
+        """The experiment of exactly that name.
+
+        Raises:
+            InvalidInputError: the workspace has none; the nearest name is offered.
+        """
+        session = given_or_default(session, local=False)
+        return cls(session.experiments.find(name), session)
+
+    @classmethod
+    def list(
+        cls,
+        *,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        session: Session | None = None,
+    ) -> Iterator[Experiment]:
+        """All experiments that fit, the newest first.
+
+        Args:
+            name: only experiments with this text in their name.
+            labels: only experiments that bear all of these labels.
+            session: where; the default session otherwise.
+        """
+        session = given_or_default(session, local=False)
+        records = session.experiments.list(name=name, labels=labels)
+        return (cls(record, session) for record in records)
+
+    # ---- what it is
+
+    @property
+    def experiment_id(self) -> str:
+        """Its id."""
+        return self.record.experiment_id
+
+    @property
+    def name(self) -> str | None:
+        """Its name."""
+        return self.record.name
+
+    @property
+    def artifact_uri(self) -> str | None:
+        """The folder for what belongs to the experiment as a whole."""
+        return self.record.artifact_uri
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels, key to value."""
+        return {label.key: label.value or "" for label in self.record.labels if label.key}
+
+    @property
+    def config(self) -> ExperimentConfig:
+        """What a request says of the experiment that a job belongs to."""
+        return ExperimentConfig(experiment_id=self.experiment_id)
+
+    def refresh(self) -> ExperimentRecord:
+        """Ask for a new snapshot.
+
+        Raises:
+            NotFoundError: the experiment has been deleted.
+        """
+        self.record = self._session.experiments.get(self.experiment_id)
+        return self.record
+
+    def jobs(self) -> Iterator[TrainingJob]:
+        """Its jobs, the newest first.
+
+        PAI does not list jobs by experiment: this reads the list of all jobs of the workspace.
+        """
+        for job in self._session.list_jobs():
+            if (job.record.experiment_config or {}).get("ExperimentId") == self.experiment_id:
+                yield job
+
+    # ---- changing it
+
+    def update(self, *, name: str | None = None, accessibility: Accessibility | None = None) -> Experiment:
+        """Change the name, or who sees it; what is None stays as it is.
+
+        Raises:
+            ConflictError: the workspace has an experiment of this name.
+        """
+        self._session.experiments.update(self.experiment_id, name=name, accessibility=accessibility)
+        self.refresh()
+        return self
+
+    def set_labels(self, labels: Mapping[str, str]) -> Experiment:
+        """Add labels, or replace those of the same key."""
+        self._session.experiments.set_labels(self.experiment_id, labels)
+        self.refresh()
+        return self
+
+    def delete_label(self, key: str) -> Experiment:
+        """Delete a label."""
+        self._session.experiments.delete_label(self.experiment_id, key)
+        self.refresh()
+        return self
+
+    def delete(self) -> None:
+        """Delete the experiment. Its jobs, and what they have written, stay."""
+        self._session.experiments.delete(self.experiment_id)
