@@ -82,9 +82,9 @@ class ContentCheck:
         elif info.content_md5:
             self._compare("md5", info.content_md5)
         elif info.content_crc64 is not None and _counts_crc64_fast():
-            from oss2.utils import Crc64
+            from pai_sdk.storage.oss2_import import oss2
 
-            crc64 = Crc64()
+            crc64 = oss2.utils.Crc64()
             self._count = crc64.update
             self._is_right = lambda: bool(crc64.crc == info.content_crc64)
 

@@ -14,14 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oss2.utils import content_type_by_name
-
 from pai_sdk.credentials import CredentialsProvider
 from pai_sdk.errors import InvalidInputError, StorageError
 from pai_sdk.openfiles import write_at
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.faults import TransientStorageError
 from pai_sdk.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
+from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.oss_connection import OssConnection
 from pai_sdk.storage.oss_parts import OssParts
 from pai_sdk.storage.oss_wire import Body, body_of, content_md5, etag_in_body, etag_of, info_of, meta_headers
@@ -202,7 +201,7 @@ class OssClient:
         headers = {
             "x-oss-copy-source-if-match": etag,
             "x-oss-metadata-directive": "REPLACE",
-            "Content-Type": content_type_by_name(uri.key) or "application/octet-stream",
+            "Content-Type": oss2.utils.content_type_by_name(uri.key) or "application/octet-stream",
             **meta_headers(meta),
         }
         return self._call(

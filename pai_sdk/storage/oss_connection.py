@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from xml.etree.ElementTree import ParseError
 
-import oss2
-import oss2.credentials
 import requests
 from urllib3.exceptions import HTTPError
 
@@ -23,6 +21,7 @@ from pai_sdk.errors import CredentialsError, SettingsError, StorageError, Untrus
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.endpoint import host_of, is_alibaba_oss, is_loopback, region_of, with_scheme
 from pai_sdk.storage.faults import TransientStorageError, is_transient
+from pai_sdk.storage.oss2_import import ignore_utcnow, oss2
 from pai_sdk.storage.oss_errors import NotOssError, storage_error
 from pai_sdk.storage.uri import OssUri
 
@@ -200,6 +199,7 @@ class _HostSigned(oss2.ProviderAuthV4):  # type: ignore[misc] # oss2 has no type
 
     def _sign_request(self, req: Any, bucket_name: str, key: str, in_additional_headers: Any = None) -> None:
         req.headers["host"] = urlsplit(req.url).netloc
+        ignore_utcnow()
         super()._sign_request(req, bucket_name, key, {*(in_additional_headers or ()), "host"})
 
 

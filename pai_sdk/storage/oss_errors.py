@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import ParseError
 
-import oss2.exceptions
 import requests
 from urllib3.exceptions import HTTPError
 
 from pai_sdk.errors import StorageError, UnreachableStorageError
 from pai_sdk.storage.faults import TransientStorageError
+from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.uri import OssUri
 from pai_sdk.unanswered import explain
 

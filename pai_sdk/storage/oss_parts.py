@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import oss2.models
-
+from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.oss_connection import OssConnection
 from pai_sdk.storage.oss_errors import not_oss
 from pai_sdk.storage.oss_wire import Body, content_md5, etag_in_body, etag_of, meta_headers

@@ -1,0 +1,77 @@
+"""The client on other systems, and where each warning is an error: it plans, submits, follows and fetches."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.services import Client
+from tests.waiting import PATIENCE_S
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# More than one range, so that it is fetched in parts; and bytes that a file in text mode would change.
+SIZE_BYTES = 20 << 20
+MAKE = f"""
+import os, pathlib, random
+folder = pathlib.Path(os.environ["PAI_OUTPUT_MODEL"])
+(folder / "large.bin").write_bytes(random.Random(1).randbytes({SIZE_BYTES}))
+(folder / "small.txt").write_bytes(b"one\\r\\ntwo\\n\\x1athree")
+"""
+
+
+@pytest.fixture
+def client_folder(tmp_path: Path, service: Client) -> Path:
+    (tmp_path / "code" / "deep").mkdir(parents=True)
+    (tmp_path / "code" / "make.py").write_text(MAKE)
+    (tmp_path / "code" / "deep" / "unused.py").write_text("")
+    (tmp_path / "data.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "info.json").write_text(service.info.to_json())
+    return tmp_path
+
+
+def test_where_there_is_no_fcntl_and_no_fork(client_folder: Path) -> None:
+    found = run_client(client_folder, "--windows")
+    assert len(found["refusals"]) == 3
+    assert all("Windows" in text and "WSL" in text for text in found["refusals"].values()), found["refusals"]
+
+
+def test_where_warnings_are_errors_and_nothing_is_compiled_yet(client_folder: Path) -> None:
+    """What a library's source is warned of is told only when it is compiled, so at the first import."""
+    found = run_client(client_folder, options=["-W", "error", "-B", "-X", f"pycache_prefix={client_folder}/none"])
+    assert {"pai_sdk.service.server", "pai_sdk.backend.local"} <= set(found["modules"])
+
+
+def run_client(folder: Path, *arguments: str, options: list[str] | None = None) -> dict[str, Any]:
+    """Run the client in its folder; what it found, after what is the same everywhere was looked at."""
+    done = subprocess.run(
+        [sys.executable, *(options or []), "-m", "tests.service.client_program", *arguments],
+        cwd=folder,
+        env={
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(folder),
+            "PATH": "/usr/bin:/bin",
+        },
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads((folder / "found.json").read_text())
+    assert "code" in found["planned"]
+    assert found["status"] == "Succeed"
+    assert found["log"][-2:] == ["a,b", "1,2"]
+    assert found["is_complete"]
+    assert {"pai_sdk.session.session", "pai_sdk.cli.jobs", "pai_sdk.storage.oss"} <= set(found["modules"])
+    assert json.loads((folder / "config.json").read_text())
+    assert {path.name for path in (folder / "model").iterdir()} == {"large.bin", "small.txt"}
+    assert (folder / "model" / "large.bin").read_bytes() == random.Random(1).randbytes(SIZE_BYTES)
+    assert (folder / "model" / "small.txt").read_bytes() == b"one\r\ntwo\n\x1athree"
+    return found
