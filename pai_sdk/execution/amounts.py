@@ -7,6 +7,7 @@ import re
 __all__ = ["bytes_of"]
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(|[kmgt])i?b?", re.IGNORECASE)
+_TOO_MUCH_BYTES = 1 << 60
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -22,5 +23,8 @@ def bytes_of(text: str) -> int:
     """
     found = _AMOUNT.fullmatch(text.strip())
     if not found:
-        raise ValueError(f"{text!r} is not an amount of memory")
-    return int(float(found[1]) * _UNITS[found[2].lower() or "g"])
+        raise ValueError(f"{text[:60]!r} is not an amount of memory")
+    size_bytes = float(found[1]) * _UNITS[found[2].lower() or "g"]
+    if size_bytes >= _TOO_MUCH_BYTES:
+        raise ValueError(f"{text[:60]!r} is more memory than any machine can have")
+    return int(size_bytes)

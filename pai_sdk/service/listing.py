@@ -18,6 +18,7 @@ from pai_sdk.service.models import Job, JobAlgorithm, JobLabel
 __all__ = ["JobQuery", "find_jobs", "read_labels"]
 
 _DEFAULT_WINDOW_S = 7 * 24 * 3600
+_MOST_LABELS = 100  # each is a condition of its own, and a database takes only so many
 _ORDERS: dict[str, InstrumentedAttribute[Any]] = {
     "GmtCreateTime": Job.created_at,
     "GmtModifiedTime": Job.modified_at,
@@ -82,6 +83,8 @@ def read_labels(text: str | None) -> dict[str, str]:
         if isinstance(value, list):
             value = {label["Key"]: label["Value"] for label in value}
         labels = {str(key): str(wanted) for key, wanted in value.items()}
+        if len(labels) > _MOST_LABELS:
+            raise invalid_parameter(f"Labels: has {len(labels)} labels; {_MOST_LABELS} can be asked for at once.")
         for text in chain(labels, labels.values()):
             text.encode()
             if "\0" in text:

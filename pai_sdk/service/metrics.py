@@ -216,9 +216,14 @@ class MetricsCollector:
 
 
 def _definitions(spec: AlgorithmSpec) -> list[_Definition]:
-    metrics = [_Definition(metric.name, regex.compile(metric.regex)) for metric in spec.metric_definitions]
-    figures = [_Definition(name, regex.compile(text), is_progress=True) for name, text in progress_patterns(spec)]
+    metrics = [_Definition(metric.name, _compiled(metric.regex)) for metric in spec.metric_definitions]
+    figures = [_Definition(name, _compiled(text), is_progress=True) for name, text in progress_patterns(spec)]
     return [*metrics, *figures]
+
+
+def _compiled(pattern: str) -> Any:
+    # Not kept in the library's own memory of patterns, which would outlive the job.
+    return regex.compile(pattern, cache_pattern=False)
 
 
 def _number(text: str | None) -> float | None:

@@ -102,6 +102,8 @@ def _missing(where: str, definitions: Sequence[Channel], given: set[str]) -> Ite
 def _fits_in_time(pattern: str, text: str) -> bool:
     """An expression that cannot be read, or takes too long, forbids nothing: it must not hold the service up."""
     try:
-        return regex.search(pattern, text, timeout=_LONGEST_MATCH_S, concurrent=True) is not None
+        # Not kept in the library's own memory of patterns, which counts them but not their size.
+        compiled = regex.compile(pattern, cache_pattern=False)
+        return compiled.search(text, timeout=_LONGEST_MATCH_S, concurrent=True) is not None
     except (regex.error, TimeoutError, RecursionError, OverflowError):
         return True

@@ -81,6 +81,7 @@ def test_status_and_total(client: Client) -> None:
         {"SortBy": "Secret"},
         {"Labels": "x=1"},
         {"Labels": "7"},
+        {"Labels": json.dumps({f"k{number}": "v" for number in range(1500)})},
         {"Labels": r'{"a":"\ud800"}'},
         {"Labels": r'[{"Key":"\u0000","Value":"b"}]'},
         {"Order": "up"},
@@ -120,6 +121,14 @@ def test_labels_are_added_replaced_and_deleted(client: Client) -> None:
     assert (
         client.call("POST", f"/trainingjobs/{job_id}/labels", body={"Labels": [{"Key": "a"}]}).status_code == 400
     )
+
+
+def test_long_lists_of_names_are_refused(client: Client) -> None:
+    job_id = client.create(job_body())
+    names = ",".join(["a"] * 8_000)
+    for method, path, query in (("DELETE", "labels", {"Keys": names}), ("GET", "latestmetrics", {"Names": names})):
+        answer = client.call(method, f"/trainingjobs/{job_id}/{path}", **query)
+        assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidParameter")
 
 
 def test_a_list_of_ten_thousand_jobs_is_quick(tmp_path: Path) -> None:

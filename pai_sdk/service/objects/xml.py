@@ -15,6 +15,7 @@ __all__ = ["Children", "document", "iso_time", "name_writer", "parse", "printabl
 
 Children = Sequence[tuple[str, "str | int | bool | Children"]]
 
+_MOST_TAGS = 200_000  # 10,000 parts with some facts each; an element takes many times its text in memory
 # What XML 1.0 cannot hold, and the line end that its parsers change.
 _UNSPEAKABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -74,6 +75,8 @@ def parse(body: bytes, tag: str) -> ElementTree.Element:
         text = body.decode()  # the parser would read other encodings too, in which `<!` looks different
         if "<!" in text:  # no request needs a DOCTYPE, and entities are how XML is made to explode
             raise fault("MalformedXML")
+        if text.count("<") > _MOST_TAGS:
+            raise fault("MalformedXML", "The body has more elements than any request needs.")
         root = ElementTree.fromstring(text)  # noqa: S314 - without a DOCTYPE there is nothing to expand
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise fault("MalformedXML") from error

@@ -121,7 +121,7 @@ def list_algorithm_versions(
 @router.post("/{algorithm_id}/versions/{version}")
 async def create_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
     """CreateAlgorithmVersion."""
-    spec = read_spec(await _fields(request))
+    spec = await run_in_threadpool(read_spec, await _fields(request))
     await run_in_threadpool(parts.algorithms.create_version, algorithm_id, version, spec)
     return answer(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
 
@@ -136,7 +136,7 @@ def get_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, v
 @router.put("/{algorithm_id}/versions/{version}")
 async def update_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
     """UpdateAlgorithmVersion."""
-    spec = read_spec(await _fields(request))
+    spec = await run_in_threadpool(read_spec, await _fields(request))
     await run_in_threadpool(parts.algorithms.update_version, algorithm_id, version, spec)
     return answer(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
 

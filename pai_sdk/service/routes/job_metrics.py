@@ -25,6 +25,8 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
 
+_MOST_NAMES = 1000
+
 
 class _Labels(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -96,9 +98,18 @@ def delete_training_job_labels(
 
 
 def _names(text: str | None) -> list[str]:
-    """A list in a query: joined by commas, or a JSON array."""
-    if not text:
-        return []
+    """A list in a query: joined by commas, or a JSON array.
+
+    Raises:
+        Fault: it is longer than a database takes.
+    """
+    names = _split(text) if text else []
+    if len(names) > _MOST_NAMES:
+        raise invalid_parameter(f"The query has a list of {len(names)} names; {_MOST_NAMES} are allowed.")
+    return names
+
+
+def _split(text: str) -> list[str]:
     if text.startswith("["):
         try:
             names = [str(name) for name in json.loads(text)]
