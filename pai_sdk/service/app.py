@@ -10,6 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pai_sdk.api.signature import ACS3
+from pai_sdk.service.description import PATH as DESCRIPTION_PATH
 from pai_sdk.service.disk import is_about_room, is_read_only
 from pai_sdk.service.faults import Fault, fault_response, invalid_parameter
 from pai_sdk.service.objects.request import bucket_in_host, host_of
@@ -30,6 +32,8 @@ from pai_sdk.service.tokens import TokenChecked
 __all__ = ["Dispatcher", "create_api"]
 
 logger = logging.getLogger(__name__)
+
+_API_SCHEMES = (ACS3.encode() + b" ", b"acs ")
 
 _FULL = "The disk of the service is full; nothing was changed. Delete jobs or outputs that are not needed."
 _READ_ONLY = "The data folder of the service cannot be written any more; make it writable. Nothing was changed."
@@ -80,23 +84,42 @@ def _response(request: Request, fault: Fault) -> JSONResponse:
 
 
 class Dispatcher:
-    """Sends each request to the API or to the object store, and knows since when there was none."""
+    """Sends each request to the API or to the object store, and knows since when there was none.
 
-    def __init__(self, api: ASGIApp, objects: ASGIApp) -> None:
+    Args:
+        api: the API behind its gate.
+        objects: the object store.
+        description: answers with the description of the API, to everybody.
+    """
+
+    def __init__(self, api: ASGIApp, objects: ASGIApp, description: ASGIApp) -> None:
         self._api = api
         self._objects = objects
+        self._description = description
         self.requests_under_way = 0
         self.requests_answered = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        path: str = scope["path"]
-        # Where the host names the bucket, the path is all key, and may begin like this, too.
-        is_for_api = (path == "/api" or path.startswith("/api/")) and bucket_in_host(host_of(scope)) is None
-        app = self._api if is_for_api else self._objects
+        app = self._app_for(scope)
         self.requests_under_way += 1
         try:
             await app(scope, receive, send)
         finally:
             self.requests_under_way -= 1
             self.requests_answered += 1
+
+    def _app_for(self, scope: Scope) -> ASGIApp:
+        path: str = scope["path"]
+        if bucket_in_host(host_of(scope)) is not None:
+            return self._objects  # the path is all key, whatever it begins with
+        if path == DESCRIPTION_PATH and scope["method"] in ("GET", "HEAD"):
+            return self._description
+        is_for_api = path == "/api" or path.startswith("/api/") or _is_signed_for_api(scope)
+        return self._api if is_for_api else self._objects
+
+
+def _is_signed_for_api(scope: Scope) -> bool:
+    """Whether a client of the API sent the request. It cannot read XML, also where its path has no action."""
+    headers = dict(scope["headers"])
+    return headers.get(b"authorization", b"").startswith(_API_SCHEMES) or b"x-acs-version" in headers

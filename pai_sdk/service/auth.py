@@ -68,6 +68,12 @@ class Authenticator:
             )
         else:
             raise Fault(401, "MissingAuthorization", f"The request is not signed; sign it with {ACS3}.")
+        if request.headers.get("x-acs-security-token") or request.query.get("SecurityToken"):
+            raise Fault(
+                403,
+                "InvalidSecurityToken.MismatchWithAccessKey",
+                "The keys of this service have no security token; send the access key alone.",
+            )
         nonce = request.headers.get("x-acs-signature-nonce", "")
         # Only now: a nonce somebody merely claims must not shut out whoever comes with it rightly.
         if not nonce or not self._nonces.accept(nonce, dated=dated, now=self._now()):

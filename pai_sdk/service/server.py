@@ -16,6 +16,7 @@ from pai_sdk.service.algorithms import Algorithms
 from pai_sdk.service.app import Dispatcher, create_api
 from pai_sdk.service.auth import LONGEST_SKEW_S, Authenticator
 from pai_sdk.service.changes import Changes
+from pai_sdk.service.description import description_of
 from pai_sdk.service.executors import open_executor
 from pai_sdk.service.experiments import Experiments
 from pai_sdk.service.folder import DataFolder
@@ -136,14 +137,16 @@ class Service:
             nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
             stack.callback(nonces.close)
             rate = RateLimit(settings.requests_per_s) if settings.requests_per_s is not None else None
+            api = create_api(parts)
             gate = Gate(
-                create_api(parts),
+                api,
                 Authenticator(keys, nonces=nonces),
                 longest_body_bytes=settings.longest_body_bytes,
                 rate=rate,
             )
             secrets = {keys.access_key_id: keys.access_key_secret}
-            dispatcher = Dispatcher(gate, create_app(store, secrets, region=settings.region_id, rate=rate))
+            objects = create_app(store, secrets, region=settings.region_id, rate=rate)
+            dispatcher = Dispatcher(gate, objects, description_of(api))
 
             # Before anybody is answered: who is answered reads this to know by whom.
             folder.save(info)

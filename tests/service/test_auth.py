@@ -7,10 +7,13 @@ from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from urllib.parse import urlsplit
 
+import oss2
 import pytest
 import requests
 
+from pai_sdk.api.auth import Acs3Auth
 from pai_sdk.api.signature import acs3_signature, payload_hash, roa_signature
+from pai_sdk.credentials import static_credentials
 from pai_sdk.service.auth import Authenticator, SignedRequest
 from pai_sdk.service.faults import Fault
 from pai_sdk.service.folder import Keys
@@ -192,6 +195,42 @@ def test_an_unknown_action_is_named(service: Client) -> None:
         answer = service.call(method, path)
         assert answer.status_code in (404, 405)
         assert answer.json()["Code"] == "InvalidAction.NotFound"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/workspaces", "/api/v2/workspaces", "/api/v1/nothing", "/v1/images", "/x/y"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+def test_an_unknown_action_is_never_answered_in_xml(service: Client, method: str, path: str) -> None:
+    """As with the workspace's clients, which have actions on other paths too."""
+    key = static_credentials(service.info.access_key_id, service.info.access_key_secret)
+    auth = Acs3Auth(key, "ListImages", "2021-02-04")
+    url = service.info.endpoint + path
+    answer = service.session.request(method, url, auth=auth, timeout=PATIENCE_S)
+    assert (answer.status_code, answer.json()["Code"]) == (404, "InvalidAction.NotFound")
+    unsigned = requests.request(method, url, headers={"x-acs-version": "2021-02-04"}, timeout=PATIENCE_S)
+    assert (unsigned.status_code, unsigned.json()["Code"]) == (401, "MissingAuthorization")
+
+
+def test_a_security_token_beside_a_key_that_has_none_is_refused(service: Client) -> None:
+    info = service.info
+    key = static_credentials(info.access_key_id, info.access_key_secret, "bogus")
+    url = f"{info.endpoint}/api/v1/workspaces"
+    answer = requests.get(url, auth=Acs3Auth(key, "Any", "2022-01-12"), timeout=PATIENCE_S)
+    assert (answer.status_code, answer.json()["Code"]) == (403, "InvalidSecurityToken.MismatchWithAccessKey")
+    answer = service.call("GET", "/workspaces", SecurityToken="bogus")
+    assert answer.status_code == 403
+    bucket = oss2.Bucket(
+        oss2.StsAuth(info.access_key_id, info.access_key_secret, "bogus", auth_version="v4"),
+        info.oss_endpoint,
+        info.bucket,
+        region=info.region_id,
+    )
+    with pytest.raises(oss2.exceptions.ServerError) as caught:
+        bucket.put_object("k", b"x")
+    assert (caught.value.status, caught.value.code) == (403, "InvalidAccessKeyId")
+    with requests.get(bucket.sign_url("GET", "k", 60), timeout=PATIENCE_S) as presigned:
+        assert presigned.status_code == 403
 
 
 def test_the_secret_is_in_no_repr() -> None:

@@ -358,6 +358,8 @@ STORE += [
 def test_without_a_key_there_is_a_refusal_in_the_right_form_everywhere(service: Client, method: str) -> None:
     address = urlsplit(service.info.endpoint)
     for path in API + STORE:
+        if method in ("GET", "HEAD") and path == "/openapi.json":
+            continue  # published to everybody
         with closing(connect(service)) as connection:
             head = f"{method} {path} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n"
             connection.sendall(head.encode())

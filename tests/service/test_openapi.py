@@ -1,6 +1,7 @@
 """Whatever a client with the key sends: an answer in the right form and in time, never a fault of ours.
 
-The API's own OpenAPI description is the source (schemathesis). SCHEMATHESIS_EXAMPLES=200 tries more than CI does.
+The OpenAPI description that the service publishes is the source (schemathesis). With SCHEMATHESIS_EXAMPLES=200, it
+tries more than CI does.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from schemathesis.core.result import Ok
 
 from pai_sdk.api.auth import Acs3Auth
 from pai_sdk.credentials import static_credentials
-from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.service.app import create_api
+from pai_sdk.service.description import describe
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import PATIENCE_S
@@ -28,23 +29,8 @@ from tests.waiting import PATIENCE_S
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "3"))
 SLOWEST_S = PATIENCE_S
 
-_JSON: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "array"}, {"type": "string"}]}
-
-
-def _description() -> dict[str, Any]:
-    """The API's description, and what its routes read by themselves: the bodies."""
-    described = create_api(None).openapi()  # type: ignore[arg-type] # no request is answered by this one
-    request = TrainingJobRequest.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")
-    described.setdefault("components", {}).setdefault("schemas", {}).update(request.pop("$defs"))
-    for path, methods in described["paths"].items():
-        for method in {"post", "put"} & set(methods):
-            known = request if path == "/api/v1/trainingjobs" and method == "post" else _JSON
-            body = {"content": {"application/json": {"schema": known}}}
-            methods[method].setdefault("requestBody", body)
-    return described
-
-
-SCHEMA = schemathesis.openapi.from_dict(_description())
+DESCRIPTION = describe(create_api(None))  # type: ignore[arg-type] # no request is answered by this one
+SCHEMA = schemathesis.openapi.from_dict(DESCRIPTION)
 OPERATIONS = {
     f"{operation.ok().method.upper()} {operation.ok().path}": operation.ok()
     for operation in SCHEMA.get_all_operations()
@@ -60,6 +46,28 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, 
         job_id = client.create(job_body(Labels=[{"Key": "a", "Value": "b"}]))
         client.until(job_id, "Running")
         yield client, job_id
+
+
+def test_the_description_is_published_with_and_without_a_key(service: tuple[Client, str]) -> None:
+    client, _ = service
+    url = f"{client.info.endpoint}/openapi.json"
+    key = static_credentials(client.info.access_key_id, client.info.access_key_secret)
+    for auth in (None, Acs3Auth(key, "Any", "2022-01-12")):
+        answer = requests.get(url, auth=auth, timeout=PATIENCE_S)
+        assert answer.status_code == 200
+        assert answer.json() == DESCRIPTION
+    assert requests.head(url, timeout=PATIENCE_S).status_code == 200
+    assert requests.put(url, data=b"x", timeout=PATIENCE_S).status_code == 403
+    create = DESCRIPTION["paths"]["/api/v1/trainingjobs"]["post"]
+    assert create["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/TrainingJobRequest")
+    assert "TrainingJobName" in DESCRIPTION["components"]["schemas"]["TrainingJobRequest"]["properties"]
+
+
+def test_a_key_of_that_name_is_an_object(service: tuple[Client, str]) -> None:
+    client, _ = service
+    host = client.info.oss_endpoint.removeprefix("http://").replace("127.0.0.1", "pai-local.localhost")
+    url = f"{client.info.oss_endpoint}/openapi.json"
+    assert requests.get(url, headers={"Host": host}, timeout=PATIENCE_S).status_code == 403
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)

@@ -39,6 +39,8 @@ def fault_answer(error: StorageError, *, method: str, host: str, request_id: str
         "Error",
         [("Code", error.code), ("Message", str(error)), ("RequestId", request_id), ("HostId", host)],
     )
+    if error.status_code == 304:
+        return Response(status_code=304)  # HTTP: without a body
     headers = {"Content-Type": "application/xml"}
     if isinstance(error, WrongPositionError):
         headers["x-oss-next-append-position"] = str(error.size_bytes)

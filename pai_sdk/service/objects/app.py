@@ -38,6 +38,7 @@ _CHANGES_MEANING = frozenset(
         "x-oss-ac-vpc-id",
         "x-oss-async-process",
         "x-oss-process",
+        "x-oss-traffic-limit",
         "x-oss-write-get-object-response",
     }
 )
@@ -184,6 +185,7 @@ class _ObjectApp:
         if operations is None:
             raise fault("MethodNotAllowed")
         names = {name for name in request.query if not _is_common(name)}
+        names.update(name for name in _CHANGES_MEANING if request.header(name))
         for operation in operations:
             if operation.marks <= names <= operation.marks | operation.options:
                 return operation.handler

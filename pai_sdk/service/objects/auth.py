@@ -5,13 +5,13 @@ from __future__ import annotations
 import hmac
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.faults import fault
-from pai_sdk.service.objects.signature import ALGORITHM_V4, SignedRequest, signature_v1, signature_v4
+from pai_sdk.service.objects.signature import ALGORITHM_V4, SignedRequest, signature_v4, signatures_v1
 
 __all__ = ["MAX_SKEW_S", "Keys", "Verifier"]
 
@@ -19,6 +19,7 @@ __all__ = ["MAX_SKEW_S", "Keys", "Verifier"]
 Keys = Mapping[str, str] | Callable[[str], str | None]
 
 MAX_SKEW_S = 15 * 60
+_TOKENS = ("x-oss-security-token", "security-token")
 _MAX_LIFE_S = 7 * 24 * 3600
 _V4_FIELD = re.compile(r"(Credential|AdditionalHeaders|Signature)=([^,\s]+)")
 
@@ -41,8 +42,17 @@ class Verifier:
         """The access key id that signed the request.
 
         Raises:
-            StorageError: nobody did, or not this request, or not now.
+            StorageError: nobody did, or not this request, or not now; or a security token came along.
         """
+        key_id = self._check_signature(request)
+        query = dict(request.query)
+        if any(request.header(name) or query.get(name) for name in _TOKENS):
+            raise fault(
+                "InvalidAccessKeyId", "The keys of this object store have no security token; send the key alone."
+            )
+        return key_id
+
+    def _check_signature(self, request: SignedRequest) -> str:
         authorization = request.header("authorization")
         query = dict(request.query)
         if len(query) != len(request.query):
@@ -68,14 +78,14 @@ class Verifier:
         date = request.header("x-oss-date") or request.header("date")
         secret = self._secret(key_id)
         self._check_skew(_parse_http_date(date))
-        return _accept(key_id, signature_v1(request, secret, date), signature)
+        return _accept(key_id, signatures_v1(request, secret, date), signature)
 
     def _check_v1_query(self, request: SignedRequest, query: Mapping[str, str]) -> str:
         key_id, expires, signature = (query.get(name, "") for name in ("OSSAccessKeyId", "Expires", "Signature"))
         secret = self._secret(key_id)
         if not re.fullmatch("[0-9]{1,12}", expires) or not signature:
             raise fault("AccessDenied", "A presigned URL needs OSSAccessKeyId, Expires and Signature.")
-        _accept(key_id, signature_v1(request, secret, expires), signature)
+        _accept(key_id, signatures_v1(request, secret, expires), signature)
         self._check_not_over(int(expires))
         return key_id
 
@@ -125,7 +135,7 @@ class Verifier:
         if any(name not in request.headers for name in names):
             raise fault("SignatureDoesNotMatch", "A header that was signed is missing.")
         expected = signature_v4(request, secret, scope=scope, date=date, also_signed=names)
-        return _accept(key_id, expected, fields.get("Signature", ""))
+        return _accept(key_id, {expected}, fields.get("Signature", ""))
 
     def _scope(self, credential: str, date: str) -> tuple[str, str]:
         key_id, _, scope = credential.partition("/")
@@ -155,8 +165,8 @@ class Verifier:
             raise fault("AccessDenied", "Request has expired; make a new presigned URL.")
 
 
-def _accept(key_id: str, expected: str, signature: str) -> str:
-    if not hmac.compare_digest(expected.encode(), signature.encode()):
+def _accept(key_id: str, expected: Collection[str], signature: str) -> str:
+    if not any(hmac.compare_digest(right.encode(), signature.encode()) for right in expected):
         raise fault("SignatureDoesNotMatch")
     return key_id
 

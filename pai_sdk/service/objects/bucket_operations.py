@@ -25,6 +25,7 @@ _OWNER: Children = [("ID", "pai"), ("DisplayName", "pai")]
 _MAX_KEYS = 1000
 _MAX_REQUEST_XML_BYTES = 4 << 20
 _CLASS = ("StorageClass", "Standard")
+_REDUNDANCY = ("DataRedundancyType", "LRS")
 
 Entry = ObjectInfo | CommonPrefix
 
@@ -61,7 +62,7 @@ class BucketOperations:
         """PutBucket; one that is there already is no error for its owner."""
         if request.header("x-oss-acl") not in ("", "private"):
             raise fault("NotImplemented", "Buckets are private here; leave x-oss-acl out.")
-        await read_small_body(request, _MAX_REQUEST_XML_BYTES)
+        _check_configuration(await read_small_body(request, _MAX_REQUEST_XML_BYTES))
         await self._threads.run(self._store.create_bucket, request.bucket)
         return Response(headers={"Location": f"/{request.bucket}"})
 
@@ -82,7 +83,7 @@ class BucketOperations:
                         *self._described(bucket, request),
                         ("Owner", _OWNER),
                         ("AccessControlList", [("Grant", "private")]),
-                        ("DataRedundancyType", "LRS"),
+                        _REDUNDANCY,
                     ],
                 )
             ],
@@ -189,6 +190,17 @@ class BucketOperations:
             ("IntranetEndpoint", request.host),
             _CLASS,
         ]
+
+
+def _check_configuration(body: bytes) -> None:
+    """Raise `NotImplemented` for a bucket of a kind that there is not."""
+    if not body.strip():
+        return
+    root = parse(body, "CreateBucketConfiguration")
+    for name, offered in (_CLASS, _REDUNDANCY):
+        wanted = root.findtext(name) or offered
+        if wanted != offered:
+            raise fault("NotImplemented", f"{name}: {wanted[:60]} is not offered here; buckets are {offered}.")
 
 
 def _name(entry: Entry) -> str:

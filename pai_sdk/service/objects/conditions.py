@@ -41,10 +41,10 @@ def check_source(request: OssRequest, source: ObjectInfo) -> None:
     """Check what a client demands of the object that it copies.
 
     Raises:
-        StorageError: `PreconditionFailed`.
+        StorageError: `PreconditionFailed`; `NotModified` when the object is still the one that the client knows.
     """
     if not check_conditions(request, source, "x-oss-copy-source-"):
-        raise fault("PreconditionFailed")
+        raise fault("NotModified")
 
 
 def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:

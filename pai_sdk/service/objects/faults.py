@@ -34,6 +34,7 @@ FAULTS: dict[str, tuple[int, str]] = {
     "NoSuchBucket": (404, "There is no such bucket; check its name."),
     "NoSuchKey": (404, "There is no such object; check its key."),
     "NoSuchUpload": (404, "There is no such upload; it was completed or aborted, or never begun."),
+    "NotModified": (304, "The object is still as the client knows it."),
     "NotImplemented": (501, "This object store does not offer what was asked for."),
     "ObjectNotAppendable": (409, "The object was not made by AppendObject; nothing can be appended to it."),
     "PositionNotEqualToLength": (409, "The position is not the present length of the object."),

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-__all__ = ["ALGORITHM_V4", "SUBRESOURCES", "SignedRequest", "signature_v1", "signature_v4"]
+__all__ = ["ALGORITHM_V4", "SUBRESOURCES", "SignedRequest", "signature_v1", "signature_v4", "signatures_v1"]
 
 ALGORITHM_V4 = "OSS4-HMAC-SHA256"
 
@@ -29,6 +29,9 @@ x-oss-traffic-limit x-oss-write-get-object-response
 """
 # The query parameters that version 1 signs; it leaves all others out.
 SUBRESOURCES = frozenset(_SUBRESOURCES.split())
+# What some official clients sign in version 1 and others do not. None of it is offered, so a request with one of
+# these is refused as not implemented, whether it was signed or not.
+_SIGNED_BY_SOME = frozenset({"cleanRestoredObject", "seal", "x-oss-async-process", "x-oss-process"})
 _SIGNED_BY_DEFAULT = ("content-type", "content-md5")
 
 
@@ -60,15 +63,32 @@ class SignedRequest:
         return f"/{self.bucket}/{self.key}" if self.bucket else "/"
 
 
-def signature_v1(request: SignedRequest, secret: str, date: str) -> str:
-    """Base64 of HMAC-SHA1.
+def signatures_v1(request: SignedRequest, secret: str, date: str) -> set[str]:
+    """Each of them is right; there are two where official clients disagree on what is to be signed.
 
     Args:
         request: the request.
         secret: the access key secret.
         date: the time that was signed: a date header, or the `Expires` of a presigned URL.
     """
-    signed = sorted((name, value) for name, value in request.query if name in SUBRESOURCES)
+    return {
+        signature_v1(request, secret, date, names)
+        for names in (SUBRESOURCES | _SIGNED_BY_SOME, SUBRESOURCES - _SIGNED_BY_SOME)
+    }
+
+
+def signature_v1(
+    request: SignedRequest, secret: str, date: str, subresources: Collection[str] = SUBRESOURCES
+) -> str:
+    """Base64 of HMAC-SHA1.
+
+    Args:
+        request: the request.
+        secret: the access key secret.
+        date: the time that was signed: a date header, or the `Expires` of a presigned URL.
+        subresources: the parameters of the query that are signed.
+    """
+    signed = sorted((name, value) for name, value in request.query if name in subresources)
     resource = request.resource + ("?" + "&".join(map(_parameter, signed)) if signed else "")
     lines = [
         request.method.encode(),

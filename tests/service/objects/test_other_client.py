@@ -217,6 +217,55 @@ def test_its_paginators(client: oss.Client, version: int) -> None:
     assert BUCKET in [bucket.name for page in pages for bucket in page.buckets]
 
 
+@pytest.mark.parametrize(
+    "unwanted", [{"if_none_match": "*"}, {"if_modified_since": "Fri, 01 Jan 2100 00:00:00 GMT"}], ids=str
+)
+def test_a_copy_of_what_the_client_knows_is_not_made(client: oss.Client, unwanted: dict[str, str]) -> None:
+    client.put_object(oss.PutObjectRequest(BUCKET, "known", body=b"x"))
+    with pytest.raises(oss.exceptions.OperationError) as error:
+        client.copy_object(oss.CopyObjectRequest(BUCKET, "its copy", source_key="known", **unwanted))
+    cause = error.value.unwrap()
+    assert isinstance(cause, oss.exceptions.ServiceError)
+    assert cause.status_code == 304
+    upload = client.initiate_multipart_upload(oss.InitiateMultipartUploadRequest(BUCKET, "its copy")).upload_id
+    with pytest.raises(oss.exceptions.OperationError) as error:
+        client.upload_part_copy(
+            oss.UploadPartCopyRequest(
+                BUCKET, "its copy", upload_id=upload, part_number=1, source_key="known", **unwanted
+            )
+        )
+    cause = error.value.unwrap()
+    assert isinstance(cause, oss.exceptions.ServiceError)
+    assert cause.status_code == 304
+    assert not client.is_object_exist(BUCKET, "its copy")
+
+
+def test_what_is_not_offered_is_named_as_such(client: oss.Client) -> None:
+    """Also where this client signs otherwise than the older one, which makes a wrong signature of it."""
+    client.put_object(oss.PutObjectRequest(BUCKET, "k", body=b"x"))
+    standard_ia = oss.CreateBucketConfiguration(storage_class="IA")
+    other_zones = oss.CreateBucketConfiguration(data_redundancy_type="ZRS")
+    for ask in (
+        lambda: client.get_object(oss.GetObjectRequest(BUCKET, "k", process="image/resize,w_1")),
+        lambda: client.process_object(oss.ProcessObjectRequest(BUCKET, "k", process="image/resize,w_1")),
+        lambda: client.async_process_object(oss.AsyncProcessObjectRequest(BUCKET, "k", process="video/convert")),
+        lambda: client.clean_restored_object(oss.CleanRestoredObjectRequest(BUCKET, "k")),
+        lambda: client.seal_append_object(oss.SealAppendObjectRequest(BUCKET, "k", position="1")),
+        lambda: client.put_object(oss.PutObjectRequest(BUCKET, "k", body=b"y", traffic_limit=1)),
+        lambda: client.get_object(oss.GetObjectRequest(BUCKET, "k", traffic_limit=1_000_000)),
+        lambda: client.put_bucket(oss.PutBucketRequest("cold-one", create_bucket_configuration=standard_ia)),
+        lambda: client.put_bucket(oss.PutBucketRequest("cold-one", create_bucket_configuration=other_zones)),
+    ):
+        with pytest.raises(oss.exceptions.OperationError) as error:
+            ask()
+        assert code_of(error) == (501, "NotImplemented")
+    assert read(client, "k") == b"x"
+    assert not client.is_bucket_exist("cold-one")
+    standard = oss.CreateBucketConfiguration(storage_class="Standard", data_redundancy_type="LRS")
+    client.put_bucket(oss.PutBucketRequest("warm-one", create_bucket_configuration=standard))
+    client.delete_bucket(oss.DeleteBucketRequest("warm-one"))
+
+
 def test_presigned_urls(client: oss.Client) -> None:
     with requests.Session() as session:
         put = client.presign(oss.PutObjectRequest(BUCKET, "presigned +ü", content_type="text/z"))
