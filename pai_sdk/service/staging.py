@@ -12,6 +12,7 @@ from pai_sdk.execution.resumed import note_resumed
 from pai_sdk.execution.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir, OssLocation
+from pai_sdk.service.objects.integrity import DAMAGED, ContentCheck
 from pai_sdk.storage.objects import META_EXECUTABLE
 from pai_sdk.storage.uri import OssUri
 
@@ -31,6 +32,7 @@ REASON_INPUT_MISSING = "InputNotFound"
 REASON_NOT_SUPPORTED = "NotSupported"
 REASON_NOT_A_FILE_NAME = "InvalidObjectKey"
 REASON_DISK = "StagingFailed"
+REASON_DAMAGED = DAMAGED
 
 
 class StagingFailed(Exception):
@@ -160,9 +162,9 @@ class _Copier:
         first = None if uri.is_dir else next(iter(self._store.list(uri.bucket, uri.key, limit=1)), None)
         if first is not None and first.key == uri.key:
             self._go_on()
-            self._put(first, _below(target, uri.name, uri))
+            self._put(first, _below(target, uri.name, uri), what)
             return
-        if self.copy_what_is_there(uri, target) is None:
+        if self.copy_what_is_there(uri, target, what) is None:
             raise StagingFailed(
                 reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or mend the URI."
             )
@@ -173,10 +175,10 @@ class _Copier:
         if next(iter(self._store.list(folder.bucket, folder.key, limit=1)), None) is None:
             return
         tell(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
-        size_bytes = self.copy_what_is_there(folder, target)
+        size_bytes = self.copy_what_is_there(folder, target, f"output channel {channel!r}")
         tell(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
 
-    def copy_what_is_there(self, uri: OssUri, target: Path) -> int | None:
+    def copy_what_is_there(self, uri: OssUri, target: Path, what: str) -> int | None:
         """Copy all objects of the folder; how many bytes they have together, or None when there are none."""
         folder = uri.as_dir()
         size_bytes = None
@@ -185,15 +187,15 @@ class _Copier:
             size_bytes = (size_bytes or 0) + info.size_bytes
             relative = info.key.removeprefix(folder.key)
             if relative:
-                self._put(info, _below(target, relative.rstrip("/"), uri))
+                self._put(info, _below(target, relative.rstrip("/"), uri), what)
         return size_bytes
 
-    def _put(self, info: ObjectInfo, path: Path) -> None:
+    def _put(self, info: ObjectInfo, path: Path, what: str) -> None:
         try:
             if info.key.endswith("/"):
                 path.mkdir(parents=True, exist_ok=True)
             else:
-                self._file(info, path)
+                self._file(info, path, what)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
             raise StagingFailed(
                 REASON_NOT_A_FILE_NAME,
@@ -201,12 +203,21 @@ class _Copier:
                 "as it is in OSS; delete the one that is not needed.",
             ) from error
 
-    def _file(self, info: ObjectInfo, path: Path) -> None:
+    def _file(self, listed: ObjectInfo, path: Path, what: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with self._store.open(info.bucket, info.key) as source, path.open("xb") as target:
+        try:
+            info, source = self._store.open_with_info(listed.bucket, listed.key)
+        except StorageError as error:
+            reason = REASON_DAMAGED if error.code == DAMAGED else REASON_INPUT_MISSING
+            raise StagingFailed(reason, f"{what}: {error}") from error
+        check = ContentCheck(info)
+        with source, path.open("xb") as target:
             while piece := source.read(_COPY_BYTES):
+                check.update(piece)
                 target.write(piece)
                 self._go_on()
+        if problem := check.problem():
+            raise StagingFailed(REASON_DAMAGED, f"{what}: {problem}")
         if info.headers.get(HEADER_EXECUTABLE) == "true":
             path.chmod(0o755)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,3 +87,15 @@ def test_checkpoints_of_a_killed_job_are_kept(service: Client) -> None:
     )
     assert service.until(service.create(body))["Status"] == "Failed"
     assert service.bucket().get_object("out/killed/c.pt").read() == b"c\n"
+
+
+def test_a_job_does_not_train_on_an_input_that_was_cut_off(start: Any, tmp_path: Path) -> None:
+    """It succeeded once, with 0 bytes."""
+    with start() as client:
+        client.bucket().put_object("in/train.csv", b"1,2\n")
+        (blob,) = [path for path in (tmp_path / "data" / "objects" / "blobs").rglob("*") if path.is_file()]
+        os.truncate(blob, 0)
+        channels = [{"Name": "train", "InputUri": "oss://pai-local/in/"}]
+        job = client.until(client.create(job_body("wc -c $PAI_INPUT_TRAIN/*", InputChannels=channels)))
+        assert (job["Status"], job["ReasonCode"]) == ("InitializeFailed", "ObjectDamaged")
+        assert "oss://pai-local/in/train.csv has 0 of its 4 bytes" in job["ReasonMessage"]

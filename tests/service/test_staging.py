@@ -391,3 +391,22 @@ def test_a_service_that_ends_does_not_wait_for_a_large_output(
     assert 0 < begun[0] < 8 << 20
     assert not list(incoming.iterdir())
     assert keys(store) == {}
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "gone", "changed"])
+def test_a_job_does_not_begin_with_content_that_is_not_what_was_stored(
+    store: ObjectStore, sandbox: Sandbox, damage: str
+) -> None:
+    blob = store.path_of_blob(store.head("data", "in/x.csv").blob)
+    if damage == "gone":
+        blob.unlink()
+    elif damage == "changed":
+        blob.write_bytes(b"in/y.csv")
+    else:
+        os.truncate(blob, 0 if damage == "emptied" else 3)
+    wanted = request(CodeDir=code("code/"), InputChannels=inputs("oss://data/in/"))
+    with pytest.raises(
+        StagingFailed, match=r"^input channel 'in0': oss://data/in/x\.csv .*upload it again"
+    ) as caught:
+        put_in_place(store, sandbox, wanted)
+    assert caught.value.reason_code == "ObjectDamaged"

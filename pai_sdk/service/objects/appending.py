@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import threading
 import time
@@ -57,13 +58,15 @@ class Appender:
         Raises:
             StorageError: `NoSuchKey` when it is no longer what it was.
         """
-        piece = writer.finish()
+        piece = writer.finish(durable=False)
         try:
             grown = self._blobs.path(info.blob)
             with self._blobs.path(piece.name).open("rb") as source, grown.open("r+b") as target:
                 target.truncate(info.size_bytes)  # an append that died may have left its bytes
                 target.seek(info.size_bytes)
                 shutil.copyfileobj(source, target, 1 << 20)
+                target.flush()
+                os.fsync(target.fileno())
         except FileNotFoundError as error:
             raise replaced_meanwhile(info) from error
         finally:

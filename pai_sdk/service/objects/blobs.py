@@ -36,10 +36,14 @@ class BlobFolder:
 
     Args:
         root: the folder of the store. What an earlier process left half-written below it is removed.
+
+    Attributes:
+        was_missing: whether there was no folder of blobs yet.
     """
 
     def __init__(self, root: Path) -> None:
         self._blobs, self._incoming = root / "blobs", root / "incoming"
+        self.was_missing = not self._blobs.exists()
         self._lock = threading.Lock()
         self._young: set[str] | None = set()
         shutil.rmtree(self._incoming, ignore_errors=True)
@@ -67,6 +71,8 @@ class BlobFolder:
             with self.writer() as writer, self.path(name).open("rb") as stream:
                 writer.copy_from(stream)
                 return writer.finish().name
+        with self.path(twin).open("rb") as stream:
+            os.fsync(stream.fileno())  # and its new name with it
         return twin
 
     def join(self, names: Sequence[str]) -> str:
@@ -90,9 +96,24 @@ class BlobFolder:
             except OSError as error:
                 _log.warning("the blob %s cannot be removed now: %s", name, error.strerror)
 
-    def old_names(self, shard: str) -> list[str]:
-        """The blobs of a shard that were there before this process, until `settle` is called."""
-        found = [path.name for path in (self._blobs / shard).iterdir()]
+    def sizes(self, shard: str) -> dict[str, int]:
+        """The blobs of a shard, with their sizes in bytes."""
+        found = {}
+        with os.scandir(self._blobs / shard) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    found[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return found
+
+    def size_of(self, name: str) -> int:
+        """How many bytes a blob has; -1 when it is not there."""
+        try:
+            return self.path(name).stat().st_size
+        except FileNotFoundError:
+            return -1
+
+    def old_names(self, found: Iterable[str]) -> list[str]:
+        """Those of the blobs that were there before this process, until `settle` is called."""
         # Names are noted before their files are made: whatever was found and is ours is in the set.
         with self._lock:
             young = frozenset(self._young or ())
@@ -167,10 +188,21 @@ class BlobWriter:
         """The digest of what was written so far."""
         return self._md5.digest()
 
-    def finish(self) -> Blob:
-        """Put the blob in its place, whole."""
-        self._stream.close()
+    def finish(self, *, durable: bool = True) -> Blob:
+        """Put the blob in its place, whole.
+
+        Args:
+            durable: force it to the disk, so that a row that names it is never without it, also after a power cut.
+        """
+        self._stream.flush()
         self._draft.rename(self._final)
+        if durable:
+            try:
+                os.fsync(self._stream.fileno())  # behind the rename: the new name is then on the disk, too
+            except BaseException:
+                self._final.unlink(missing_ok=True)
+                raise
+        self._stream.close()
         return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper())
 
     def discard(self) -> None:

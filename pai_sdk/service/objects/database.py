@@ -24,6 +24,7 @@ from sqlalchemy import (
     Text,
     create_engine,
     event,
+    text,
 )
 
 from pai_sdk.service.engine import postgres_engine, postgres_url
@@ -55,6 +56,7 @@ objects = Table(
     Column("headers", JSON, nullable=False),
     Column("crc64", String(20)),
     Column("blob", String(32), nullable=False),
+    Column("part_sizes", JSON),
     Index("oss_objects_blob", "blob"),
     sqlite_with_rowid=False,
 )
@@ -84,7 +86,13 @@ parts = Table(
     sqlite_with_rowid=False,
 )
 
-_SCHEMA = Schema("objects", _metadata)
+
+def _with_part_sizes(connection: Connection) -> None:
+    """To version 2: the sizes of the parts that an object was made of."""
+    connection.execute(text("ALTER TABLE oss_objects ADD COLUMN part_sizes JSON"))
+
+
+_SCHEMA = Schema("objects", _metadata, [_with_part_sizes])
 
 
 class Database:

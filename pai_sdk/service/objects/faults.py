@@ -36,6 +36,7 @@ FAULTS: dict[str, tuple[int, str]] = {
     "NoSuchUpload": (404, "There is no such upload; it was completed or aborted, or never begun."),
     "NotModified": (304, "The object is still as the client knows it."),
     "NotImplemented": (501, "This object store does not offer what was asked for."),
+    "ObjectDamaged": (410, "The content of the object was lost on the disk of the service; upload it again."),
     "ObjectNotAppendable": (409, "The object was not made by AppendObject; nothing can be appended to it."),
     "PositionNotEqualToLength": (409, "The position is not the present length of the object."),
     "PreconditionFailed": (412, "A condition of the request does not hold."),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sqlalchemy import Connection, bindparam, delete, insert, literal, select, update
+from sqlalchemy import Column, ColumnElement, Connection, bindparam, delete, insert, literal, select, update
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.database import Database, buckets, objects, uploads
@@ -20,6 +20,7 @@ __all__ = [
     "ObjectIndex",
     "ObjectInfo",
     "ObjectKind",
+    "in_shard",
     "record_object",
     "replaced_meanwhile",
     "require_bucket",
@@ -54,6 +55,7 @@ class ObjectInfo:
         kind: how it was made.
         headers: what goes out with it, by name: `x-oss-meta-*`, `Cache-Control` and the like.
         blob: the file that holds its content.
+        part_sizes: of the parts it was made of, in their order: a size, and how many have it; empty: not known.
     """
 
     bucket: str
@@ -65,6 +67,7 @@ class ObjectInfo:
     kind: ObjectKind = "Normal"
     headers: Mapping[str, str] = field(default_factory=dict)
     blob: str = ""
+    part_sizes: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,24 @@ class ObjectIndex:
                     freed.append(blob)
         return freed
 
+    def of_blobs(self, shard: str) -> list[ObjectInfo]:
+        """The objects whose blobs are in a shard."""
+        query = select(objects).where(*in_shard(objects.c.blob, shard))
+        with self._database.read() as connection:
+            return [_info(row) for row in connection.execute(query)]
+
+    def forget_lost(self, info: ObjectInfo) -> bool:
+        """Forget an object whose content is lost, unless it has other content by now; whether it was forgotten."""
+        as_it_is = (objects.c.blob == info.blob, objects.c.size_bytes == info.size_bytes)
+        with self._database.write() as connection:
+            found = connection.execute(delete(objects).where(*_is(info.bucket, encode_key(info.key)), *as_it_is))
+            return found.rowcount == 1
+
+
+def in_shard(column: Column[str], shard: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """The condition for blobs of a shard: their names are hexadecimal and begin with its name."""
+    return column >= shard, column < f"{shard}g"
+
 
 def replaced_meanwhile(info: ObjectInfo) -> StorageError:
     """The error for an object that was there, and is not any more."""
@@ -242,6 +263,7 @@ def record_object(connection: Connection, info: ObjectInfo, *, forbid_overwrite:
         "headers": dict(info.headers),
         "crc64": None,
         "blob": info.blob,
+        "part_sizes": [list(run) for run in info.part_sizes] or None,
     }
     row = connection.execute(_BUCKET_AND_BLOB, {"b_bucket": info.bucket, "b_key": key}).first()
     if row is None:
@@ -275,6 +297,7 @@ def _info(row: Any) -> ObjectInfo:
         kind=row.kind,
         headers=row.headers,
         blob=row.blob,
+        part_sizes=row.part_sizes or (),
     )
 
 

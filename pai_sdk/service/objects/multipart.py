@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select, update
@@ -17,10 +17,10 @@ from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
 from pai_sdk.service.objects.database import Database, parts, uploads
 from pai_sdk.service.objects.faults import fault
-from pai_sdk.service.objects.index import ObjectInfo, record_object, require_bucket
+from pai_sdk.service.objects.index import ObjectInfo, in_shard, record_object, require_bucket
 from pai_sdk.service.objects.names import encode_key, successor
 
-__all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartInfo", "UploadInfo"]
+__all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartInfo", "PartOfUpload", "UploadInfo"]
 
 MAX_PARTS = 10_000
 MIN_PART_BYTES = 100 * 1024
@@ -36,6 +36,14 @@ class PartInfo:
     etag: str
     modified_at: float
     blob: str
+
+
+@dataclass(frozen=True)
+class PartOfUpload:
+    """A part, and the upload that it belongs to."""
+
+    upload_id: str
+    part: PartInfo
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,7 @@ class MultipartUploads:
             kind="Multipart",
             headers=upload.headers,
             blob=blob,
+            part_sizes=[[size, len([*same])] for size, same in groupby(part.size_bytes for part in taken)],
         )
         try:
             with self._database.write() as connection:
@@ -164,7 +173,11 @@ class MultipartUploads:
         while True:
             before, taken = taken, _choose(self.parts(bucket, key, upload_id), listed)
             try:
-                return taken, self._blobs.join([part.blob for part in taken])
+                blob = self._blobs.join([part.blob for part in taken])
+                if self._blobs.size_of(blob) == sum(part.size_bytes for part in taken):
+                    return taken, blob
+                self._blobs.remove([blob])
+                raise fault("InvalidPart", "A part was cut off on the disk of the service; upload it again.")
             except FileNotFoundError as error:
                 # A part came again while we were at it, or the upload ended; else its blob is lost.
                 if taken == before:
@@ -175,6 +188,19 @@ class MultipartUploads:
         with self._database.write() as connection:
             freed = _forget(connection, bucket, key, upload_id)
         self._blobs.remove(freed)
+
+    def of_blobs(self, shard: str) -> list[PartOfUpload]:
+        """The parts whose blobs are in a shard."""
+        query = select(parts).where(*in_shard(parts.c.blob, shard))
+        with self._database.read() as connection:
+            return [PartOfUpload(row.upload, _part(row)) for row in connection.execute(query)]
+
+    def forget_lost(self, lost: PartOfUpload) -> bool:
+        """Forget a part whose content is lost, unless it has come again; whether it was forgotten."""
+        where = (parts.c.upload == lost.upload_id, parts.c.number == lost.part.number)
+        with self._database.write() as connection:
+            found = connection.execute(delete(parts).where(*where, parts.c.blob == lost.part.blob))
+            return found.rowcount == 1
 
     def idle_since(self, time_s: float) -> Sequence[UploadInfo]:
         """The uploads of all buckets that were begun before then, and have no part that came later."""

@@ -2,12 +2,15 @@
 
 A write is a file that grows beside the others, is renamed into its place when whole, and becomes the object by one
 row committed. Only then is it acknowledged; whatever dies before leaves a file without a row, which is swept away.
+The file is forced to the disk before its row is committed. A row whose file is lost or cut off all the same, by a
+fault of the disk, is dropped at the next start.
 """
 
 from __future__ import annotations
 
 import fcntl
 import mimetypes
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -21,6 +24,7 @@ from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
 from pai_sdk.service.objects.database import Database
 from pai_sdk.service.objects.faults import fault
 from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex, ObjectInfo, ObjectKind
+from pai_sdk.service.objects.integrity import content_is_short
 from pai_sdk.service.objects.multipart import MultipartUploads
 from pai_sdk.service.objects.names import check_bucket, encode_key
 from pai_sdk.service.objects.sweep import Sweeper
@@ -72,7 +76,7 @@ class ObjectStore:
         self._index = ObjectIndex(self._database)
         self._appender = Appender(self._index, self._blobs)
         self.uploads = MultipartUploads(self._database, self._blobs)
-        self._sweeper = Sweeper(self._database, self._blobs, self.uploads, upload_life_s=upload_life_s)
+        self._sweeper = Sweeper(self._index, self._blobs, self.uploads, upload_life_s=upload_life_s)
 
     def __enter__(self) -> ObjectStore:
         return self
@@ -135,15 +139,22 @@ class ObjectStore:
         return self.open_with_info(bucket, key)[1]
 
     def open_with_info(self, bucket: str, key: str) -> tuple[ObjectInfo, BinaryIO]:
-        """`head` and `open` in one: what is said is said of the very bytes that are read."""
+        """`head` and `open` in one: what is said is said of the very bytes that are read.
+
+        Raises:
+            StorageError: `NoSuchKey`, `NoSuchBucket`, or `ObjectDamaged` when less than all of it is on the disk.
+        """
         while True:
             info = self.head(bucket, key)
             try:
                 stream = self.path_of_blob(info.blob).open("rb")
             except FileNotFoundError:
                 if self.head(bucket, key).blob == info.blob:
-                    raise
+                    raise content_is_short(info, 0) from None
                 continue  # replaced since we looked
+            if (size_bytes := os.fstat(stream.fileno()).st_size) < info.size_bytes:
+                stream.close()
+                raise content_is_short(info, size_bytes)
             return info, BoundedReader.over(stream, info) if info.kind == "Appendable" else stream
 
     def path_of_blob(self, blob: str) -> Path:

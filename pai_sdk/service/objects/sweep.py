@@ -1,15 +1,14 @@
-"""Makes room: blobs that belong to no object, and uploads that nobody goes on with."""
+"""Brings index and disk together: blobs that belong to no object, objects whose blobs are lost, idle uploads."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-
-from sqlalchemy import select
+from collections.abc import Mapping
 
 from pai_sdk.service.objects.blobs import SHARDS, BlobFolder
-from pai_sdk.service.objects.database import Database, objects, parts
+from pai_sdk.service.objects.index import ObjectIndex, ObjectInfo
 from pai_sdk.service.objects.multipart import MultipartUploads
 
 __all__ = ["Sweeper"]
@@ -22,17 +21,18 @@ class Sweeper:
     """Sweeps beside the work of the store: once over all blobs, and every hour over the unfinished uploads.
 
     Args:
-        database: the index.
+        index: the objects. One whose blob is missing or too short lost it to a fault of the disk: it is dropped.
         blobs: the content. What is in it without a row, an earlier process wrote or replaced, and died.
         uploads: those that may lie unfinished.
         upload_life_s: how long an upload may lie without a new part.
     """
 
     def __init__(
-        self, database: Database, blobs: BlobFolder, uploads: MultipartUploads, *, upload_life_s: float
+        self, index: ObjectIndex, blobs: BlobFolder, uploads: MultipartUploads, *, upload_life_s: float
     ) -> None:
-        self._database, self._blobs, self._uploads = database, blobs, uploads
+        self._index, self._blobs, self._uploads = index, blobs, uploads
         self._upload_life_s = upload_life_s
+        self._told_of_folder = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="oss-sweep", daemon=True)
         self._thread.start()
@@ -72,13 +72,32 @@ class Sweeper:
             _log.exception("the blobs without an object could not be removed")
 
     def _sweep(self, shard: str) -> None:
-        orphans = set(self._blobs.old_names(shard))
-        if not orphans:
-            return
-        with self._database.read() as connection:
-            for column in (objects.c.blob, parts.c.blob):
-                found = select(column).where(column >= shard, column < f"{shard}g")
-                orphans.difference_update(connection.execute(found).scalars())
-        if orphans:
+        sizes = self._blobs.sizes(shard)
+        # Read after the files: a blob that is missing in `sizes` may be new, and is looked at once more.
+        infos, parts = self._index.of_blobs(shard), self._uploads.of_blobs(shard)
+        named = {info.blob for info in infos} | {each.part.blob for each in parts}
+        if orphans := set(self._blobs.old_names(sizes)) - named:
             _log.info("removing %d blobs that belong to no object", len(orphans))
             self._blobs.remove(orphans)
+        for info in infos:
+            if self._is_lost(info.blob, info.size_bytes, sizes):
+                self._drop(info)
+        for each in parts:
+            if self._is_lost(each.part.blob, each.part.size_bytes, sizes) and not self._blobs.was_missing:
+                self._uploads.forget_lost(each)
+
+    def _is_lost(self, blob: str, size_bytes: int, sizes: Mapping[str, int]) -> bool:
+        return sizes.get(blob, -1) < size_bytes and self._blobs.size_of(blob) < size_bytes
+
+    def _drop(self, info: ObjectInfo) -> None:
+        if self._blobs.was_missing:
+            if not self._told_of_folder:
+                self._told_of_folder = True
+                _log.error(
+                    "the folder of blobs is empty, but the index has objects; nothing is dropped. "
+                    "Is a disk not mounted? The first such object is oss://%s/%s",
+                    info.bucket,
+                    info.key,
+                )
+        elif self._index.forget_lost(info):
+            _log.error("the content of oss://%s/%s was lost on the disk; it is dropped", info.bucket, info.key)

@@ -178,9 +178,9 @@ def test_an_append_does_not_replace_what_was_put_meanwhile(store: ObjectStore) -
         writer.write(b"appended")
         finish = writer.finish
 
-        def put_at_the_last_moment() -> Blob:
+        def put_at_the_last_moment(*, durable: bool = True) -> Blob:
             store.put_bytes(BUCKET, "k", b"put")
-            return finish()
+            return finish(durable=durable)
 
         writer.finish = put_at_the_last_moment  # type: ignore[method-assign]
         with pytest.raises(StorageError) as error:
@@ -255,9 +255,9 @@ def test_an_append_to_what_was_deleted_meanwhile_is_refused(store: ObjectStore) 
         writer.write(b"second")
         finish = writer.finish
 
-        def delete_at_the_last_moment() -> Blob:
+        def delete_at_the_last_moment(*, durable: bool = True) -> Blob:
             store.delete(BUCKET, "k")
-            return finish()
+            return finish(durable=durable)
 
         writer.finish = delete_at_the_last_moment  # type: ignore[method-assign]
         with pytest.raises(StorageError) as error:

@@ -1,0 +1,87 @@
+"""Whether content that is read is what was stored: by its size, and by its MD5 where that is known."""
+
+from __future__ import annotations
+
+import hashlib
+
+from pai_sdk.errors import StorageError
+from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.index import ObjectInfo
+
+__all__ = ["DAMAGED", "ContentCheck", "content_is_short"]
+
+DAMAGED = "ObjectDamaged"
+"""The code of the error for an object whose content is not there any more as it was stored."""
+
+
+class ContentCheck:
+    """Takes an object's content piece by piece, and tells at the end whether it is the object's.
+
+    The ETag of an object of one upload is its MD5. That of an object of parts is made of the MD5 of each part; the
+    index has the sizes of the parts. Of an object that was appended to, only the size is known.
+
+    Args:
+        info: the object.
+
+    Example:
+        >>> check = ContentCheck(ObjectInfo("data", "a", 5, "5D41402ABC4B2A76B9719D911017C592"))
+        >>> check.update(b"hel")
+        >>> check.update(b"lo")
+        >>> check.problem()
+        ''
+    """
+
+    def __init__(self, info: ObjectInfo) -> None:
+        self._info = info
+        self._size_bytes = 0
+        self._part_sizes = [size for size, count in info.part_sizes for _ in range(count)]
+        self._hashes_all = info.kind == "Normal"
+        self._digests: list[bytes] = []
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._in_part = 0
+
+    def update(self, piece: bytes) -> None:
+        """Take the next piece."""
+        self._size_bytes += len(piece)
+        if self._hashes_all:
+            self._md5.update(piece)
+        elif self._part_sizes:
+            self._update_parts(memoryview(piece))
+
+    def problem(self) -> str:
+        """What is wrong with the content as a whole; empty when it is the object's."""
+        info = self._info
+        if self._size_bytes != info.size_bytes:
+            return _said(info, f"has {self._size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
+        if self._etag() not in (None, info.etag):
+            return _said(info, "is not what was stored: its content has changed on the service's disk")
+        return ""
+
+    def _update_parts(self, view: memoryview) -> None:
+        while view and len(self._digests) < len(self._part_sizes):
+            size = self._part_sizes[len(self._digests)]
+            taken, view = view[: size - self._in_part], view[size - self._in_part :]
+            self._md5.update(taken)
+            self._in_part += len(taken)
+            if self._in_part == size:
+                self._digests.append(self._md5.digest())
+                self._md5 = hashlib.md5(usedforsecurity=False)
+                self._in_part = 0
+
+    def _etag(self) -> str | None:
+        if self._hashes_all:
+            return self._md5.hexdigest().upper()
+        if self._part_sizes:
+            whole = hashlib.md5(b"".join(self._digests), usedforsecurity=False)
+            return f"{whole.hexdigest().upper()}-{len(self._digests)}"
+        return None
+
+
+def content_is_short(info: ObjectInfo, size_bytes: int) -> StorageError:
+    """The error for an object of whose content only so many bytes are left."""
+    said = _said(info, f"has {size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
+    return fault(DAMAGED, said, bucket=info.bucket, key=info.key)
+
+
+def _said(info: ObjectInfo, what: str) -> str:
+    return f"oss://{info.bucket}/{info.key} {what}; upload it again."
