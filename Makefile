@@ -8,6 +8,9 @@ PIP := sh scripts/pip-install $(BIN)/python
 # What `make test` runs; the slower suites have targets of their own.
 FAST := tests/unit tests/service tests/faults tests/docs
 
+# Suites whose tests wait for engines and processes: one that fails is run once more, and both outcomes are shown.
+ONCE_MORE := --reruns 1 --rerun-show-tracebacks -r aR
+
 # Interpreters that a version manager keeps off PATH; tox finds them there.
 PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
 EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
@@ -28,13 +31,13 @@ test: $(VENV)/.dev ## the fast tests, and every example of the documentation
 	@$(BIN)/python -m pytest -q -n 4 -m "not slow" $(FAST)
 
 test-docker: $(VENV)/.dev ## local jobs on a Docker engine of the tests' own (as root on Debian)
-	@$(BIN)/python -m pytest -q tests/docker
+	@$(BIN)/python -m pytest -q $(ONCE_MORE) tests/docker
 
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL (Debian's, started by them)
 	@$(BIN)/python -m tests.service.postgres -q -n 4
 
 e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks, and the slow ones among the fast tests
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/e2e
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ONCE_MORE) tests/e2e
 	@$(BIN)/python -m pytest -q -n 4 -m slow $(FAST)
 
 check: $(VENV)/.dev ## lint, format, types, layers
