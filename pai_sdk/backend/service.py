@@ -23,7 +23,7 @@ from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir, OssLocation
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.endpoint import host_of
-from pai_sdk.storage.manifest import is_whole
+from pai_sdk.storage.placed import is_whole
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 

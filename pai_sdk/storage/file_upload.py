@@ -148,8 +148,13 @@ class FileUpload:
             _log.info("what has arrived of %s could not be removed: %s", self._uri, error)
 
     def _etag_of_same(self) -> str:
-        """The ETag of the object, if it is what we are about to make of it; empty otherwise."""
-        info = self._client.head(self._uri)
+        """The ETag of the object, if it is what we are to make of it; empty if not, or if we may not look."""
+        try:
+            info = self._client.head(self._uri)
+        except StorageError as error:
+            if error.code != "AccessDenied":
+                raise
+            return ""
         same = info is not None and info.size_bytes == self._entry.size_bytes and info.sha256 == self._entry.sha256
         return info.etag if info is not None and same else ""
 

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pai_sdk.errors import StorageError
 from pai_sdk.storage.tree import FileEntry, FileTree, digest_of
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
     from pai_sdk.storage.oss import OssClient
 
-__all__ = ["PlacedFile", "is_in_place", "is_whole", "manifest_uri", "read_manifest", "write_manifest"]
+__all__ = ["PlacedFile", "manifest_files", "manifest_uri", "read_manifest", "write_manifest"]
 
 _META_TREE = "pai-tree"
 _ETAG = re.compile(r"[0-9A-Za-z-]+")
@@ -32,40 +31,6 @@ class PlacedFile:
 def manifest_uri(folder: OssUri) -> OssUri:
     """The object beside a folder that lists its files: path, size, SHA-256, executable or not, and ETag."""
     return replace(folder, key=f"{folder.key.rstrip('/')}.manifest.json")
-
-
-def is_in_place(client: OssClient, tree: FileTree, folder: OssUri) -> bool:
-    """Whether a folder holds this very tree. A manifest that is not true, or not of this tree, is removed."""
-    manifest = client.head(manifest_uri(folder))
-    if manifest is None:
-        return False
-    if manifest.meta.get(_META_TREE) == tree.digest and _has_first_file(client, tree.entries, folder):
-        return True
-    # It would go on vouching for files that are now being replaced.
-    client.delete(manifest.uri)
-    return False
-
-
-def is_whole(client: OssClient, folder: OssUri) -> bool:
-    """Whether a folder named by the hash of its content holds it; for who has no tree to compare it with."""
-    try:
-        placed = read_manifest(client, folder)
-    except ValueError:
-        return False
-    except StorageError as error:
-        if error.code == "NoSuchKey":
-            return False
-        raise
-    return _has_first_file(client, [file.entry for file in placed], folder)
-
-
-def _has_first_file(client: OssClient, entries: Sequence[FileEntry], folder: OssUri) -> bool:
-    """Whether one of the files is there: who empties a folder by hand, or a rule of the bucket, leaves none."""
-    if not entries:
-        return True
-    first = entries[0]
-    found = client.head(folder.join(first.path))
-    return found is not None and found.size_bytes == first.size_bytes
 
 
 def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Sequence[str]) -> None:
@@ -85,6 +50,16 @@ def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Seq
     client.put_bytes(manifest_uri(folder), content, meta={_META_TREE: tree.digest})
 
 
+def manifest_files(client: OssClient, folder: OssUri) -> list[PlacedFile]:
+    """What a folder's manifest says of its files.
+
+    Raises:
+        StorageError: it cannot be read; with the code `NoSuchKey` there is none.
+        ValueError: it is none.
+    """
+    return list(_placed_files(client.get_bytes(manifest_uri(folder))))
+
+
 def read_manifest(client: OssClient, folder: OssUri) -> list[PlacedFile]:
     """The files of a folder that is named by the hash of its content.
 
@@ -92,7 +67,7 @@ def read_manifest(client: OssClient, folder: OssUri) -> list[PlacedFile]:
         StorageError: it cannot be read; with the code `NoSuchKey` there is none.
         ValueError: it is none, or not that of the folder.
     """
-    placed = list(_placed_files(client.get_bytes(manifest_uri(folder))))
+    placed = manifest_files(client, folder)
     if not digest_of([file.entry for file in placed]).startswith(folder.name):
         raise ValueError("its files are not those that the folder is named by")
     return placed

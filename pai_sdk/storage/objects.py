@@ -54,6 +54,7 @@ class ObjectInfo:
         meta: `x-oss-meta-*` without that prefix, in lower case; a listing does not have it.
         content_md5: the MD5 of the content in hexadecimal, when OSS knows it.
         content_crc64: the CRC-64 of the content; OSS knows it of nearly all objects, but a listing has it not.
+        storage_class: `Standard`, `IA`, `Archive`, `ColdArchive` or `DeepColdArchive`; empty if not told.
     """
 
     uri: OssUri
@@ -62,6 +63,7 @@ class ObjectInfo:
     meta: Mapping[str, str]
     content_md5: str | None = None
     content_crc64: int | None = None
+    storage_class: str = ""
 
     @property
     def sha256(self) -> str | None:

@@ -50,6 +50,7 @@ class OssClient:
 
     Attributes:
         parts: writes large objects in parts.
+        not_listed: buckets of which the key may not see what they hold; it has been said.
 
     Example:
         >>> from pai_sdk.credentials import Credentials
@@ -83,6 +84,7 @@ class OssClient:
             on_unreachable=on_unreachable,
             trusted_endpoints=trusted_endpoints,
         )
+        self.not_listed: set[str] = set()
         self._share(connection)
 
     def _share(self, connection: OssConnection) -> None:
@@ -238,7 +240,7 @@ class OssClient:
                         raise
                     unnamed(found.key, error)
                 else:
-                    yield ObjectInfo(uri, found.size, found.etag, {})
+                    yield ObjectInfo(uri, found.size, found.etag, {}, storage_class=found.storage_class or "")
             if not page.is_truncated:
                 return
             token = page.next_continuation_token

@@ -87,6 +87,7 @@ def info_of(uri: OssUri, answer: Any) -> ObjectInfo:
         meta=meta,
         content_md5=md5_of(headers, etag),
         content_crc64=int(crc64) if crc64.isdecimal() else None,
+        storage_class=headers.get("x-oss-storage-class", ""),
     )
 
 

@@ -52,7 +52,7 @@ class Reuse:
         """Copy what the most similar tree has.
 
         Args:
-            etags: one for each entry of the tree; those of the copies are written into it.
+            etags: one for each entry of the tree, empty for what is missing; those of copies are written into it.
             bar: told of the bytes that are in place.
             workers: threads.
 
@@ -68,15 +68,17 @@ class Reuse:
             for file in earlier[1]
             if file.etag and file.entry.size_bytes <= _LARGEST_COPY_BYTES
         }
+        missing = [number for number, etag in enumerate(etags) if not etag]
         with TransferPool(workers) as pool:
             client = self._client.until(pool.stopped)
-            for number, entry in enumerate(self._tree.entries):
+            for number in missing:
+                entry = self._tree.entries[number]
                 found = by_content.get((entry.sha256, entry.size_bytes))
                 if found is not None:
                     pool.submit_file(entry.path, partial(self._copy, client, *found, number, etags, bar))
         if pool.gave_up:
             raise TransferError(f"{self._folder}: no answer came any more", failures=pool.failures)
-        if 2 * sum(map(bool, etags)) > len(etags):
+        if 2 * sum(bool(etags[number]) for number in missing) > len(etags):
             self._replaced = earlier[0]
 
     def note(self) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, Problem, TransferError
 from pai_sdk.storage.file_upload import FileUpload
-from pai_sdk.storage.manifest import is_in_place, manifest_uri, write_manifest
+from pai_sdk.storage.manifest import manifest_uri, write_manifest
+from pai_sdk.storage.placed import PlacedTree, find_placed
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar
 from pai_sdk.storage.recent import is_named_by_content
@@ -30,35 +31,39 @@ def upload_tree(
     marker: bool = True,
     workers: int = 16,
 ) -> int:
-    """Put the files of a tree into a folder. Files that are there under other names stay.
+    """Put the files of a tree into a folder.
 
-    When all of them are in place, a manifest is written beside the folder. If it is there at the beginning, and of
-    this very tree, and so is the first file, two requests were all. If the folder is named by the tree's digest,
-    files that an earlier tree beside it has are copied from there, within OSS.
+    The folder is listed first, and only files that are missing, changed or archived are sent. When all are in
+    place, a manifest is written beside the folder. If the folder is named by the tree's digest, files that an
+    earlier tree beside it has are copied from there, within OSS.
 
     Args:
         client: writes the objects.
         tree: the files. One that has changed since the tree was scanned is an error, not a surprise.
         uri: the folder.
         progress: show a bar.
-        marker: look for and write the manifest.
+        marker: the folder is to hold this tree and nothing else: look what is there, and write the manifest.
+            Without it, all files are sent, and those that are there under other names stay.
         workers: threads.
 
     Returns:
         How many files were sent from here; 0 when all was in OSS.
 
     Raises:
-        InvalidInputError: there are files whose keys would be longer than OSS allows; all of them are listed.
+        InvalidInputError: there are files whose keys would be longer than OSS allows, or the folder holds files
+            that are not in the tree; all of them are listed.
         TransferError: some files could not be put there; the others are.
     """
     folder = uri.as_dir()
-    if marker and is_in_place(client, tree, folder):
-        return 0
     _must_have_keys(tree, folder)
-    etags = [""] * len(tree.entries)
-    reuse = Reuse(client, tree, folder) if marker and is_named_by_content(tree, folder) else None
+    placed = find_placed(client, tree, folder) if marker else PlacedTree([""] * len(tree.entries))
+    if placed.is_complete and placed.has_manifest:
+        return 0
+    etags = placed.etags
+    is_new = not placed.is_complete and is_named_by_content(tree, folder)
+    reuse = Reuse(client, tree, folder) if marker and is_new else None
     with ByteBar("uploading", shown=progress) as bar:
-        bar.expect(tree.size_bytes)
+        bar.expect(sum(entry.size_bytes for entry, etag in zip(tree.entries, etags, strict=True) if not etag))
         if reuse is not None:
             reuse.copy(etags, bar, workers)
         sent = _send(client, tree, folder, etags, bar, workers)

@@ -19,7 +19,7 @@ from pai_sdk import (
     setup_default_session,
 )
 from pai_sdk.job.submitter import JobSubmitter
-from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
+from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
 
 OSS = {"ETag": '"x"', "x-oss-request-id": "r", "Last-Modified": "Sat, 21 Nov 2026 00:00:00 GMT"}
 SPEC = {"Image": "img", "Command": ["true"], "InputChannels": [{"Name": "data"}], "OutputChannels": []}
@@ -54,6 +54,8 @@ class Service(ScriptedServer):
         kind, _, rest = asked.path.removeprefix("/api/v1/").partition("/")
         if kind == "algorithms":
             return self._algorithm(rest)
+        if "list-type" in asked.query:
+            return oss_listing({})
         if kind != "trainingjobs":
             return Reply(b"", 200 if asked.method == "PUT" else 404, OSS)
         if asked.method == "POST" and not rest:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,18 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     cut: int = 0
     after: Callable[[], object] = lambda: None
+
+
+def oss_listing(sizes: Mapping[str, int]) -> Reply:
+    """What OSS answers for a listing of objects, all with the ETag `x`."""
+    rows = "".join(
+        f'<Contents><Key>{quote(key)}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>"x"</ETag>'
+        f"<Type>Normal</Type><Size>{size}</Size><StorageClass>Standard</StorageClass></Contents>"
+        for key, size in sizes.items()
+    )
+    head = "<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>"
+    text = f"<ListBucketResult>{head}{rows}</ListBucketResult>"
+    return Reply(text.encode(), headers={"x-oss-request-id": "r"})
 
 
 class Reset:

@@ -22,7 +22,7 @@ from pai_sdk.job.record import JobRecord
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.tree import FileTree
-from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, unused_endpoint
+from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing, unused_endpoint
 from tests.unit.job.simulated import SimulatedTime
 
 KEY = static_credentials("LTAI-example", "secret")
@@ -127,7 +127,9 @@ class TestSubmit:
         def answer(asked: Asked) -> Reply:
             if asked.path == "/api/v1/trainingjobs":
                 return Reply({"TrainingJobId": "t-1"})
-            if asked.method == "HEAD":
+            if "list-type" in asked.query:
+                return oss_listing({})
+            if asked.method == "GET":
                 return Reply(b"", 404, {"x-oss-request-id": "r"})
             return Reply(b"", headers={"ETag": '"x"', "x-oss-request-id": "r"})
 

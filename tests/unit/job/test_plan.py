@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -16,7 +17,7 @@ from pai_sdk import Estimator, Session
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
 from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
-from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
+from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
 
 
 class Cloud:
@@ -54,6 +55,9 @@ class Cloud:
             return Reply({"TrainingJobs": jobs, "TotalCount": len(jobs)})
         if asked.path.startswith("/api/"):
             return Reply({"TrainingJobId": asked.path.rpartition("/")[2], "Status": "Running"})
+        if "list-type" in asked.query:
+            keys = {unquote(path).removeprefix("/models/"): len(content) for path, content in self.objects.items()}
+            return oss_listing({key: size for key, size in keys.items() if key.startswith(asked.query["prefix"])})
         if asked.method == "PUT":
             self.objects[asked.path] = asked.body
         found = asked.path in self.objects

@@ -26,6 +26,7 @@ class StoredObject:
     meta: dict[str, str] = field(default_factory=dict)
     kind: str = "Normal"
     etag: str = ""
+    storage_class: str = "Standard"
 
     def __post_init__(self) -> None:
         self.etag = self.etag or hashlib.md5(self.content).hexdigest().upper()
@@ -252,7 +253,8 @@ class _Handler(BaseHTTPRequestHandler):
         rows = "".join(
             f"<Contents><Key>{quote(key, safe='')}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
             f'<ETag>"{objects[key].etag}"</ETag><Type>{objects[key].kind}</Type>'
-            f"<Size>{len(objects[key].content)}</Size><StorageClass>Standard</StorageClass></Contents>"
+            f"<Size>{len(objects[key].content)}</Size>"
+            f"<StorageClass>{objects[key].storage_class}</StorageClass></Contents>"
             for key in page
         )
         more = len(keys) > len(page)
