@@ -154,10 +154,9 @@ def one_attempt() -> Iterator[None]:
         _is_single.reset(before)
 
 
-def say_that_it_is_tried_again(error: BaseException, *, waited_s: float, left_s: float) -> None:
-    """Log a warning for callers that plan their attempts themselves; not in the first seconds, and not often."""
-    if waited_s >= _SILENT_S:
-        _sign_of_life.tell(error, left_s)
+def say_that_it_is_tried_again(error: BaseException, *, left_s: float) -> None:
+    """Log a warning, at most every few seconds; for callers that plan their attempts themselves."""
+    _sign_of_life.tell(error, left_s)
 
 
 def _attempt_once(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass
 
 from pai_sdk.api.paging import number_of
-from pai_sdk.api.training_jobs import prefer_wait, read_timeout
+from pai_sdk.api.training_jobs import offers_of, prefer_wait, read_timeout
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import ApiError, BadAnswerError, InvalidRequestError
 from pai_sdk.job.record import LogPage
@@ -20,7 +19,6 @@ _DOCUMENTED = 100
 _SMALLEST = 20  # what alipai asks for
 _BY_LINE_LARGEST = 10_000
 _NO_INSTANCE_YET = "TRAINING_JOB_INSTANCE_NOT_FOUND"
-_APPLIED_LINE = re.compile(r"\bfirst-line=(\d{1,18})\b")
 _ATTEMPTS = 3
 
 
@@ -31,8 +29,10 @@ class JobLogs:
     asked for would answer page 6 with other lines. So the first page, which begins alike in every size, tells the
     size; until it has been told, later pages are never larger than one that was seen.
 
-    Our own service does without all that: it takes the line itself as a preference (`Prefer: first-line=N`), says
-    so, and names the instance. By that an answer to another question is found out, and asked for again.
+    The service of this package does without all that: it takes the line itself as a preference
+    (`Prefer: first-line=N`), and can hold an empty answer back (`Prefer: wait=N`). It announces both
+    (`x-pai-offers`), and a service that does not is never sent a preference. It names the instance in its answer,
+    so that an answer to another question is found out, and asked for again.
 
     Args:
         transport: to the PAI API.
@@ -67,7 +67,6 @@ class JobLogs:
             page = self._page(job_id, instance, start, size, wait_s)
             if page.is_by_line:
                 return page.part(start, limit)
-            self._by_line = False  # it is another service now
         return self._read_by_page(job_id, instance, start, limit, wait_s)
 
     def _read_by_page(self, job_id: str, instance: str, start: int, limit: int, wait_s: float) -> LogPage:
@@ -75,30 +74,18 @@ class JobLogs:
             self._find_size(job_id, instance, at_least=start)
             if self._by_line:
                 return self._read(job_id, instance, start, limit, wait_s)
-        hold = wait_s >= 1
-        size = self._size_for(start, limit, hold=hold)
-        page = self._page(job_id, instance, start, size, wait_s if hold else 0.0)
-        if page.is_by_line:
-            self._by_line = True
-            return page.part(start, limit)
+        size = self._size_for(start, limit)
+        page = self._page(job_id, instance, start, size)
         if start < size:
             self._learn(page, size)
         self._seen = max(self._seen, len(page.lines))
-        part = page.part(start, limit)
-        if hold and len(part.lines) == size < limit:
-            # There is more, and the size that let us wait may be a small one: take the rest in one go.
-            rest = self._read(job_id, instance, start + size, limit - size, 0.0)
-            return LogPage((*part.lines, *rest.lines), rest.complete, page.waited, rest.total)
-        return part
+        return page.part(start, limit)
 
-    def _size_for(self, start: int, limit: int, *, hold: bool) -> int:
+    def _size_for(self, start: int, limit: int) -> int:
         """The page size by which the wanted lines begin a page, or at least are on one."""
         largest = self._size if self._is_known or start == 0 else min(self._size, self._seen)
         if start == 0:
             return min(limit, largest)
-        if hold:
-            # An answer is held back only while the page is empty, so the page has to begin with the line we want.
-            return next(size for size in range(min(largest, start), 0, -1) if start % size == 0)
         # What the page has before that line was read already, and would come again with every look.
         most = min(limit, largest, max(start, _SMALLEST))
         return min(range(most, most // 2, -1), key=lambda size: start % size)
@@ -111,26 +98,26 @@ class JobLogs:
     def _find_size(self, job_id: str, instance: str, *, at_least: int) -> None:
         for size in (_LARGEST, _DOCUMENTED, _SMALLEST):
             try:
-                page = self._page(job_id, instance, 0, size, 0.0)
+                page = self._page(job_id, instance, 0, size)
             except InvalidRequestError:
                 if size == _SMALLEST:
                     raise
                 continue
-            if page.is_by_line:
-                self._by_line = True
+            if self._by_line:
                 return
             # The log has that many lines, so a shorter page is as long as pages get.
             is_cut = 0 < len(page.lines) < min(size, at_least)
             self._size = len(page.lines) if is_cut else size
-            self._is_known = size < _LARGEST or is_cut or len(page.lines) == size
+            # That a larger page was refused tells nothing: perhaps there was no log then.
+            self._is_known = is_cut or len(page.lines) == size
             self._seen = max(self._seen, len(page.lines))
             _log.debug("log pages of %d lines", self._size)
             return
 
-    def _page(self, job_id: str, instance: str, start: int, size: int, wait_s: float) -> _Page:
+    def _page(self, job_id: str, instance: str, start: int, size: int, wait_s: float = 0.0) -> _Page:
         """The page that holds the line, or begins with it if the service knows how."""
         number = start // size + 1
-        preferences = [*prefer_wait(wait_s).values(), f"first-line={start}"]
+        preferences = [*prefer_wait(wait_s).values(), f"first-line={start}"] if self._by_line else []
         for _ in range(_ATTEMPTS):
             answer = self._transport.call(
                 "ListTrainingJobLogs",
@@ -138,22 +125,27 @@ class JobLogs:
                 "/api/v1/trainingjobs/{training_job_id}/logs",
                 {"training_job_id": job_id},
                 {"InstanceId": instance, "PageNumber": number, "PageSize": size},
-                headers={"Prefer": ", ".join(preferences)},
-                timeout_s=read_timeout(self._transport.timeout_s, wait_s),
+                headers={"Prefer": ", ".join(preferences)} if preferences else {},
+                timeout_s=read_timeout(self._transport.timeout_s, wait_s if preferences else 0.0),
             )
-            applied = answer.headers.get("Preference-Applied", "").lower()
-            line = _APPLIED_LINE.search(applied)
-            if line and (int(line[1]) != start or answer.headers.get("x-pai-log-instance") != instance):
+            offers = offers_of(answer)
+            self._by_line = "first-line" in offers
+            first = answer.headers.get("x-pai-log-first-line")
+            is_by_line = bool(preferences) and first == str(start)
+            expected = start if is_by_line else (number - 1) * size
+            if first is not None and (
+                first != str(expected) or answer.headers.get("x-pai-log-instance") != instance
+            ):
                 _log.info("ListTrainingJobLogs: the answer belongs to another question; asking again")
                 continue
             lines = answer.json.get("Logs")
             return _Page(
-                _texts(lines, strip=not line) if isinstance(lines, list) else (),
-                first=start if line else (number - 1) * size,
-                is_by_line=line is not None,
+                _texts(lines, strip=not self._by_line) if isinstance(lines, list) else (),
+                first=expected,
+                is_by_line=is_by_line,
                 total=number_of(answer.json.get("TotalCount")),
                 complete=answer.headers.get("x-pai-log-complete", "").lower() == "true",
-                waited="wait" in applied,
+                waited="wait" in offers,
             )
         raise BadAnswerError(
             f"ListTrainingJobLogs: {_ATTEMPTS} answers in a row belong to another question; a proxy or cache "

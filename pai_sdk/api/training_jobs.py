@@ -54,14 +54,15 @@ class TrainingJobs:
         Args:
             job_id: which.
             changed_from: a snapshot; the same object comes back when the job is still as it says.
-            wait_s: ask the service to hold its answer that long for a change; not every service does.
+            wait_s: ask the service to hold its answer that long for a change, if the snapshot shows that it can.
         """
         headers: dict[str, str] = {}
         timeout_s = self.transport.timeout_s
         if changed_from is not None and changed_from._etag:
             headers["If-None-Match"] = changed_from._etag
-            headers.update(prefer_wait(wait_s))
-            timeout_s = read_timeout(timeout_s, wait_s)
+            if changed_from._may_wait:
+                headers.update(prefer_wait(wait_s))
+                timeout_s = read_timeout(timeout_s, wait_s)
         answer = self.transport.call(
             "GetTrainingJob", "GET", _JOB, {"training_job_id": job_id}, headers=headers, timeout_s=timeout_s
         )
@@ -71,7 +72,8 @@ class TrainingJobs:
         content = {name: value for name, value in answer.json.items() if name != "RequestId"}
         record = read_model(JobRecord, {"TrainingJobId": job_id, **content}, answer, "GetTrainingJob")
         record._etag = answer.headers.get("ETag")
-        record._lists_all = record._etag is not None  # as our own service does
+        offers = offers_of(answer)
+        record._lists_all, record._may_wait = "all-instances" in offers, "wait" in offers
         return record
 
     def list(
@@ -270,6 +272,16 @@ class TrainingJobs:
             return self.transport.call(action, "GET", path, params, paged).json
 
         return pages(fetch, items, page_size=page_size)
+
+
+def offers_of(answer: Answer) -> frozenset[str]:
+    """What the service can do beyond PAI's API; only services of this package announce such offers.
+
+    Example:
+        >>> sorted(offers_of(Answer({}, headers={"x-pai-offers": "wait, first-line"})))
+        ['first-line', 'wait']
+    """
+    return frozenset(offer.strip() for offer in answer.headers.get("x-pai-offers", "").lower().split(",")) - {""}
 
 
 def prefer_wait(wait_s: float) -> dict[str, str]:

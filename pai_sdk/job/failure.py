@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -14,18 +13,20 @@ from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, PaiError
-from pai_sdk.job.logs import FollowPolicy, LogStream
+from pai_sdk.job.follow import Follower, FollowPolicy, LogFault
 from pai_sdk.job.patience import may_pass
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, LogPage
+from pai_sdk.job.reasons import find_traceback, shows_reason
+from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage
 from pai_sdk.job.status import JobStatus
 from pai_sdk.retry import one_attempt
 
-__all__ = ["find_traceback", "job_failure"]
+__all__ = ["job_failure"]
 
 logger = logging.getLogger(__name__)
 
 _TAIL_LINES = 200
-_WITHIN_S = 15.0  # so long the last lines of an instance are waited for; the failure is known already
+_WITHIN_S = 15.0  # so long the last lines are tried to be read; the failure is known already
+_AS_IT_IS = FollowPolicy(quiet_s=0, failed_quiet_s=0)
 _SHOWN_LINES = 14
 _SHOWN_WIDTH = 200
 _EXIT_CODES = {
@@ -35,11 +36,11 @@ _EXIT_CODES = {
     139: " (segmentation fault)",
     143: " (ended by SIGTERM)",
 }
-_TRACEBACK_START = "Traceback (most recent call last):"
-_EXCEPTION_LINE = re.compile(r"^[A-Za-z_][\w.]*(: .*)?$")
 
 
-def job_failure(backend: Backend, record: JobRecord, policy: FollowPolicy | None = None) -> JobFailed:
+def job_failure(
+    backend: Backend, record: JobRecord, policy: FollowPolicy | None = None, *, waited_s: float | None = None
+) -> JobFailed:
     """Gather what the backend knows of a failure. What cannot be had is left out; the failure itself never is.
 
     Args:
@@ -47,15 +48,26 @@ def job_failure(backend: Backend, record: JobRecord, policy: FollowPolicy | None
         record: how it ended.
         policy: how patiently to look for its last lines; for one who has just seen the end, which may be ahead of
             the log. By default they are taken as they are.
+        waited_s: how long the log was already waited for in vain after the end, if it was; the message says so.
     """
     info = _error_info_or_none(backend, record.training_job_id)
     instance, exit_code = _where(info)
     instance = instance or _first_failed(record)
-    tail = _tail(backend, record, instance, policy or FollowPolicy(quiet_s=0))
+    tail, gave_up = _tail(backend, record, instance, policy or _AS_IT_IS)
+    if gave_up and policy is not None:
+        waited_s = policy.failed_quiet_s
     traceback = find_traceback(tail)
     message = record.reason_message or (info.message if info else None) or ""
     return JobFailed(
-        _text(record, instance=instance, exit_code=exit_code, message=message, log_tail=tail, traceback=traceback),
+        _text(
+            record,
+            instance=instance,
+            exit_code=exit_code,
+            message=message,
+            log_tail=tail,
+            traceback=traceback,
+            waited_s=None if shows_reason(tail) else waited_s,
+        ),
         job_id=record.training_job_id,
         status=record.status,
         instance=instance,
@@ -65,25 +77,6 @@ def job_failure(backend: Backend, record: JobRecord, policy: FollowPolicy | None
         log_tail=tail,
         traceback=traceback,
     )
-
-
-def find_traceback(lines: Iterable[str]) -> str:
-    r"""The last Python traceback in a log's last lines, or an empty text.
-
-    Example:
-        >>> find_traceback(["ok", "Traceback (most recent call last):", "  File 'a.py', line 1", "KeyError: 3"])
-        "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 3"
-    """
-    lines = [*lines]
-    starts = [number for number, line in enumerate(lines) if line.strip() == _TRACEBACK_START]
-    if not starts:
-        return ""
-    found = [lines[starts[-1]].strip()]
-    for line in lines[starts[-1] + 1 :]:
-        found.append(line)
-        if not line.startswith(" ") and _EXCEPTION_LINE.match(line):
-            break
-    return "\n".join(found)
 
 
 def _error_info_or_none(backend: Backend, job_id: str) -> ErrorInfo | None:
@@ -114,33 +107,48 @@ def _first_failed(record: JobRecord) -> str | None:
     return failed[0] if failed else None
 
 
-def _tail(backend: Backend, record: JobRecord, instance: str | None, policy: FollowPolicy) -> list[str]:
-    """The last lines of the instance that failed; where that is not known, of one with a traceback, or of all."""
+def _tail(
+    backend: Backend, record: JobRecord, instance: str | None, policy: FollowPolicy
+) -> tuple[list[str], bool]:
+    """The last lines of the instance that failed; where that is not known, of one with a traceback, or of all.
+
+    Returns:
+        The lines, and whether the wait for a reason among them was given up.
+    """
     job_id = record.training_job_id
     within = replace(policy, patience_s=_WITHIN_S, retry=replace(policy.retry, deadline_s=_WITHIN_S))
-    tails: dict[str, deque[str]] = {}
+    names = [instance] if instance else record.instance_names
+    tails: dict[str, deque[str]] = {name: deque(maxlen=_TAIL_LINES) for name in names}
     try:
-        for name in [instance] if instance else record.instance_names:
-            tails[name] = _tail_of(backend, job_id, name, within)
+        start = {name: _first_of_tail(backend, job_id, name, within) for name in names}
+        follower = Follower(backend, job_id, lambda _: names, start, within)
+        try:
+            for update in follower.updates(deadline=within.schedule.now() + _WITHIN_S + within.failed_quiet_s):
+                if isinstance(update, LogFault):
+                    _cannot_be_read(job_id, update.error)
+                elif not isinstance(update, JobRecord):
+                    tails[update[0].instance].extend(line.text for line in update)
+        finally:
+            follower.close()
+        gave_up = follower.gave_up
     except PaiError as fault:
-        logger.warning("job %s failed, and its log cannot be read: %s", job_id, fault)
+        _cannot_be_read(job_id, fault)
+        gave_up = False
     telling = next((lines for lines in tails.values() if find_traceback(lines)), None)
-    return [*(telling or chain.from_iterable(tails.values()))][-_TAIL_LINES:]
+    return [*(telling or chain.from_iterable(tails.values()))][-_TAIL_LINES:], gave_up
 
 
-def _tail_of(backend: Backend, job_id: str, instance: str, policy: FollowPolicy) -> deque[str]:
+def _first_of_tail(backend: Backend, job_id: str, instance: str, policy: FollowPolicy) -> int:
     def count() -> LogPage:
         with one_attempt():  # the retries are those of the policy, and not those of the backend on top of them
             return backend.read_log(job_id, instance, start=0, limit=1)
 
     first = policy.retry.call(count, is_transient=may_pass)
-    start = {instance: max(0, (first.total or 0) - _TAIL_LINES)}
-    stream = LogStream(backend, job_id, follow=True, instance=instance, start=start, policy=policy)
-    tail: deque[str] = deque(maxlen=_TAIL_LINES)
-    for update in stream.updates(deadline=policy.schedule.now() + _WITHIN_S):
-        if isinstance(update, LogLine):
-            tail.append(update.text)
-    return tail
+    return max(0, (first.total or 0) - _TAIL_LINES)
+
+
+def _cannot_be_read(job_id: str, fault: PaiError) -> None:
+    logger.warning("job %s failed, and its log cannot be read: %s", job_id, fault)
 
 
 def _text(
@@ -151,10 +159,13 @@ def _text(
     message: str,
     log_tail: Sequence[str],
     traceback: str,
+    waited_s: float | None,
 ) -> str:
     job_id = record.training_job_id
     named = f"{record.training_job_name} ({job_id})" if record.training_job_name else job_id
     lines = [f"job {named} {record.status}: {message or record.reason_code or 'the service gives no reason'}"]
+    if record.status.is_unknown_end:
+        lines.append("  this version does not know that status; the service gives it a time at which it ended")
     facts = []
     if instance:
         facts.append(f"instance {instance.removeprefix(job_id + '-')}")
@@ -174,6 +185,8 @@ def _text(
                 [*excerpt[:1], "  …", *excerpt[-(_SHOWN_LINES - 2) :]] if traceback else excerpt[-_SHOWN_LINES:]
             )
         lines += [f"    {visible_text(line)[:_SHOWN_WIDTH]}" for line in excerpt]
+    if waited_s is not None:
+        lines.append(f"  no reason came into its log within {waited_s:g} s after the end; more may come later")
     lines.append(f"  the whole log: {next_commands(record)[0]}")
     if record.training_job_url:
         lines.append(f"  console: {record.training_job_url}")

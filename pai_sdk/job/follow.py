@@ -6,14 +6,23 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias, TypeVar
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.errors import PaiError
-from pai_sdk.job.patience import FIRST_PAUSE_S, Asking, FollowPolicy, is_key_too_old
+from pai_sdk.job.patience import (
+    FIRST_PAUSE_S,
+    Asking,
+    FollowPolicy,
+    is_key_too_old,
+    may_not_be_there_yet,
+    may_pass,
+)
+from pai_sdk.job.reasons import shows_reason
 from pai_sdk.job.record import JobRecord, LogLine, LogPage
+from pai_sdk.job.status import JobStatus
 from pai_sdk.job.workers import Step
 from pai_sdk.retry import one_attempt, say_that_it_is_tried_again
 
@@ -27,6 +36,7 @@ _CHARACTERS_A_LINE = 500  # longer ones count for more
 _BREATH_S = 0.02  # where lines come faster than we can ask, a few are taken at once
 _HOLDS_FOR_READERS = 6
 _LISTING_PATIENCE_S = 20.0
+_LINES_FOR_A_REASON = 50
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,9 @@ class _Reader:
     next_line: int
     asking: Asking
     quiet_since: float | None = None
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_FOR_A_REASON))
+    turn: int = 0  # of the step that reads next; steps planned before it do nothing
+    is_asleep: bool = False
 
 
 class Follower:
@@ -77,10 +90,12 @@ class Follower:
         self._updates: deque[Update | Exception | None] = deque()  # an exception, or None, is the end of it all
         self._waiting = 0  # lines in there, weighed
         self._parked: list[_Reader] = []
-        self._known: set[str] = set()
+        self._readers: dict[str, _Reader] = {}
         self._seen: JobRecord | None = None
         self._open = 1  # the job itself, and every instance not read to its end
-        self._ended = False
+        self._ended_at: float | None = None
+        self._unknown_end: tuple[str, float] | None = None  # a status, and since when it seems to be the end
+        self._gave_up = False
         self._closed = False
         self._told_of_key = False
         self._is_done = False
@@ -95,6 +110,11 @@ class Follower:
     def is_done(self) -> bool:
         """Whether all has been handed over, to the last line."""
         return self._is_done
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether a job that failed did not show why before its log was taken as complete."""
+        return self._gave_up
 
     @property
     def trouble(self) -> BaseException | None:
@@ -129,7 +149,7 @@ class Follower:
     # ---- the job
 
     def _watch(self) -> None:
-        if self._ended:
+        if self._has_ended:
             return
         seen = self._seen
         with self._schedule.may_hold(self._backend.endpoint, keep_free=_HOLDS_FOR_READERS) as granted:
@@ -145,7 +165,8 @@ class Follower:
         was_held = wait_s > 0 and self._was_held(asked_at)
         # How long it has been running changes all the time, and is no reason to look closer.
         is_news = seen is None or (record.status, record.instances) != (seen.status, seen.instances)
-        self._later(self._watch, 0.0 if was_held else self._asking.pause_s(is_news=is_news))
+        pause_s = self._asking.pause_s(is_news=is_news, is_held=record._lists_all)
+        self._later(self._watch, 0.0 if was_held else pause_s)
 
     def _look(self, asking: Asking) -> None:
         """Ask once, besides the watching: a log has told that the job has ended."""
@@ -156,19 +177,35 @@ class Follower:
     def _see(self, record: JobRecord) -> bool:
         """Take note of how the job stands; whether it has ended."""
         with self._news:
-            if self._ended:
+            if self._has_ended:
                 return True
-            if record != self._seen:
+            is_end = self._is_end(record)
+            if record != self._seen and (is_end or not record.status.is_terminal):
                 self._seen = record
                 self._put(record)
                 self._read_new_instances(record)
-            if record.status.is_terminal:
-                self._ended = True
+            if is_end:
+                self._ended_at = self._schedule.now()
+                self._wake_readers()
                 if record.may_list_more:
                     self._later(self._until_all_are_listed())
                 else:
                     self._one_less()
-            return self._ended
+            return self._has_ended
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._ended_at is not None
+
+    def _is_end(self, record: JobRecord) -> bool:
+        """Whether the job has ended; a status that is not known must stay the last one for a while."""
+        if not record.status.is_unknown_end:
+            self._unknown_end = None
+            return record.status.is_terminal
+        now = self._schedule.now()
+        if self._unknown_end is None or self._unknown_end[0] != record.status:
+            self._unknown_end = record.status, now
+        return now - self._unknown_end[1] >= self._policy.quiet_s
 
     def _until_all_are_listed(self) -> Step:
         """A job that ended soon may be seen to have ended before all its instances are listed."""
@@ -193,7 +230,7 @@ class Follower:
                 # An answer may be older than the end that we have seen.
                 is_open = record.may_list_more or not record.status.is_terminal
                 if is_open and asked_at - ended_at < self._policy.quiet_s:
-                    self._later(look, asking.pause_s(is_news=False))
+                    self._later(look, asking.pause_s(is_news=False, is_held=True))
                 else:
                     self._one_less()
 
@@ -201,15 +238,30 @@ class Follower:
 
     def _read_new_instances(self, record: JobRecord) -> None:
         for instance in self._wanted(record):
-            if instance not in self._known:
-                self._known.add(instance)
+            if instance not in self._readers:
                 self._open += 1
                 reader = _Reader(instance, self._cursor.get(instance, 0), Asking(self._policy))
-                self._later(partial(self._read, reader))
+                self._readers[instance] = reader
+                self._read_later(reader)
 
     # ---- its instances
 
-    def _read(self, reader: _Reader) -> None:
+    def _read_later(self, reader: _Reader, delay_s: float = 0.0) -> None:
+        reader.turn += 1
+        reader.is_asleep = delay_s > 0
+        self._later(partial(self._read, reader, reader.turn), delay_s)
+
+    def _wake_readers(self) -> None:
+        """Read quiet logs now: the pauses of a quiet job are long, and its last lines are there at its end."""
+        for reader in self._readers.values():
+            if reader.is_asleep:
+                self._read_later(reader)
+
+    def _read(self, reader: _Reader, turn: int) -> None:
+        with self._news:
+            if turn != reader.turn:
+                return
+            reader.is_asleep = False
         try:
             self._read_on(reader)
         except PaiError as error:
@@ -219,14 +271,15 @@ class Follower:
 
     def _read_on(self, reader: _Reader) -> None:
         with self._schedule.may_hold(self._backend.endpoint) as granted:
-            wait_s = self._policy.hold_s if granted and not self._ended else 0.0
+            wait_s = self._policy.hold_s if granted and not self._has_ended else 0.0
             asked_at = self._schedule.now()
             page = self._answer(
                 reader.asking,
-                partial(self._read, reader),
+                partial(self._read, reader, reader.turn),
                 lambda: self._backend.read_log(
                     self._job_id, reader.instance, start=reader.next_line, limit=PAGE_LINES, wait_s=wait_s
                 ),
+                may_come=self._may_come,
             )
         if page is None:
             return
@@ -238,6 +291,7 @@ class Follower:
             if lines:
                 reader.next_line += len(lines)
                 reader.quiet_since = None
+                reader.last.extend(line.text for line in lines[-_LINES_FOR_A_REASON:])
                 self._waiting += _weight(lines)
                 self._put(lines)
             pause_s = self._until_next(reader, page, asked_at, was_held=was_held)
@@ -246,34 +300,61 @@ class Follower:
             elif self._waiting >= _FULL:
                 self._parked.append(reader)
             else:
-                self._later(partial(self._read, reader), pause_s)
+                self._read_later(reader, pause_s)
+
+    def _may_come(self, fault: PaiError) -> bool:
+        """Whether the log may be there later: not all services have it as soon as they list its instance."""
+        longest_s = max(self._policy.quiet_s, self._policy.failed_quiet_s)
+        is_early = self._ended_at is None or self._schedule.now() - self._ended_at < longest_s
+        return is_early and may_not_be_there_yet(fault)
 
     def _until_next(self, reader: _Reader, page: LogPage, asked_at: float, *, was_held: bool) -> float | None:
         """Seconds until the instance is to be read again; None when it has said all."""
         if page.complete:
-            if not self._ended:
+            if not self._has_ended:
                 self._later(partial(self._look, Asking(self._policy)))
             return None
         has_more = page.total is not None and reader.next_line < page.total  # a service may grant short pages
         if was_held or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
             return 0.0
-        if not self._ended:
+        if not self._has_ended:
             if page.waited and page.lines:
                 return _BREATH_S
-            return reader.asking.pause_s(is_news=bool(page.lines) and self._is_held)
+            is_held = self._is_held and (self._seen is None or self._seen._lists_all)
+            return reader.asking.pause_s(is_news=bool(page.lines), is_held=is_held)
         if reader.quiet_since is None:
             reader.quiet_since = self._schedule.now()
         # An answer that took long tells how it was when it was asked for, not how it is now.
-        if not page.lines and asked_at - reader.quiet_since >= self._policy.quiet_s:
+        quiet_s = self._quiet_s(reader)
+        if not page.lines and asked_at - reader.quiet_since >= quiet_s:
+            self._gave_up |= quiet_s > self._policy.quiet_s
             return None
         return min(self._policy.pause_s, self._policy.quiet_s / 3)
+
+    def _quiet_s(self, reader: _Reader) -> float:
+        """How long a log of the job must be quiet after the end: longer where lines are missing for sure."""
+        record = self._seen
+        if record is None or not (record.status == JobStatus.FAILED or record.status.is_unknown_end):
+            return self._policy.quiet_s
+        listed = {one.name for one in record.instances if one.status and JobStatus(one.status).is_failure}
+        suspects = [one for one in self._readers.values() if one.instance in listed or not listed]
+        if reader not in suspects or any(shows_reason(one.last) for one in suspects):
+            return self._policy.quiet_s
+        return max(self._policy.quiet_s, self._policy.failed_quiet_s)
 
     # ---- what they share
 
     def _was_held(self, asked_at: float) -> bool:
         return self._schedule.now() - asked_at > min(FIRST_PAUSE_S, self._policy.pause_s)
 
-    def _answer(self, asking: Asking, again: Step, ask: Callable[[], _Answer]) -> _Answer | None:
+    def _answer(
+        self,
+        asking: Asking,
+        again: Step,
+        ask: Callable[[], _Answer],
+        *,
+        may_come: Callable[[PaiError], bool] = lambda fault: False,
+    ) -> _Answer | None:
         """The answer; None when there is none, and then the same is asked again later.
 
         One attempt, whatever the backend's own policy is: a pause in here would keep a thread from other jobs.
@@ -282,14 +363,15 @@ class Follower:
             with one_attempt():
                 answer = ask()
         except PaiError as fault:
-            pause_s = asking.pause_after(fault)
+            pause_s = asking.pause_after(fault, may_pass=may_pass(fault) or may_come(fault))
             if pause_s is None:
                 raise
             if is_key_too_old(fault) and not self._told_of_key:
                 self._told_of_key = True
                 logger.warning("following %s: %s; waiting for a new key", self._job_id, fault)
             logger.info("following %s: %s; trying again in %.1f s", self._job_id, fault, pause_s)
-            say_that_it_is_tried_again(fault, waited_s=asking.waited_s + pause_s, left_s=asking.left_s)
+            if asking.is_to_be_told(pause_s):
+                say_that_it_is_tried_again(fault, left_s=asking.left_s)
             self._later(again, pause_s, is_retry=True)
             return None
         asking.answered()
@@ -322,7 +404,7 @@ class Follower:
                 self._waiting -= _weight(update)
             if self._parked and self._waiting < _FULL // 2:
                 for reader in self._parked:
-                    self._later(partial(self._read, reader))
+                    self._read_later(reader)
                 self._parked.clear()
             return update
 

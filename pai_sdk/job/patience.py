@@ -9,6 +9,8 @@ from pai_sdk.errors import (
     BadAnswerError,
     ConnectionFailedError,
     CredentialsRenewalError,
+    InvalidRequestError,
+    NotFoundError,
     PaiError,
     RepeatedRequestError,
     ServiceFaultError,
@@ -17,9 +19,13 @@ from pai_sdk.errors import (
 from pai_sdk.job.workers import Schedule, shared_workers
 from pai_sdk.retry import RetryPolicy
 
-__all__ = ["FIRST_PAUSE_S", "Asking", "FollowPolicy", "is_key_too_old", "may_pass"]
+__all__ = ["FIRST_PAUSE_S", "Asking", "FollowPolicy", "is_key_too_old", "may_not_be_there_yet", "may_pass"]
 
 FIRST_PAUSE_S = 0.1
+_BUSY_PAUSE_S = 1.0  # while lines come, from a service that does not hold answers back
+_GROWTH = 1.3  # a pause becomes about a fourth of the time that it has been quiet
+_TELL_AFTER_S = 2.0
+_TELL_AGAIN_S = 60.0
 _PASSING_FAULTS = (
     ConnectionFailedError,
     BadAnswerError,
@@ -39,17 +45,20 @@ class FollowPolicy:
 
     Attributes:
         hold_s: how long a backend may hold an answer back for news, in seconds.
-        pause_s: the longest pause between two questions where answers are not held back.
-        quiet_s: a job that has ended, on a backend that does not say when a log is complete, has said all it had
-            to say when nothing came for so long.
+        pause_s: the longest pause between two questions about a quiet job, or a quiet log, where answers are not
+            held back. While lines come, a log is asked for every second.
+        quiet_s: for backends that do not say when a log is complete: after the end of the job, its log is taken
+            as complete when no line came for so long.
+        failed_quiet_s: the same for a job that failed and whose log does not show why: such lines often come late.
         patience_s: how long a log may stay out of reach before following gives up; progress starts it anew.
         retry: the pauses between attempts while the log is out of reach.
         schedule: the threads that ask, and their clock; those of this process by default. Tests bring their own.
     """
 
     hold_s: float = 10.0
-    pause_s: float = 1.0
-    quiet_s: float = 3.0
+    pause_s: float = 8.0
+    quiet_s: float = 5.0
+    failed_quiet_s: float = 15.0
     patience_s: float = 600.0
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     schedule: Schedule = field(default_factory=shared_workers)
@@ -65,10 +74,10 @@ class Asking:
     def __init__(self, policy: FollowPolicy) -> None:
         self.trouble: BaseException | None = None
         self._policy = policy
-        self._first_pause_s = min(FIRST_PAUSE_S, policy.pause_s)
-        self._pause_s = self._first_pause_s
+        self._pause_s = min(FIRST_PAUSE_S, policy.pause_s)
         self._out_of_reach_since: float | None = None
         self._attempts = 0
+        self._told_at: float | None = None
 
     @property
     def waited_s(self) -> float:
@@ -83,15 +92,34 @@ class Asking:
 
     def answered(self) -> None:
         """There is an answer; patience begins anew."""
-        self.trouble, self._out_of_reach_since, self._attempts = None, None, 0
+        self.trouble, self._out_of_reach_since, self._attempts, self._told_at = None, None, 0, None
 
-    def pause_s(self, *, is_news: bool) -> float:
-        """Seconds until it is asked again after an answer: few while there is news, then more and more."""
-        self._pause_s = self._first_pause_s if is_news else min(self._policy.pause_s, self._pause_s * 1.5)
+    def pause_s(self, *, is_news: bool, is_held: bool) -> float:
+        """Seconds until it is asked again after an answer: few while there is news, then more and more.
+
+        Args:
+            is_news: the answer brought something new.
+            is_held: the backend holds answers back, or is on this machine; asking it often costs little.
+        """
+        longest = min(_BUSY_PAUSE_S, self._policy.pause_s) if is_held else self._policy.pause_s
+        if is_news:
+            self._pause_s = min(FIRST_PAUSE_S if is_held else _BUSY_PAUSE_S, longest)
+        else:
+            self._pause_s = min(longest, self._pause_s * _GROWTH)
         return self._pause_s
 
-    def pause_after(self, fault: PaiError) -> float | None:
-        """Seconds until it is asked again after a fault; None where there is no sense in that."""
+    def is_to_be_told(self, pause_s: float) -> bool:
+        """Whether to tell now that there is no answer: not in the first seconds, then once a minute."""
+        now = self._policy.schedule.now()
+        if self.waited_s + pause_s < _TELL_AFTER_S:
+            return False
+        if self._told_at is not None and now - self._told_at < _TELL_AGAIN_S:
+            return False
+        self._told_at = now
+        return True
+
+    def pause_after(self, fault: PaiError, *, may_pass: bool) -> float | None:
+        """Seconds until it is asked again after a fault; None where that makes no sense or took too long."""
         self.trouble = fault
         now = self._policy.schedule.now()
         if self._out_of_reach_since is None:
@@ -99,7 +127,7 @@ class Asking:
         self._attempts += 1
         unreadable = isinstance(fault, BadAnswerError) and fault.is_from_service
         patience_s = min(self._policy.patience_s, _UNREADABLE_PATIENCE_S if unreadable else float("inf"))
-        if not may_pass(fault) or now - self._out_of_reach_since > patience_s:
+        if not may_pass or now - self._out_of_reach_since > patience_s:
             return None
         return self._policy.retry.pause_s(self._attempts, getattr(fault, "retry_after_s", None))
 
@@ -107,6 +135,11 @@ class Asking:
 def is_key_too_old(fault: BaseException) -> bool:
     """Whether a new key would help: it is read anew for each request, and may be renewed a little late."""
     return isinstance(fault, AuthenticationError) and fault.code.endswith("Expired")
+
+
+def may_not_be_there_yet(fault: BaseException) -> bool:
+    """Whether a log is refused as a service may do before the instance has begun to write it."""
+    return isinstance(fault, InvalidRequestError | NotFoundError)
 
 
 def may_pass(fault: BaseException) -> bool:

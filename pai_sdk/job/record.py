@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, field_validator
+from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, field_validator, model_validator
 
-from pai_sdk.job.status import JobStatus
+from pai_sdk.job.status import KNOWN_STATUSES, JobStatus
 from pai_sdk.job.wire import Received
 
 __all__ = [
@@ -27,9 +27,13 @@ __all__ = [
 ]
 
 
+def _status_of(value: object) -> JobStatus:
+    return value if isinstance(value, JobStatus) else JobStatus("" if value is None else str(value))
+
+
 _Status = Annotated[
     JobStatus,
-    PlainValidator(lambda value: JobStatus("" if value is None else str(value))),
+    PlainValidator(_status_of),
     PlainSerializer(str, return_type=str),
 ]
 
@@ -166,8 +170,10 @@ class JobRecord(Received):
 
     # The service's version tag of this snapshot, by which a caller can wait for the next one.
     _etag: str | None = PrivateAttr(default=None)
-    # Whether who made this snapshot lists an instance no later than its first line.
+    # The backend lists an instance before there is a line of it. The services of this package say so by a marker.
     _lists_all: bool = PrivateAttr(default=False)
+    # The backend can hold its answer back until the job changes (`Prefer: wait`), and has said so.
+    _may_wait: bool = PrivateAttr(default=False)
 
     @field_validator(
         "status_transitions",
@@ -182,6 +188,15 @@ class JobRecord(Received):
     @classmethod
     def _null_is_empty(cls, value: object) -> object:
         return [] if value is None else value
+
+    @model_validator(mode="after")
+    def _see_an_unknown_end(self) -> JobRecord:
+        last = self.status_transitions[-1] if self.status_transitions else None
+        is_over = last is not None and bool(last.end_time) and last.status == self.status
+        if is_over and self.status and self.status not in KNOWN_STATUSES:
+            # The model is frozen for its readers; it is still being made here.
+            self.__dict__["status"] = JobStatus(self.status, has_ended=True)
+        return self
 
     @property
     def outputs(self) -> dict[str, str]:
@@ -225,7 +240,7 @@ class LogPage:
     Attributes:
         lines: the lines, without their line ends; the first is the one that was asked for.
         complete: the service says that no line will follow these.
-        waited: the service was asked to hold its answer back until there is news, and does so.
+        waited: the service holds its answers back until there is news, where it is asked to.
         total: how many lines the service has in all, where it says so.
     """
 

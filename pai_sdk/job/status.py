@@ -10,12 +10,26 @@ __all__ = ["KNOWN_STATUSES", "JobStatus"]
 class JobStatus(str):
     """A status as the service names it. One that we do not know is kept as it is, never a crash.
 
+    Args:
+        name: as the service names it.
+        has_ended: the service gives the time at which this status ended, and no later status. So the end of a job
+            is seen where its status is not known. Whether it succeeded is not known, so it counts as failed.
+
     Example:
         >>> JobStatus("Succeed").is_success, JobStatus("Dreaming").is_terminal
         (True, False)
+        >>> JobStatus("Evicted", has_ended=True).is_failure
+        True
     """
 
-    __slots__ = ()
+    __slots__ = ("_has_ended",)
+    _has_ended: bool
+
+    def __new__(cls, name: str = "", *, has_ended: bool = False) -> JobStatus:
+        """A status; see the class."""
+        made = super().__new__(cls, name)
+        made._has_ended = has_ended
+        return made
 
     CREATING: JobStatus
     CREATED: JobStatus
@@ -41,7 +55,12 @@ class JobStatus(str):
     @property
     def is_failure(self) -> bool:
         """Whether it ended by a fault, of its own or of the service."""
-        return self in ("Failed", "CreateFailed", "InitializeFailed")
+        return self in ("Failed", "CreateFailed", "InitializeFailed") or self.is_unknown_end
+
+    @property
+    def is_unknown_end(self) -> bool:
+        """Whether the job has ended in a status that is not known here."""
+        return self._has_ended and self not in KNOWN_STATUSES
 
     @property
     def is_stopped(self) -> bool:

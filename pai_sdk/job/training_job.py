@@ -176,7 +176,10 @@ class TrainingJob:
         policy = policy or FollowPolicy()
         waiting = Waiting(self._backend, self.id, self._record, self._keep, shown, policy)
         shown.ended(waiting.run(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
-        self._raise_for_status(policy)
+        if waiting.has_read_log:  # its end was waited for already
+            self._raise_for_status(waited_s=policy.failed_quiet_s if waiting.gave_up else None)
+        else:
+            self._raise_for_status(policy)
         return self
 
     def logs(
@@ -289,10 +292,10 @@ class TrainingJob:
         """
         self._raise_for_status()
 
-    def _raise_for_status(self, policy: FollowPolicy | None = None) -> None:
+    def _raise_for_status(self, policy: FollowPolicy | None = None, *, waited_s: float | None = None) -> None:
         record = self.record
         if record.status.is_failure:
-            raise job_failure(self._backend, record, policy)
+            raise job_failure(self._backend, record, policy, waited_s=waited_s)
         if record.status.is_stopped:
             why = f": {record.reason_message}" if record.reason_message else ""
             raise JobStopped(

@@ -30,6 +30,10 @@ class Waiting:
         tell: is given every new snapshot.
         display: what shows it.
         policy: how patiently to follow.
+
+    Attributes:
+        has_read_log: all of the log was read and shown.
+        gave_up: the log of a job that failed was waited for, and did not show why.
     """
 
     def __init__(
@@ -48,6 +52,8 @@ class Waiting:
         self._display = display
         self._policy = policy
         self._trouble: BaseException | None = None
+        self.has_read_log = False
+        self.gave_up = False
 
     def run(self, timeout_s: float | None, *, show_logs: bool, stops: bool) -> JobRecord:
         """Wait; what the job is like at its end.
@@ -106,6 +112,7 @@ class Waiting:
                     return
         finally:
             self._trouble = follower.trouble
+            self.has_read_log, self.gave_up = with_log and follower.is_done, follower.gave_up
             follower.close()
         if follower.seen is not None and follower.seen is not self._seen:
             self._keep(follower.seen)  # what shows it is slower than the job

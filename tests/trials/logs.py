@@ -61,12 +61,9 @@ class _PlainProxy(FaultProxy):
         if int(asked.get("PageSize", ["20"])[0]) > 100:
             refusal = b'{"Code":"InvalidParameter","Message":"PageSize is at most 100"}'
             return Answer(400, [("Content-Type", "application/json")], refusal)
-        known = {"prefer", "if-none-match"}
-        passed = {name: value for name, value in headers.items() if name.lower() not in known}
-        answer = super().forward(method, path, passed, body)
-        kept = [
-            (name, value) for name, value in answer.headers if name.lower() not in ("x-pai-log-complete", "etag")
-        ]
+        assert "prefer" not in {name.lower() for name in headers}, "nothing has offered to know it"
+        answer = super().forward(method, path, headers, body)
+        kept = [(name, value) for name, value in answer.headers if not name.lower().startswith("x-pai-")]
         return Answer(answer.status, kept, answer.body, answer.announced)
 
 
@@ -118,7 +115,7 @@ def run(folder: Path, seed: int, *, lines: int = 10_000) -> list[str]:
             writer = threading.Thread(target=_write, args=(service, root, texts, dice))
             writer.start()
             shown = _Shown()
-            policy = FollowPolicy(hold_s=2, pause_s=0.1, quiet_s=1.0, retry=_RETRY)
+            policy = FollowPolicy(hold_s=2, pause_s=0.1, quiet_s=1.0, failed_quiet_s=1.0, retry=_RETRY)
             try:
                 TrainingJob(job_id, session.backend_for("ecs.c6.large")).wait(
                     _LONGEST_S, display=shown, policy=policy

@@ -68,7 +68,7 @@ class Service(ScriptedServer):
         if part:
             return Reply({})
         job = next(job for job in self.jobs if job["TrainingJobId"] == job_id)
-        return Reply(job, headers={"ETag": '"1"'})  # as ours: there are no instances that would be listed later
+        return Reply(job, headers={"x-pai-offers": "all-instances"})
 
     @staticmethod
     def _algorithm(rest: str) -> Reply:

@@ -163,6 +163,6 @@ def test_such_a_caller_may_say_that_it_tries_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("pai_sdk.retry._sign_of_life", _SignOfLife(lambda: 100.0))
-    for waited_s in (0.5, 30.0):
-        say_that_it_is_tried_again(Fault(), waited_s=waited_s, left_s=570.0)
+    for left_s in (570.0, 569.0):
+        say_that_it_is_tried_again(Fault(), left_s=left_s)
     assert [record.message for record in caplog.records] == ["a fault; trying again, for up to 570 s"]

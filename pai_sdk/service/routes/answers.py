@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import JSONResponse
 
-__all__ = ["answer", "request_id", "wished_hold_s"]
+__all__ = ["answer", "offering", "request_id", "wished_hold_s"]
 
 _WAIT = re.compile(r"\bwait\s*=\s*\"?(\d{1,18})\b")
 
@@ -25,6 +25,11 @@ def answer(
 ) -> JSONResponse:
     """A success."""
     return JSONResponse({"RequestId": request_id(request), **(fields or {})}, headers=headers)
+
+
+def offering(*offers: str) -> dict[str, str]:
+    """The header that announces what this service can do beyond PAI's API. Clients rely on nothing else of it."""
+    return {"x-pai-offers": ", ".join(offers)}
 
 
 def wished_hold_s(request: Request, longest_s: float) -> float | None:

@@ -16,7 +16,7 @@ from pai_sdk.service.changes import News
 from pai_sdk.service.joblogs import LogSlice, LogWindow, sizes_bytes
 from pai_sdk.service.models import Event, Job
 from pai_sdk.service.parts import Parts, PartsOf
-from pai_sdk.service.routes.answers import answer, wished_hold_s
+from pai_sdk.service.routes.answers import answer, offering, wished_hold_s
 from pai_sdk.service.routes.training_jobs import PageNumber
 from pai_sdk.service.times import parse_time
 
@@ -48,8 +48,8 @@ async def list_training_job_logs(
 
     Without an instance, the lines of all instances come in one order that never changes. With `Prefer: wait=N` an
     empty page is held back until there is a line; with `Prefer: first-line=N` the page begins with that line,
-    whatever its number says, and may be short where lines are long. `x-pai-log-complete: true` says that no line
-    will follow.
+    whatever its number says, and may be short where lines are long. `x-pai-offers` announces both.
+    The answer names its instance and first line, and `x-pai-log-complete: true` says that no line will follow.
     """
     hold_s = wished_hold_s(request, parts.settings.longest_hold_s)
     deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
@@ -67,11 +67,13 @@ async def list_training_job_logs(
                 break
             await _wait_for_lines(news, files, seen, deadline, look_s=look_s, unsettled=page.unsettled)
             look_s = min(look_s * 1.5, _SLOWEST_LOOK_S)
-    headers = {"x-pai-log-complete": "true"} if page.complete else {}
+    headers = offering("wait", "first-line")
+    headers |= {"x-pai-log-instance": name or "", "x-pai-log-first-line": str(start)}
+    if page.complete:
+        headers["x-pai-log-complete"] = "true"
     applied = [] if hold_s is None else [f"wait={hold_s:g}"]
     if first_line:
         applied.append(f"first-line={start}")
-        headers["x-pai-log-instance"] = name or ""
     if applied:
         headers["Preference-Applied"] = ", ".join(applied)
     return answer(request, {"Logs": page.lines, "TotalCount": str(page.total)}, headers=headers)

@@ -15,7 +15,7 @@ from pai_sdk.service.listing import JobQuery, find_jobs, read_labels
 from pai_sdk.service.parts import Parts, PartsOf
 from pai_sdk.service.progress import latest_progress
 from pai_sdk.service.resources import Capacity, refuse_what_never_fits
-from pai_sdk.service.routes.answers import answer, wished_hold_s
+from pai_sdk.service.routes.answers import answer, offering, wished_hold_s
 from pai_sdk.service.snapshot import error_info, job_in_full, job_in_list, output_models
 from pai_sdk.service.times import parse_time
 
@@ -81,10 +81,14 @@ def list_training_jobs(
 
 @router.get("/{job_id}")
 async def get_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
-    """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the answer waits for the next snapshot."""
+    """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the answer waits for the next snapshot.
+
+    `x-pai-offers` announces this, and that an instance is listed before there is a line of its log.
+    """
     known = request.headers.get("if-none-match")
     hold_s = wished_hold_s(request, parts.settings.longest_hold_s)
-    headers = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
+    applied = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
+    headers = {**offering("wait", "all-instances"), **applied}
     deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
     with parts.changes.of(job_id) as news:
         while known is not None:

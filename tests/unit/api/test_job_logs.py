@@ -146,6 +146,22 @@ def test_a_size_refused_to_several_readers_at_once_fails_none() -> None:
             assert len(page.result(PATIENCE_S).lines) == 100
 
 
+def test_a_log_that_was_not_there_yet_tells_nothing_of_the_size_of_pages() -> None:
+    class NotReady(PagedLog):
+        def call(self, *args: Any, **more: Any) -> Answer:
+            if len(self.asked) < 2:
+                self.asked.append({})
+                raise api_error("not yet", code="InvalidInstance.NotReady", status_code=400, request_id=None)
+            return super().call(*args, **more)
+
+    service = NotReady(500, largest=20)
+    logs = logs_of(service)
+    got: list[str] = []
+    while lines := read(logs, len(got)).lines:
+        got += lines
+    assert got == service.lines
+
+
 def test_only_the_count_is_wanted() -> None:
     service = PagedLog(5000)
     page = read(logs_of(service), 0, limit=1)
@@ -161,22 +177,15 @@ def test_another_400_comes_through() -> None:
 
 
 @pytest.mark.parametrize("start", [0, 1, 541, 1000, 1237, 4999])
-def test_a_held_answer_begins_with_the_wanted_line(start: int) -> None:
+def test_a_service_that_has_not_offered_to_wait_is_asked_for_plain_pages(start: int) -> None:
     service = PagedLog(start)
     logs = logs_of(service)
-    assert read(logs, start, wait_s=10.0).lines == ()
-    assert len(service.asked) <= 2
-    asked = service.asked[-1]
-    assert (asked["PageNumber"] - 1) * asked["PageSize"] == start
-    assert asked["headers"] == {"Prefer": f"wait=10, first-line={start}"}
-    assert asked["timeout_s"] == (5.0, 40.0)
-
-
-def test_a_burst_after_a_held_answer_comes_in_one_go() -> None:
-    service = PagedLog(1237)  # a prime: pages of one line are the only ones that begin there
-    logs = logs_of(service)
-    service.lines += [f"more {n}" for n in range(900)]
-    assert len(read(logs, 1237, wait_s=10.0).lines) > 500
+    for _ in range(3):
+        assert read(logs, start, wait_s=10.0).lines == ()
+    for asked in service.asked:
+        assert asked["headers"] == {}
+        assert asked["timeout_s"] == (5.0, 30.0)
+        assert asked["PageSize"] >= min(500, max(start, 20) // 2), "no pages of one line, wherever a log stands"
 
 
 @pytest.mark.parametrize("status", [400, 404])
@@ -185,35 +194,58 @@ def test_an_instance_that_has_not_begun(server: ScriptedServer, transport: Trans
     assert read(JobLogs(transport), 0) == LogPage(())
 
 
+def ours(first: int, lines: list[Any], instance: str = "t-1-master-0", **more: str) -> Reply:
+    headers = {
+        "x-pai-offers": "wait, first-line",
+        "x-pai-log-instance": instance,
+        "x-pai-log-first-line": str(first),
+    }
+    return Reply({"Logs": lines, "TotalCount": "99999"}, headers={**headers, **more})
+
+
 def test_headers_of_our_own_service(server: ScriptedServer, transport: Transport) -> None:
-    ends = {"Preference-Applied": "wait=5", "x-pai-log-complete": "true"}
-    server.script = [Reply({"Logs": ["a", "b\n", None, "c\r\n", " d "], "TotalCount": "5"}, headers=ends)]
+    server.script = [ours(0, ["a", "b\r", None, " d "], **{"x-pai-log-complete": "true"})]
     logs = JobLogs(transport)
-    assert read(logs, 0, wait_s=5) == LogPage(("a", "b", "", "c", " d "), complete=True, waited=True, total=5)
+    whole = LogPage(("a", "b\r", "", " d "), complete=True, waited=True, total=99999)
+    assert read(logs, 0, wait_s=5) == whole
+    assert read(logs, 0, wait_s=5) == whole
     assert not read(logs, 0, limit=2).complete
     assert server.asked[0].query == {"InstanceId": "t-1-master-0", "PageNumber": "1", "PageSize": "1000"}
-    assert server.asked[0].headers["prefer"] == "wait=5, first-line=0"
+    prefers = [asked.headers.get("prefer") for asked in server.asked]
+    assert prefers == [None, "wait=5, first-line=0", "first-line=0"]
 
 
-def by_line(first: int, lines: list[str], instance: str = "t-1-master-0") -> Reply:
-    headers = {"Preference-Applied": f"wait=5, first-line={first}", "x-pai-log-instance": instance}
-    return Reply({"Logs": lines, "TotalCount": "99999"}, headers=headers)
+def test_line_ends_are_taken_off_for_others(server: ScriptedServer, transport: Transport) -> None:
+    server.script = [Reply({"Logs": ["a", "b\n", None, "c\r\n", " d "], "TotalCount": "5"})]
+    assert read(JobLogs(transport), 0).lines == ("a", "b", "", "c", " d ")
 
 
 def test_a_service_that_knows_lines_is_asked_for_them(server: ScriptedServer, transport: Transport) -> None:
-    server.script = [by_line(0, ["first"]), by_line(1237, ["a", "b"]), by_line(1239, ["c"])]
+    server.script = [ours(0, ["first"]), ours(1237, ["a", "b"]), ours(1239, ["c"])]
     logs = JobLogs(transport)
     assert read(logs, 1237, limit=10_000, wait_s=5).lines == ("a", "b")
     assert read(logs, 1239, limit=10_000, wait_s=5).lines == ("c",)
     assert server.asked[2].query["PageSize"] == "10000"
 
 
-@pytest.mark.parametrize("stray", [by_line(0, ["x"]), by_line(5, ["x"], instance="t-1-worker-0")])
+def test_a_service_that_no_longer_offers_lines_is_read_by_pages(
+    server: ScriptedServer, transport: Transport
+) -> None:
+    plain = Reply({"Logs": ["a", "b", "c"], "TotalCount": "3"})
+    server.script = [ours(0, ["a"]), plain, plain]
+    logs = JobLogs(transport)
+    assert read(logs, 0).lines == ("a",)
+    assert read(logs, 1).lines == ("b", "c")
+    assert "prefer" not in server.asked[2].headers
+
+
+@pytest.mark.parametrize("stray", [ours(7, ["x"]), ours(5, ["x"], instance="t-1-worker-0")])
 def test_an_answer_to_another_question_is_asked_for_again(
     server: ScriptedServer, transport: Transport, stray: Reply
 ) -> None:
-    server.script = [stray, by_line(5, ["right"]), stray, stray, stray]
+    server.script = [stray, ours(0, ["a"]), stray, ours(5, ["right"]), stray, stray, stray]
     logs = JobLogs(transport)
+    assert read(logs, 0).lines == ("a",), "from the very first answer on"
     assert read(logs, 5).lines == ("right",)
     with pytest.raises(BadAnswerError, match="another question"):
         read(logs, 5)

@@ -95,8 +95,9 @@ class TestGet:
         assert record.instances == []
 
     def test_the_same_record_when_nothing_has_changed(self, server: ScriptedServer, jobs: TrainingJobs) -> None:
+        running, ours = {"TrainingJobId": "t-1", "Status": "Running"}, {"ETag": '"7"', "x-pai-offers": "wait"}
         server.script = [
-            Reply({"TrainingJobId": "t-1", "Status": "Running"}, headers={"ETag": '"7"'}),
+            Reply(running, headers=ours),
             Reply(status=304),
             Reply({"TrainingJobId": "t-1", "Status": "Succeed"}, headers={"ETag": '"8"'}),
         ]
@@ -106,9 +107,20 @@ class TestGet:
         asked = [(a.headers.get("if-none-match"), a.headers.get("prefer")) for a in server.asked]
         assert asked == [(None, None), ('"7"', "wait=12"), ('"7"', None)]
 
+    @pytest.mark.parametrize("offers", [None, "", "sleep", "all-instances"])
+    def test_nobody_is_asked_to_wait_who_has_not_offered_it(
+        self, server: ScriptedServer, jobs: TrainingJobs, offers: str | None
+    ) -> None:
+        told = {"ETag": '"7"', **({} if offers is None else {"x-pai-offers": offers})}
+        server.script = [Reply({"TrainingJobId": "t-1", "Status": "Running"}, headers=told)]
+        first = jobs.get("t-1")
+        jobs.get("t-1", changed_from=first, wait_s=10)
+        assert "prefer" not in server.asked[1].headers
+        assert first._lists_all == (offers == "all-instances")
+
     def test_an_answer_held_back_is_waited_for(self, server: ScriptedServer, transport: Transport) -> None:
         seen = JobRecord(training_job_id="t-1")
-        seen._etag = '"7"'
+        seen._etag, seen._may_wait = '"7"', True
         transport.timeout_s = (PATIENCE_S, 0.2)
         server.script = [Reply({"Status": "Succeed"}, after=lambda: time.sleep(0.6))]
         assert TrainingJobs(transport).get("t-1", changed_from=seen, wait_s=PATIENCE_S).status.is_success

@@ -22,6 +22,7 @@ FAST = FollowPolicy(
     hold_s=0.2,
     pause_s=0.01,
     quiet_s=0.05,
+    failed_quiet_s=0.05,
     patience_s=PATIENCE_S,
     retry=RetryPolicy(first_pause_s=0.002, longest_pause_s=0.01),
 )

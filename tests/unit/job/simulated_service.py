@@ -1,7 +1,9 @@
 """One job on a service that is made up, from its first request to its last, on made-up time.
 
 It answers in the place of the transport: as Alibaba Cloud's does (pages by number, nothing held back, nothing said
-of a log's end), or as ours. What goes wrong on the way, and when, is drawn from a seed.
+of a log's end), or as the service of this package. The first behaves unlike the second: it has ETags of its own,
+refuses a log that is not there yet with codes of its own, and is late with the lines that tell why a job failed.
+What goes wrong on the way, and when, is drawn from a seed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from tests.unit.job.simulated import SimulatedTime
 __all__ = ["Instance", "SimulatedBackend", "SimulatedService", "draw"]
 
 JOB = "train1"
-QUIET_S = 3.0  # as FollowPolicy has it: lines come at most so long after one another once the job has ended
+NOT_YET = [("TRAINING_JOB_INSTANCE_NOT_FOUND", 404), ("LogStoreNotExist", 404), ("InvalidInstance.NotReady", 400)]
+TRACEBACK = ["Traceback (most recent call last):", '  File "train.py", line 3', "ValueError: no column 'age'"]
 
 
 @dataclass
@@ -38,6 +41,7 @@ class Instance:
     log_from: float = 0.0
     lines: list[tuple[float, str]] = field(default_factory=list)
     ends_as: str = "Succeed"
+    refused_with: tuple[str, int] = NOT_YET[0]  # before the log is there
 
     def seen_at(self, moment: float) -> list[str]:
         return [text for at, text in self.lines if at <= moment]
@@ -57,6 +61,8 @@ class SimulatedService:
     fault_rate: float = 0.0
     stale_s: float = 0.0  # some answers are as old as this
     count_is_ahead: bool = False  # TotalCount knows of lines that cannot be read yet
+    has_etags: bool = False
+    tells_transitions: bool = False
     out_of_reach: list[tuple[float, float, Callable[[], PaiError]]] = field(default_factory=list)
     deleted_at: float = float("inf")
     asked: list[tuple[float, str]] = field(default_factory=list)
@@ -68,6 +74,7 @@ class SimulatedService:
         self.clock.time += self.dice.uniform(0.005, 0.05)
         self._maybe_fail()
         headers: Mapping[str, str] = more.get("headers") or {}
+        assert self.is_ours or "Prefer" not in headers, "it has not shown that it knows preferences"
         if action == "GetTrainingJob":
             return self._job(headers)
         if action == "ListTrainingJobLogs":
@@ -112,9 +119,16 @@ class SimulatedService:
             "Instances": [{"Name": one.name, "Status": one.ends_as if has_ended else "Running"} for one in listed],
             **self._request_id(),
         }
+        if self.tells_transitions:
+            end = {"EndTime": str(self.ends_at)} if has_ended else {}
+            said = [{"Status": "Running", **end}, {"Status": self.ends_as, **end}]
+            content["StatusTransitions"] = said[: 1 + has_ended]
         if self.is_ours:
-            return Answer(content, headers={"ETag": self._etag()})
-        return Answer({**content, "Duration": int(moment), "GmtModifiedTime": str(int(moment))})
+            return Answer(content, headers={"ETag": self._etag(), "x-pai-offers": "wait, all-instances"})
+        etags = {"ETag": f"W/{content['Status']}-{len(listed)}"} if self.has_etags else {}
+        if etags and headers.get("If-None-Match") == etags["ETag"]:
+            return Answer({}, 304, etags)
+        return Answer({**content, "Duration": int(moment), "GmtModifiedTime": str(int(moment))}, headers=etags)
 
     def _etag(self) -> str:
         now = self.clock.time
@@ -123,7 +137,8 @@ class SimulatedService:
     def _log(self, query: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
         instance = next(one for one in self.instances if one.name == query["InstanceId"])
         if self.clock.time < instance.log_from:
-            raise api_error("no log yet", code="TRAINING_JOB_INSTANCE_NOT_FOUND", status_code=404, request_id="r")
+            code, status = instance.refused_with
+            raise api_error("no log yet", code=code, status_code=status, request_id="r")
         return self._log_by_line(instance, query, headers) if self.is_ours else self._log_by_page(instance, query)
 
     def _log_by_page(self, instance: Instance, query: Mapping[str, Any]) -> Answer:
@@ -135,10 +150,10 @@ class SimulatedService:
         return Answer({"Logs": lines[start : start + size], "TotalCount": str(total), **self._request_id()})
 
     def _log_by_line(self, instance: Instance, query: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
-        start = int(headers["Prefer"].partition("first-line=")[2])
-        applied = [f"first-line={start}"]
-        if "wait=" in headers["Prefer"]:
-            applied.append("wait=2")
+        prefer = headers.get("Prefer", "")
+        start = (query["PageNumber"] - 1) * query["PageSize"]
+        if "first-line=" in prefer:
+            start = int(prefer.partition("first-line=")[2])
 
         def is_over() -> bool:
             return self.clock.time >= self.ends_at and len(instance.seen_at(self.clock.time)) == len(
@@ -148,12 +163,12 @@ class SimulatedService:
         self._hold(headers, lambda: len(instance.seen_at(self.clock.time)) > start or is_over())
         lines = instance.seen_at(self.clock.time)
         page = lines[start : start + query["PageSize"]]
-        named = {"x-pai-log-instance": instance.name}
-        if self.dice.random() < self.fault_rate / 3:  # a proxy gives what another had asked for
-            applied[0], page = f"first-line={start + 7}", page[7:]
+        told = {"x-pai-offers": "wait, first-line", "x-pai-log-instance": instance.name}
         if is_over() and start + len(page) == len(lines):
-            named["x-pai-log-complete"] = "true"
-        told = {"Preference-Applied": ", ".join(applied), **named}
+            told["x-pai-log-complete"] = "true"
+        if self.dice.random() < self.fault_rate / 3:  # a proxy gives what another had asked for
+            start, page = start + 7, page[7:]
+        told["x-pai-log-first-line"] = str(start)
         return Answer({"Logs": page, "TotalCount": str(len(lines)), **self._request_id()}, headers=told)
 
     def _hold(self, headers: Mapping[str, str], is_there: Callable[[], bool]) -> None:
@@ -198,9 +213,13 @@ def draw(seed: int, clock: SimulatedTime) -> SimulatedService:
         fault_rate=dice.choice([0.0, 0.1, 0.3]),
         stale_s=dice.choice([0.0, 1.0]),
         count_is_ahead=dice.random() < 0.3,
+        has_etags=dice.random() < 0.5,
     )
     if fails:
-        dice.choice(service.instances).ends_as = "Failed"
+        broken = dice.choice(service.instances)
+        broken.ends_as = "Failed"
+        late_s = 1.0 if is_ours else dice.choice([1.0, 7.0, 12.0])
+        broken.lines += [(max(service.ends_at, broken.lines[-1][0]) + late_s, text) for text in TRACEBACK]
     if not is_ours and seed % 3 == 0:
         late = dice.choice(service.instances)
         late.listed_at = service.ends_at + dice.uniform(0, 2)
@@ -214,8 +233,11 @@ def draw(seed: int, clock: SimulatedTime) -> SimulatedService:
 def _instance(dice: random.Random, name: str, ends_at: float, *, is_ours: bool) -> Instance:
     listed_at = dice.uniform(0, ends_at) if dice.random() < 0.5 else 0.0
     made = Instance(name, listed_at, listed_at + dice.choice([0.0, 0.0, 2.0]))
+    if not is_ours:
+        made.log_from = min(listed_at + dice.choice([0.0, 2.0, 100.0]), max(made.log_from, ends_at))
+        made.refused_with = dice.choice(NOT_YET)
     # Where nothing tells the end of a log, lines that come late come one soon after the other.
-    late_s = 0.0 if is_ours else dice.choice([0.0, 1.5])
+    late_s = 0.0 if is_ours else dice.choice([0.0, 1.5, 3.5])
     moments = sorted(dice.uniform(listed_at, ends_at) for _ in range(dice.choice([0, 1, 50, 2500])))
     texts = (dice.choice(["again", "", f"line {number}"]) for number in range(len(moments)))
     made.lines = [(moment + late_s, text) for moment, text in zip(moments, texts, strict=True)]

@@ -131,7 +131,7 @@ def test_a_submission_that_fails_is_no_job(service: ScriptedServer, session: Ses
     assert (estimator.jobs, estimator.latest_job) == ([], None)
 
 
-@pytest.mark.parametrize(("says_complete", "longest_s"), [(True, 0.0), (False, 5.0)])
+@pytest.mark.parametrize(("says_complete", "longest_s"), [(True, 0.0), (False, 6.0)])
 @pytest.mark.parametrize("instances", [0, 1, 20])
 def test_a_job_that_has_ended_already_is_hardly_waited_for(
     says_complete: bool, longest_s: float, instances: int

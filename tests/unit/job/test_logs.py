@@ -318,11 +318,12 @@ def test_a_quiet_job_costs_one_question_for_itself_and_one_for_each_open_log() -
             page = super().read_log(job_id, instance, **more)
             return replace(page, complete=True) if instance == "train1-worker-0" else page
 
-    backend = Counted(clock, [(0, "train1-master-0", "a"), (0, "train1-worker-0", "b")], 3600)
+    timetable = [(0.0, "train1-master-0", "a"), (0.0, "train1-worker-0", "b")]
+    backend = Counted(clock, timetable, 3600, says_complete=False)
     stream = LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock))
     assert sorted(line.text for line in stream) == ["a", "b"]
-    assert asked["the job"] == pytest.approx(3600, abs=20)
-    assert asked["master-0"] == pytest.approx(3600, abs=20)
+    assert asked["the job"] == pytest.approx(3600 / 8, abs=20)
+    assert asked["master-0"] == pytest.approx(3600 / 8, abs=20)
     assert asked["worker-0"] == 1, "what has been read to its end is not asked for again"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -115,3 +116,26 @@ def test_what_is_left_out_is_empty_and_each_has_its_own() -> None:
     for name in lists:
         assert getattr(first, name) in ([], None), name
         assert getattr(first, name) is None or getattr(first, name) is not getattr(second, name), name
+
+
+RAN = {"Status": "Running", "EndTime": "2026-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("status", "transitions", "has_ended"),
+    [
+        ("Evicted", [RAN, {"Status": "Evicted", "EndTime": "2026-01-01"}], True),
+        ("Evicted", [RAN, {"Status": "Evicted", "EndTime": ""}], False),
+        ("Evicted", [RAN], False),
+        ("Evicted", None, False),
+        ("", [{"Status": "", "EndTime": "2026-01-01"}], False),
+        ("Running", [RAN], False),
+    ],
+)
+def test_an_end_is_seen_by_its_time_where_the_status_is_not_known(
+    status: str, transitions: Any, has_ended: bool
+) -> None:
+    record = JobRecord.model_validate({"TrainingJobId": "t", "Status": status, "StatusTransitions": transitions})
+    assert record.status == status
+    for seen in (record.status, pickle.loads(pickle.dumps(record)).status, record.model_copy().status):
+        assert (seen.is_terminal, seen.is_failure, seen.is_success) == (has_ended, has_ended, False)

@@ -18,7 +18,15 @@ from pai_sdk.job.record import JobRecord, LogLine
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.retry import RetryPolicy
 from tests.unit.job.simulated import SimulatedTime
-from tests.unit.job.simulated_service import JOB, Instance, SimulatedBackend, SimulatedService, draw
+from tests.unit.job.simulated_service import (
+    JOB,
+    NOT_YET,
+    TRACEBACK,
+    Instance,
+    SimulatedBackend,
+    SimulatedService,
+    draw,
+)
 
 SEEDS = range(int(os.environ.get("PAI_SIMULATIONS", "60")))
 
@@ -82,12 +90,93 @@ def _most_in_a_minute(service: SimulatedService) -> int:
 
 
 def _fair(service: SimulatedService) -> float:
-    """One question a second for the job and each log, short pauses at the beginning, and what is there to read.
+    """One question a second for each log that grows, few for the job, and what is there to read.
 
     Ours tells each line as it comes, as long as they do not come too fast.
     """
     pages = sum(len(one.lines) / 20 for one in service.instances)
-    return (600 if service.is_ours else 100) * (1 + len(service.instances)) + 2 * pages
+    return (600 if service.is_ours else 80) * (1 + len(service.instances)) + 2 * pages
+
+
+@pytest.mark.parametrize("instances", [1, 3])
+def test_a_quiet_job_costs_few_requests_and_its_end_is_seen_soon(instances: int) -> None:
+    clock, shown = SimulatedTime(), Shown()
+    said = [(0.0, "begun"), (1800.0, "half of it"), (3600.0, "done")]
+    workers = [Instance(f"{JOB}-worker-{number}", lines=said) for number in range(instances)]
+    service = SimulatedService(clock, random.Random(3), is_ours=False, instances=workers, ends_at=3600.0)
+    TrainingJob(JOB, SimulatedBackend(service)).wait(display=shown, policy=FollowPolicy(schedule=clock))
+    assert [[line.text for line in shown.lines[one.name]] for one in workers] == [
+        ["begun", "half of it", "done"]
+    ] * instances
+    assert 5 < 3600 / len(service.asked) * (1 + instances) < 10, "seconds between two requests for the same"
+    assert clock.time < 3600 + 8 + 5 + 3, "the longest pause, the quiet at the end, and the answers' own time"
+
+
+def test_what_others_call_an_etag_is_no_sign_of_our_own_service() -> None:
+    clock = SimulatedTime()
+    late = Instance(f"{JOB}-worker-0", listed_at=61.0, lines=[(59.0, "all")])
+    there = [Instance(f"{JOB}-master-0", lines=[(1.0, "all")]), late]
+    service = SimulatedService(
+        clock, random.Random(3), is_ours=False, instances=there, ends_at=60.0, has_etags=True
+    )
+    shown = Shown()
+    TrainingJob(JOB, SimulatedBackend(service)).wait(display=shown, policy=FollowPolicy(schedule=clock))
+    assert {name: [line.text for line in lines] for name, lines in shown.lines.items()} == {
+        one.name: ["all"] for one in there
+    }
+
+
+@pytest.mark.parametrize("code", NOT_YET)
+def test_a_log_that_is_refused_for_minutes_is_read_when_it_is_there(code: tuple[str, int]) -> None:
+    clock, shown = SimulatedTime(), Shown()
+    lines = [(float(second), f"second {second}") for second in range(400)]
+    slow = Instance(f"{JOB}-master-0", log_from=300.0, lines=lines, refused_with=code)
+    service = SimulatedService(clock, random.Random(5), is_ours=False, instances=[slow], ends_at=400.0)
+    TrainingJob(JOB, SimulatedBackend(service)).wait(display=shown, policy=FollowPolicy(schedule=clock))
+    assert [line.text for line in shown.lines[slow.name]] == [text for _, text in lines]
+    assert shown.notices == []
+
+
+def test_a_log_that_stays_refused_is_told_and_does_not_keep_the_job_waiting() -> None:
+    clock, shown = SimulatedTime(), Shown()
+    never = Instance(f"{JOB}-worker-0", log_from=float("inf"), refused_with=NOT_YET[1])
+    there = Instance(f"{JOB}-master-0", lines=[(30.0, "all")])
+    service = SimulatedService(clock, random.Random(5), is_ours=False, instances=[there, never], ends_at=60.0)
+    TrainingJob(JOB, SimulatedBackend(service)).wait(display=shown, policy=FollowPolicy(schedule=clock))
+    assert [line.text for line in shown.lines[there.name]] == ["all"]
+    assert [notice.partition(":")[0] for notice in shown.notices] == ["the log of worker-0 cannot be shown"]
+    assert clock.time < 60 + 8 + 30
+
+
+@pytest.mark.parametrize("show_logs", [True, False])
+@pytest.mark.parametrize(("late_s", "is_told"), [(7.0, True), (14.0, True), (40.0, False)])
+def test_a_traceback_that_comes_late_is_waited_for_and_if_it_does_not_come_that_is_said(
+    show_logs: bool, late_s: float, is_told: bool
+) -> None:
+    clock, shown = SimulatedTime(), Shown()
+    broken = Instance(f"{JOB}-master-0", lines=[(50.0, "epoch 1")], ends_as="Failed")
+    broken.lines += [(60.0 + late_s, text) for text in TRACEBACK]
+    service = SimulatedService(
+        clock, random.Random(5), is_ours=False, instances=[broken], ends_at=60.0, ends_as="Failed"
+    )
+    with pytest.raises(JobFailed) as caught:
+        TrainingJob(JOB, SimulatedBackend(service)).wait(
+            show_logs=show_logs, display=shown, policy=FollowPolicy(schedule=clock)
+        )
+    assert ("no column 'age'" in str(caught.value)) == is_told
+    assert ("no reason came into its log within 15 s" in str(caught.value)) == (not is_told)
+    assert clock.time < 60 + 8 + 15 + 10, "and it is waited for once"
+
+
+def test_a_log_that_shows_the_reason_is_not_waited_for_any_longer_than_another() -> None:
+    clock = SimulatedTime()
+    broken = Instance(f"{JOB}-master-0", lines=[(59.0, text) for text in TRACEBACK], ends_as="Failed")
+    service = SimulatedService(
+        clock, random.Random(5), is_ours=False, instances=[broken], ends_at=60.0, ends_as="Failed"
+    )
+    with pytest.raises(JobFailed, match="no column 'age'"):
+        TrainingJob(JOB, SimulatedBackend(service)).wait(display=Shown(), policy=FollowPolicy(schedule=clock))
+    assert clock.time < 60 + 8 + 5 + 3
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
@@ -104,3 +193,33 @@ def test_a_job_that_is_deleted_while_it_is_followed_is_told_as_such(is_ours: boo
     seen = [line.text for line in shown.lines[instance.name]]
     assert 48 <= len(seen) <= 50
     assert seen == [text for _, text in lines[: len(seen)]]
+
+
+@pytest.mark.parametrize("show_logs", [True, False])
+def test_an_end_in_a_status_that_is_not_known_ends_the_wait(show_logs: bool) -> None:
+    clock, shown = SimulatedTime(), Shown()
+    there = Instance(f"{JOB}-master-0", lines=[(59.0, "all")])
+    service = SimulatedService(clock, random.Random(5), is_ours=False, instances=[there], ends_at=60.0)
+    service.ends_as, service.tells_transitions = "Evicted", True
+    job = TrainingJob(JOB, SimulatedBackend(service))
+    with pytest.raises(JobFailed, match="this version does not know that status") as caught:
+        job.wait(7200, show_logs=show_logs, display=shown, policy=FollowPolicy(schedule=clock))
+    assert caught.value.status == "Evicted"
+    assert clock.time < 60 + 60
+    assert not show_logs or [line.text for line in shown.lines[there.name]] == ["all"]
+
+
+def test_a_status_that_is_not_known_ends_no_wait_when_another_follows_it() -> None:
+    """A service may note the end of a status a moment before it notes the next one."""
+    clock = SimulatedTime()
+    service = SimulatedService(clock, random.Random(5), is_ours=False, instances=[], ends_at=60.0)
+    service.ends_as, service.tells_transitions = "Dequeued", True
+
+    def go_on() -> None:
+        service.ends_as, service.ends_at = "Succeed", 600.0
+
+    clock.later(go_on, 63.0)
+    TrainingJob(JOB, SimulatedBackend(service)).wait(
+        7200, show_logs=False, policy=FollowPolicy(pause_s=1, schedule=clock)
+    )
+    assert clock.time > 600
