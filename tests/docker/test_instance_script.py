@@ -159,6 +159,68 @@ def test_names_that_no_shell_takes_reach_the_command(containers: Containers) -> 
     assert [f"{name}={value}" for name, value in odd.items() if f"{name}={value}" not in seen] == []
 
 
+@pytest.mark.parametrize("name", ["IFS", "_apart", "_attentive", "_env", "_run", "_name", "_pause"])
+def test_no_variable_of_the_users_keeps_the_command_from_starting(containers: Containers, name: str) -> None:
+    assert f"{name}=,-/ =" in containers.lines(["env"], variables={name: ",-/ ="})
+
+
+def with_programs(containers: Containers, folder: Path, *programs: str) -> Containers:
+    """The same, in an image that has these programs and no others."""
+    folder.mkdir(exist_ok=True)
+    for program in programs:
+        (folder / program).symlink_to(str(shutil.which(program)))
+    shell = [str(shutil.which(containers.shell[0])), *containers.shell[1:]]
+    return replace(containers, shell=["env", f"PATH={folder}", *shell])
+
+
+def test_an_image_without_sleep_waits_all_the_same(everywhere: list[Containers], tmp_path: Path) -> None:
+    """Dash cannot wait by itself; it has the help of bash, which most images with dash have too."""
+    images = [
+        with_programs(containers, tmp_path / str(number), "bash", "env")
+        for number, containers in enumerate(everywhere)
+    ]
+    command = ["/bin/sh", "-c", "/bin/sleep 1; echo done"]
+    begun = [(containers, containers.start(command, go=False)) for containers in images]
+    for containers, _ in begun:
+        until((containers.folder / "one.beat").exists)
+        containers.run.go()
+    for containers, process in begun:
+        assert containers.end_of(process) == 0
+        assert containers.log() == "done\n"
+
+
+@pytest.mark.parametrize("containers", ["dash"], indirect=True)
+def test_an_image_that_cannot_wait_at_all_is_refused(containers: Containers, tmp_path: Path) -> None:
+    image = with_programs(containers, tmp_path / "nothing")
+    assert image.start("echo never").wait(timeout=PATIENCE_S) == 126
+    assert not image.run.has_opened_log("one")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a limit of processes is set by root")
+def test_the_watch_goes_on_where_no_process_can_be_made(everywhere: list[Containers]) -> None:
+    """The job has used up all it may have. The others still see signs of life, and a stop is heeded."""
+    user = str(100_000 + os.getpid())  # whose processes are all those of this test
+    rights = ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"]  # to the folders of this test
+    as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *rights]
+    limited = [replace(containers, shell=[*as_user, *containers.shell]) for containers in everywhere]
+    all_started = started(limited, "echo up; exec sleep 1000")
+    for containers, process in all_started:
+        beat = containers.folder / "one.beat"
+        until(lambda beat=beat: beat.stat().st_mtime_ns > beat.parent.joinpath("one.started").stat().st_mtime_ns)
+        for one in psutil.Process(process.pid).children(recursive=True):
+            subprocess.run([*as_user, "prlimit", f"--pid={one.pid}", "--nproc=1:1"], check=True)
+    for containers, _ in all_started:
+        beat = containers.folder / "one.beat"
+        for _ in range(3):
+            before = beat.stat().st_mtime_ns
+            until(lambda beat=beat, before=before: beat.stat().st_mtime_ns != before, "a sign of life")
+        containers.run.ask_to_stop("StoppedByUser", "why")
+    for containers, process in all_started:
+        assert containers.end_of(process) == 143
+        assert containers.run.why("one") == "stopped"
+        assert containers.log() == "up\n"
+
+
 def test_a_path_of_the_users_does_not_blind_the_script(containers: Containers) -> None:
     # The command cannot be found, and that is said; it is not the script that fails.
     assert containers.end_of(containers.start(["python3"], variables={"PATH": "/nowhere"})) == 127

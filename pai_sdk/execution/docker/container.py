@@ -46,9 +46,10 @@ RUN_DIR = "/run/pai-sdk"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _OWNED_BY_SHELLS = re.compile(
-    r"BASH.*|_|UID|EUID|PPID|GROUPS|SHELLOPTS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|EPOCH.*|FUNCNAME|DIRSTACK|PIPESTATUS"
+    r"BASH.*|_.*|IFS|UID|EUID|PPID|GROUPS|SHELLOPTS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|EPOCH.*|FUNCNAME|DIRSTACK"
+    r"|PIPESTATUS"
 )
-"""Variables that are read-only in one shell or another, or have a meaning of their own."""
+"""Variables that are read-only in one shell or another, have a meaning of their own, or may be those of `instance.sh`."""
 
 
 @dataclass(frozen=True)
@@ -276,12 +277,12 @@ def environment_file(variables: Mapping[str, str]) -> str:
 
     Example:
         >>> environment_file({"NOTE": "two words", "a.name": "1"})
-        'export NOTE=\'two words\'\nset -- "$_env" a.name=1 "$@"\n'
+        'set -- "$_env" a.name=1 "$@"\nexport NOTE=\'two words\'\n'
     """
     plain = {name: value for name, value in variables.items() if _is_plain(name)}
     odd = [shlex.quote(f"{name}={value}") for name, value in variables.items() if not _is_plain(name)]
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in plain.items()]
-    return "".join(lines) + (f'set -- "$_env" {" ".join(odd)} "$@"\n' if odd else "")
+    return (f'set -- "$_env" {" ".join(odd)} "$@"\n' if odd else "") + "".join(lines)
 
 
 def _is_plain(name: str) -> bool:

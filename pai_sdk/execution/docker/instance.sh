@@ -6,7 +6,8 @@
 #
 #   go                   all instances stand; nothing is started before
 #   stop                 the job is to be stopped
-#   failed               the instance that failed first, and its exit code
+#   failed               the instance that failed first, and its exit code; `silent` besides, where another instance
+#                        wrote it, since this one gave no sign of life
 #   timeout              the instance that reached the time limit first
 #   preempt              the instance that was preempted first; the drill takes all of them
 #   <instance>.settings  what this script has to know
@@ -16,34 +17,78 @@
 #   <instance>.vacated   it has ended for the drill, and is started again when all have
 #   <instance>.times     when its log had which size: lines of `<seconds since 1970> <bytes>`
 #   <instance>.beat      touched while this instance is alive
+#   requirements.failed  the requirements could not be installed, and why, where that was not pip's doing
 #   <instance>.memory    the kernel has killed something in it for want of memory
 #   <instance>.exit      exit code; its time is that of the end
 #
-# usage: sh instance.sh NAME COMMAND ARGUMENT...    POSIX shell (dash, bash, busybox); `sleep` and `mv` besides.
+# usage: sh instance.sh NAME COMMAND ARGUMENT...    POSIX shell: dash, bash, busybox.
+#        bash instance.sh --watch PREEMPT_AFTER JOB_BEGUN NAME    the watch alone; see `start_watch`
+#
+# A job may use up all the processes that its container may have. A shell that cannot make a process ends there, so the
+# watch makes none: it waits by `read -t`, and all else that it does is built in.
 #
 # Its own variables begin with `_`: whatever others there are belong to the image and reach the command unchanged.
 # `true >file`, not `: >file`: where the disk fails, a special built-in would end this shell.
+# With `set -C`, `>` writes a file unless it is there, and `>|` always.
 
+_watch_only=
+if [ "$1" = --watch ]; then
+    _watch_only=yes
+    _preempt_after=$2
+    _job_begun=$3
+    shift 3
+fi
 _name=$1
 shift
 _run=$PAI_SDK_RUN
-echo "the output of $_name goes to $PAI_SDK_LOG on the host"
-exec </dev/null >>"$_run/logs/$_name.log" 2>&1
-# shellcheck source=/dev/null
-. "$_run/$_name.settings"
+set -C
 
 say() { echo "[pai-sdk] $*"; }
+
+waits() { # SECONDS: whether this shell's `read` has a time limit, and keeps it
+    read -r _before _rest </proc/uptime
+    # shellcheck disable=SC3045 # shells without it say 2
+    (read -r -t "$1" _nothing <&9) 2>/dev/null
+    if [ $? -eq 2 ]; then return 1; fi
+    read -r _up _rest </proc/uptime
+    [ "$_up" != "$_before" ]
+}
+
+find_pause() { # How to wait for a moment; in $_pause. Fails where there is no way.
+    _bash=$(command -v bash) || _bash=
+    # Nothing ever comes from a new terminal of which nobody has the other end.
+    if (exec 9<>/dev/ptmx) 2>/dev/null; then
+        exec 9<>/dev/ptmx
+        for _pause in 0.1 1; do
+            if waits "$_pause"; then return 0; fi
+        done
+        if [ -n "$_bash" ]; then _pause="bash" && return 0; fi
+    fi
+    _bash=
+    _pause="sleep"
+    command -v sleep >/dev/null
+}
+
+pause() { # SECONDS: wait, without a process where that is possible
+    # shellcheck disable=SC3045
+    case $_pause in
+    0.1) read -r -t "$1" _nothing <&9 ;;
+    1) read -r -t 1 _nothing <&9 ;;
+    bash) LC_ALL=C "$_bash" -c 'read -r -t "$1" _nothing <&9' pause "$1" ;;
+    *) sleep "$1" 2>/dev/null || sleep 1 ;;
+    esac
+}
 
 now() { # Seconds that pass evenly whatever becomes of the clock; in $_now.
     { read -r _up _rest </proc/uptime && _now=${_up%%.*}; } 2>/dev/null || _now=$(date +%s)
 }
 
 first() { # FILE TEXT: write it, unless it is there: the first one counts
-    (set -C && echo "$2" >"$1") 2>/dev/null
+    { echo "$2" >"$1"; } 2>/dev/null
 }
 
 because() { # WHY: instead of the watcher, which may have been ended before it wrote it, or while it did
-    { echo "$1" >"$_run/$_name.why"; } 2>/dev/null
+    { echo "$1" >|"$_run/$_name.why"; } 2>/dev/null
 }
 
 count_kills() { # By the kernel, here, for want of memory; in $_kills. An engine may hear of them after the end.
@@ -58,7 +103,7 @@ count_kills() { # By the kernel, here, for want of memory; in $_kills. An engine
 
 end() { # CODE: write down how it ended, then end
     count_kills
-    if [ "$_kills" -gt "$_kills_before" ]; then true >"$_run/$_name.memory"; fi
+    if [ "$_kills" -gt "$_kills_before" ]; then true >|"$_run/$_name.memory"; fi
     if [ "$1" -ne 0 ] && [ ! -s "$_run/$_name.why" ]; then
         # Where the job is being ended, this one may have missed the others before it was told itself.
         if [ -e "$_run/stop" ]; then
@@ -69,12 +114,14 @@ end() { # CODE: write down how it ended, then end
             first "$_run/failed" "$_name $1"
         fi
     fi
-    # On a full disk there is no such file; then the engine still knows the code.
-    { echo "$1" >"$_run/$_name.exit.part" || rm -f "$_run/$_name.exit.part"; } 2>/dev/null
+    # On a full disk the file is empty, or there is none; then the engine still knows the code.
     if [ -n "$PAI_SDK_GIVE_TO" ]; then
+        { echo "$1" >|"$_run/$_name.exit.part" || rm -f "$_run/$_name.exit.part"; } 2>/dev/null
         chown -hR "$PAI_SDK_GIVE_TO" /ml/usercode /ml/output "$_run" 2>/dev/null
+        mv "$_run/$_name.exit.part" "$_run/$_name.exit" 2>/dev/null
+    else
+        { echo "$1" >|"$_run/$_name.exit"; } 2>/dev/null
     fi
-    mv "$_run/$_name.exit.part" "$_run/$_name.exit" 2>/dev/null
     exit "$1"
 }
 
@@ -88,7 +135,7 @@ terminate() { # Ask, wait while anything is left and the grace period lasts, the
     _until=$((_now + PAI_SDK_GRACE_S))
     signal_all TERM
     while signal_all 0 && now && [ "$_now" -lt "$_until" ]; do
-        sleep 0.2 2>/dev/null || sleep 1
+        pause 0.2
     done
     signal_all KILL
 }
@@ -131,30 +178,33 @@ others_are_there() { # Whether an instance still works that the drill has not co
 }
 
 meet_again() { # An instance that began at once would meet those that are about to go.
-    true >"$_run/$_name.vacated"
+    true >|"$_run/$_name.vacated"
     now
     _until=$((_now + PAI_SDK_GRACE_S + 20)) # one that died without a word is not waited for
     while others_are_there && now && [ "$_now" -lt "$_until" ]; do
         if [ -e "$_run/stop" ] || [ -e "$_run/failed" ] || [ -e "$_run/timeout" ]; then return; fi
-        true >"$_run/$_name.beat"
-        sleep 0.1 2>/dev/null || sleep 1
+        true >|"$_run/$_name.beat"
+        pause 0.1
     done
 }
 
-note_size() { # When the log was written to last, and its size then; where the image has no `stat`, nobody knows.
-    _size=$(stat -c '%Y %s' "$_run/logs/$_name.log" 2>/dev/null) || return 0
-    if [ "$_size" != "$_noted" ]; then { echo "$_size" >>"$_run/$_name.times"; } 2>/dev/null; fi
-    _noted=$_size
+note_sizes() { # When the log was written to last, and its size then. That needs processes, so it is apart from the watch.
+    command -v stat >/dev/null || return 0 # then the times are not known
+    _noted=
+    while _size=$(stat -c '%Y %s' "$_run/logs/$_name.log"); do
+        if [ "$_size" != "$_noted" ]; then echo "$_size" >>"$_run/$_name.times"; fi
+        _noted=$_size
+        pause 0.5
+    done 2>/dev/null
 }
 
 watch() { # PREEMPT_AFTER: look after the command until it has ended
     now
     _begun=$_now
     _looks=0
-    true >"$_run/$_name.mark"
+    true >|"$_run/$_name.mark"
     while :; do
-        true >"$_run/$_name.beat"
-        note_size
+        true >|"$_run/$_name.beat"
         now
         if [ -e "$_run/stop" ]; then
             end_for stopped
@@ -169,19 +219,29 @@ watch() { # PREEMPT_AFTER: look after the command until it has ended
         elif [ "$1" -gt 0 ] && { [ -e "$_run/preempt" ] || is_over "$1" "$_begun"; }; then
             say "drill: $_name is preempted now (SIGTERM, as when a spot instance is taken away)"
             first "$_run/preempt" "$_name"
-            true >"$_run/$_name.preempted"
+            true >|"$_run/$_name.preempted"
             terminate
             return
         fi
         _looks=$((_looks + 1))
         if [ $((_looks % 40)) -eq 0 ]; then
             if others_are_lost; then
-                first "$_run/failed" "$_lost 137"
+                first "$_run/failed" "$_lost 137 silent"
             fi
-            true >"$_run/$_name.mark"
+            true >|"$_run/$_name.mark"
         fi
-        sleep 0.5 2>/dev/null || sleep 1
+        pause 0.5
     done
+}
+
+start_watch() { # PREEMPT_AFTER: before the command begins, which may leave no process for it; its id in $_watcher
+    note_sizes 2>/dev/null &
+    if [ "$_pause" = "bash" ]; then # dash has no `read -t`; most images that have dash have bash too
+        LC_ALL=C "$_bash" --posix "$_run/instance.sh" --watch "$1" "$_job_begun" "$_name" &
+    else
+        watch "$1" &
+    fi
+    _watcher=$!
 }
 
 use_requirements() { # What is installed for this job comes first.
@@ -206,27 +266,34 @@ become_command() { # COMMAND ARGUMENT...
     # A signal from before this process was rid of the script's traps has done nothing; what it was for is written.
     if [ -e "$_run/$_name.why" ] || [ -e "$_run/$_name.preempted" ]; then exit 143; fi
     # shellcheck disable=SC2086 # words
-    exec $_apart $_attentive "$@"
+    exec $_apart $_attentive "$@" 9<&-
+}
+
+refuse_requirements() { # WHY
+    say "the requirements cannot be installed: $1"
+    first "$_run/requirements.failed" "$1"
 }
 
 install_requirements() {
+    if [ -e "$_run/$_name.why" ]; then return 143; fi # ended before this process could feel a signal
     if [ "$PAI_SDK_RANK" -ne 0 ]; then
         while [ ! -e "$_run/requirements.done" ]; do
             if [ -e "$_run/failed" ] || [ -e "$_run/stop" ]; then return 1; fi
-            sleep 0.2 2>/dev/null || sleep 1
+            pause 0.2
         done
         return 0
     fi
+    exec 9<&-
     # shellcheck source=/dev/null
     . "$_run/$_name.env"
     use_requirements
     _python=$(command -v python3 || command -v python) || {
-        say "the requirements cannot be installed: this image has no Python"
+        refuse_requirements "this image has no Python"
         return 1
     }
     cd "$PAI_WORKING_DIR" || return 1
     "$_python" -m pip --version >/dev/null 2>&1 || {
-        say "the requirements cannot be installed: the image's $_python has no pip"
+        refuse_requirements "the image's $_python has no pip"
         return 1
     }
     # Into a folder of the job's own: no root is needed, and the image stays as it is. Inside of a virtual
@@ -240,13 +307,11 @@ install_requirements() {
     export PIP_NO_WARN_SCRIPT_LOCATION=1 PIP_RETRIES="${PIP_RETRIES:-2}"
     say "installing the requirements"
     "$_python" -m pip install -q "$_where" -r "$_run/requirements.txt" || return 1
-    true >"$_run/requirements.done"
+    true >|"$_run/requirements.done"
 }
 
 follow() { # PID PREEMPT_AFTER: stay with a child until it has ended, and all it left behind; its exit code in $_code
     _child=$1
-    watch "$2" &
-    _watcher=$!
     wait "$_child" 2>/dev/null # the shell would tell of a signal, which the log says better
     _code=$?
     # A trapped signal ends `wait` too; then the child is still there.
@@ -265,6 +330,23 @@ follow() { # PID PREEMPT_AFTER: stay with a child until it has ended, and all it
     wait "$_watcher" 2>/dev/null
 }
 
+if [ -n "$_watch_only" ]; then
+    _pause="0.1"
+    # shellcheck source=/dev/null
+    . "$_run/$_name.settings"
+    watch "$_preempt_after"
+    exit
+fi
+
+find_pause || {
+    echo "this image cannot run a job: it has no program \`sleep\`, and no shell that can wait by itself (bash, busybox)"
+    exit 126
+}
+echo "the output of $_name goes to $PAI_SDK_LOG on the host"
+exec </dev/null >>"$_run/logs/$_name.log" 2>&1
+# shellcheck source=/dev/null
+. "$_run/$_name.settings"
+
 # Told to end before the command has begun, or while it runs: the watcher does it.
 trap 'first "$_run/stop" ""' TERM INT
 
@@ -275,9 +357,7 @@ if "$_env" --default-signal=INT,QUIT true 2>/dev/null; then _attentive="$_env --
 # A job that signals its own process group (`trap 'kill 0' EXIT`) must not mean this script.
 _apart=$(command -v setsid) || _apart=
 
-true >"$_run/$_name.beat"
-_noted=
-note_size
+true >|"$_run/$_name.beat"
 count_kills
 _kills_before=$_kills
 now
@@ -288,18 +368,19 @@ while [ ! -e "$_run/go" ]; do
         first "$_run/$_name.why" stopped
         end 143
     fi
-    sleep 0.1 2>/dev/null || sleep 1
+    pause 0.1
 done
 
 now
 _job_begun=$_now
 if [ -e "$_run/requirements.txt" ]; then
+    start_watch 0
     install_requirements &
     follow $! 0
     if [ "$_code" -ne 0 ]; then
         if [ ! -s "$_run/$_name.why" ]; then
             if [ "$PAI_SDK_RANK" -eq 0 ]; then
-                true >"$_run/requirements.failed"
+                first "$_run/requirements.failed" ""
             else
                 because peer
             fi
@@ -308,13 +389,15 @@ if [ -e "$_run/requirements.txt" ]; then
     fi
 fi
 
-true >"$_run/$_name.started"
+true >|"$_run/$_name.started"
+start_watch "$PAI_SDK_PREEMPT_AFTER_S"
 become_command "$@" &
 follow $! "$PAI_SDK_PREEMPT_AFTER_S"
 if [ -e "$_run/$_name.preempted" ] && [ ! -e "$_run/$_name.why" ]; then
     meet_again
     rm -f "$_run/$_name.preempted"
     say "drill: $_name is started again; a job that resumes from its checkpoints goes on where it was"
+    start_watch 0
     become_command "$@" &
     follow $! 0
 fi
