@@ -29,7 +29,7 @@ from pai_sdk.execution.reasons import (
     REASON_OUT_OF_MEMORY,
     REASON_REQUIREMENTS_FAILED,
     REASON_SANDBOX_FAILED,
-    REASON_STOPPED_BY_USER,
+    REASON_STOPPED_FROM_OUTSIDE,
     disk_full_message,
     exit_reason,
     max_running_time_message,
@@ -310,7 +310,7 @@ class JobRun:
         if wish:
             self._end(*wish)
         elif self._alarm and self._alarm.is_told_to_end:
-            self._end(REASON_STOPPED_BY_USER, "The job's supervisor was told to end (SIGTERM).")
+            self._end(REASON_STOPPED_FROM_OUTSIDE, "The job's supervisor was told to end (SIGTERM).")
         elif self._limit_s and self._deadline and self._alive and time.monotonic() >= self._deadline:
             self._end(REASON_MAX_RUNNING_TIME, max_running_time_message(self._limit_s))
 

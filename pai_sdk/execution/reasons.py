@@ -8,6 +8,7 @@ __all__ = [
     "REASON_COMMAND_NOT_FOUND",
     "REASON_DISK_FULL",
     "REASON_ENGINE_AWAY",
+    "REASON_ENGINE_RESTARTED",
     "REASON_KILLED_BY_SIGNAL",
     "REASON_MAX_RUNNING_TIME",
     "REASON_NON_ZERO_EXIT",
@@ -16,8 +17,10 @@ __all__ = [
     "REASON_REQUIREMENTS_FAILED",
     "REASON_SANDBOX_FAILED",
     "REASON_STOPPED_BY_USER",
+    "REASON_STOPPED_FROM_OUTSIDE",
     "REASON_SUPERVISOR_LOST",
     "disk_full_message",
+    "disk_full_said_message",
     "exit_reason",
     "max_running_time_message",
     "memory_limit_message",
@@ -33,6 +36,10 @@ REASON_NOT_EXECUTABLE = "NotExecutable"
 REASON_REQUIREMENTS_FAILED = "RequirementsFailed"
 REASON_MAX_RUNNING_TIME = "MaxRunningTimeExceeded"
 REASON_STOPPED_BY_USER = "StoppedByUser"
+REASON_STOPPED_FROM_OUTSIDE = "StoppedFromOutside"
+"""Not by `job.stop()`: a signal ended what runs the job, such as that of `docker stop`."""
+REASON_ENGINE_RESTARTED = "EngineRestarted"
+"""The Docker engine ended or started anew, and took the job's containers along: submit the job again."""
 REASON_SUPERVISOR_LOST = "SupervisorLost"
 REASON_SANDBOX_FAILED = "SandboxFailed"
 REASON_DISK_FULL = "DiskFull"
@@ -62,8 +69,8 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
         )
     if exit_code == _KILLED:
         return REASON_KILLED_BY_SIGNAL, (
-            f"Instance {instance} was killed (exit code 137, SIGKILL) by somebody or by itself, not for want of "
-            "memory; see the end of its log."
+            f"Instance {instance} was killed by signal SIGKILL (exit code 137). The kernel did not kill it for "
+            "lack of memory; see the end of its log."
         )
     if exit_code == 127:
         return REASON_COMMAND_NOT_FOUND, (
@@ -97,16 +104,42 @@ def memory_limit_message(instance: str, exit_code: int, limit_bytes: int | None)
     )
 
 
-def disk_full_message(instance: str, exit_code: int) -> str:
-    """The sentence for an instance that failed while there was no room left on its disk."""
+def disk_full_message(instance: str, exit_code: int, folder: str = "") -> str:
+    """The sentence for an instance that failed while there was no room left on its disk.
+
+    Args:
+        instance: its name.
+        exit_code: its exit code.
+        folder: a folder on that disk, where it is known which of several is full.
+    """
+    disk = f"disk of {folder}" if folder else "disk that its outputs and logs are written to"
     return (
-        f"Instance {instance} ended with exit code {exit_code}, and the disk that its outputs and logs are "
-        "written to is full. Free some space there, or write less."
+        f"Instance {instance} ended with exit code {exit_code}, and the {disk} is full. Free some space there, or "
+        "write less."
     )
 
 
-def requirements_message(exit_code: int, problem: str = "") -> str:
-    """The sentence for requirements that could not be installed."""
+def disk_full_said_message(instance: str, exit_code: int, line: str) -> str:
+    """The sentence for an instance that failed after its log spoke of a full disk."""
+    return (
+        f"Instance {instance} ended with exit code {exit_code}, and its log says: {line}. Free some space on that "
+        "disk, or write less; the size of /dev/shm is instance_spec.shared_memory."
+    )
+
+
+def requirements_message(exit_code: int, problem: str = "", *, has_pip: bool = True) -> str:
+    """The sentence for requirements that could not be installed.
+
+    Args:
+        exit_code: pip's.
+        problem: what is wrong, where that is known.
+        has_pip: whether pip was there to run; otherwise the problem says why not.
+    """
+    if not has_pip:
+        return (
+            f"The Python requirements could not be installed: {problem}. Take an image with Python and pip, or "
+            "leave out the requirements."
+        )
     what = f"{problem} (pip's exit code: {exit_code})" if problem else f"pip ended with exit code {exit_code}"
     return (
         f"The Python requirements could not be installed: {what}. pip's output stands in the first instance's "

@@ -128,6 +128,10 @@ class Engine:
         """Kill the engine as a power cut would; its containers may go on."""
         self._signal(signal.SIGKILL)
 
+    def end(self) -> None:
+        """Have the engine end, as when the machine is shut down; it ends its containers."""
+        self._signal(signal.SIGTERM)
+
     def down(self) -> None:
         """Stop the engine with all that runs in it, and remove its folder."""
         if self.answers():

@@ -194,16 +194,34 @@ def test_an_image_without_a_shell(submit, engine, backend):
 
 
 def test_an_image_without_python_says_so(submit, engine):
-    with engine.client() as client:
-        container = client.containers.create("pai-sdk-test:base", ["rm", "-f", "/usr/bin/python3"], user="0:0")
-        container.start()
-        container.wait()
-        container.commit("pai-sdk-test", "no-python")
-        container.remove()
-    job = submit("true", image="pai-sdk-test:no-python", PythonRequirements=["tinydb"])
-    with pytest.raises(JobFailed):
+    job = submit("true", image=image_without(engine, "/usr/bin/python3"), PythonRequirements=["tinydb"])
+    with pytest.raises(JobFailed, match="could not be installed: this image has no Python"):
         job.wait(timeout=PATIENCE_S, show_logs=False)
     assert lines_of(job) == ["[pai-sdk] the requirements cannot be installed: this image has no Python"]
+
+
+def image_without(engine, *paths):
+    """The base image without these programs."""
+    tag = "-".join(Path(path).name for path in paths)
+    with engine.client() as client:
+        container = client.containers.create("pai-sdk-test:base", ["rm", "-f", *paths], user="0:0")
+        container.start()
+        container.wait()
+        container.commit("pai-sdk-test", f"no-{tag}")
+        container.remove()
+    return f"pai-sdk-test:no-{tag}"
+
+
+def test_an_image_without_sleep(submit, engine):
+    image = image_without(engine, "/bin/sleep")
+    job = submit("read -r line <$PAI_CONFIG_DIR/training-job.json; echo done", count=2, image=image)
+    job.wait(timeout=PATIENCE_S, show_logs=False)
+    assert lines_of(job) == ["done", "done"]
+    with pytest.raises(JobFailed, match="no program `sleep`") as failed:
+        submit("true", image=image_without(engine, "/bin/sleep", "/bin/bash")).wait(
+            timeout=PATIENCE_S, show_logs=False
+        )
+    assert failed.value.reason_code == "ContainerNotStarted"
 
 
 def test_an_entrypoint_of_its_own_does_not_stand_in_the_way(submit, engine):
@@ -227,6 +245,8 @@ def test_a_full_disk_ends_the_job_with_a_reason(submit, tmp_path):
         with pytest.raises(JobFailed) as failed:
             job.wait(timeout=PATIENCE_S, show_logs=False)
         assert any("No space left on device" in line for line in failed.value.log_tail)
+        assert failed.value.reason_code == "DiskFull"
+        assert f"the disk of {small} is full" in failed.value.reason_message
     finally:
         subprocess.run(["umount", str(small)], check=True)
 

@@ -9,9 +9,12 @@ import docker
 import pytest
 
 from pai_sdk.errors import JobFailed, JobStopped
+from pai_sdk.execution.docker import executor
 from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.waiting import PATIENCE_S, until
 
+# A command may need longer to begin than until its time limit; then again, with more.
+LATER_S = (5, 15, 60)
 SAVES = "trap 'echo saved; exit 0' TERM; echo up $RANK; while :; do sleep 0.1; done"
 
 
@@ -24,15 +27,15 @@ def up(job, count: int = 1) -> None:
             return
 
 
-def test_docker_stop_of_one_container_stops_the_job(submit, engine):
+def test_docker_stop_of_one_container_ends_the_job(submit, engine):
     job = submit(SAVES, count=2, tags=LONG_GRACE)
     up(job, 2)
     with engine.client() as client:
         client.containers.get(f"{job.id}-worker-0").stop(timeout=int(PATIENCE_S))
-    with pytest.raises(JobStopped):
+    with pytest.raises(JobFailed, match=r"told to end \(SIGTERM\) by `docker stop`") as failed:
         job.wait(timeout=PATIENCE_S, show_logs=False)
+    assert failed.value.reason_code == "StoppedFromOutside"
     assert [lines_of(job, rank)[-1] for rank in range(2)] == ["saved", "saved"]
-    assert "told to end (SIGTERM)" in job.record.reason_message
 
 
 def test_docker_kill_is_named(submit, engine):
@@ -79,6 +82,52 @@ def test_a_paused_job_can_be_stopped(submit, engine):
         job.wait(timeout=PATIENCE_S, show_logs=False)
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_an_engine_that_ends_or_starts_anew_ends_its_jobs_with_a_reason_of_its_own(submit, engine, dies):
+    """It sends the signal of `docker stop`: when it ends, or, where it was killed, when it starts."""
+    job = submit(SAVES, tags=LONG_GRACE)
+    up(job)
+    if dies:
+        engine.kill()
+    else:
+        engine.end()
+    engine.up()
+    with pytest.raises(JobFailed, match="The Docker engine or the machine was restarted") as failed:
+        job.wait(timeout=PATIENCE_S, show_logs=False)
+    assert failed.value.reason_code == "EngineRestarted"
+    assert lines_of(job)[-1] == "saved"
+
+
+def test_a_paused_instance_of_several_ends_the_job(submit, engine, monkeypatch):
+    monkeypatch.setattr(executor, "_SPARE_AFTER_GRACE_S", 0.5)
+    job = submit(SAVES, count=3, tags={"pai-sdk.local.grace_s": "1"})
+    up(job, 3)
+    with engine.client() as client:
+        client.containers.get(f"{job.id}-worker-0").pause()
+    with pytest.raises(JobFailed, match=r"gave no sign of life.* its container was paused") as failed:
+        job.wait(timeout=2 * PATIENCE_S, show_logs=False)
+    assert failed.value.instance == f"{job.id}-worker-0"
+    assert [one.status for one in job.record.instances] == ["Terminated"] * 3
+
+
+def test_a_job_that_has_used_up_its_processes_keeps_its_time_limit(submit, engine):
+    """Nobody of ours looks meanwhile; the instances still hear of each other."""
+    for limit_s in LATER_S:
+        job = submit("echo up; exec sleep 1000", count=2, Scheduler={"MaxRunningTimeInSeconds": limit_s})
+        with engine.client() as client:
+            containers = [client.containers.get(f"{job.id}-{name}-0") for name in ("master", "worker")]
+            for container in containers:
+                command = ["docker", "--host", engine.socket, "update", "--pids-limit", "2", container.id]
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            for container in containers:
+                container.wait(timeout=2 * PATIENCE_S)
+        with pytest.raises(JobFailed, match=f"limit of {limit_s} seconds"):
+            job.wait(timeout=PATIENCE_S, show_logs=False)
+        if [line for line in lines_of(job) if line == "up"] == ["up", "up"]:
+            break
+    assert lines_of(job) == ["up", "up"]
+
+
 def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
     """Restarted, it finds them dead: the job has ended, and it is said why. Until then, that nobody can tell."""
     job = submit("echo up; sleep 1000", count=2)
@@ -94,9 +143,9 @@ def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
         assert "has not answered since" in job.record.reason_message
     finally:
         engine.up()
-    with pytest.raises(JobFailed, match="killed from outside") as failed:
+    with pytest.raises(JobFailed, match="The Docker engine or the machine was restarted") as failed:
         job.wait(timeout=PATIENCE_S, show_logs=False)
-    assert failed.value.instance is not None
+    assert (failed.value.instance is not None, failed.value.reason_code) == (True, "EngineRestarted")
     told = [text for record in caplog.records if "Docker engine" in (text := record.getMessage())]
     # Once each time it is away, which may be more than once on a machine that stands still.
     assert ["has not answered since" in text for text in told] == [True, False] * (len(told) // 2 or 1)

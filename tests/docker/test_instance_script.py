@@ -322,7 +322,7 @@ def test_told_to_end_by_the_engine(everywhere: list[Containers]) -> None:
         tell_first_process(process)
     for containers, process in all_started:
         containers.end_of(process)
-        assert containers.run.stop_wish == ("", "")
+        assert containers.run.stop_wish == ("StoppedFromOutside", "")
         assert "saved" in containers.log()
 
 

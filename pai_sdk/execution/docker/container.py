@@ -49,7 +49,7 @@ _OWNED_BY_SHELLS = re.compile(
     r"BASH.*|_.*|IFS|UID|EUID|PPID|GROUPS|SHELLOPTS|LINENO|OPTIND|RANDOM|SRANDOM|SECONDS|EPOCH.*|FUNCNAME|DIRSTACK"
     r"|PIPESTATUS"
 )
-"""Variables that are read-only in one shell or another, have a meaning of their own, or may be those of `instance.sh`."""
+"""Variables that are read-only in a shell, have a meaning of their own there, or may be those of `instance.sh`."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,13 @@ from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, RUN_DIR, owner
 from pai_sdk.execution.docker.ending import ContainerEnd
 from pai_sdk.execution.docker.engine import Engine
+from pai_sdk.execution.docker.runfolder import RunFolder
 
 __all__ = ["JobContainers", "end_of", "engine_may_be_away", "is_being_removed"]
 
 logger = logging.getLogger(__name__)
+
+_EVENTS_KEPT = 256  # by Docker
 
 
 class JobContainers:
@@ -48,13 +52,39 @@ class JobContainers:
             with _somebody_else_may_do_it():
                 network.remove()
 
-    def kill(self, job_id: str) -> None:
-        """Kill what a job has running, or paused."""
+    def kill(self, job_id: str, run: RunFolder) -> None:
+        """Kill the instances of a job that were told to end and have not, running or paused."""
         for container in self.of(job_id):
-            if container.status in ("running", "paused"):
+            if container.status in ("running", "paused") and not run.is_at_its_end(container.name):
                 logger.warning("%s did not end within its grace period and is killed", container.name)
+                if run.first_failure is not None:
+                    run.tell_lost(container.name)
                 with _somebody_else_may_do_it():
                     container.kill()
+
+    def engine_has_restarted(self, job_id: str, *, since: float) -> bool | None:
+        """Whether another engine made the containers of a job than the one that answers now.
+
+        An engine keeps its last events in memory: the start of a container is not among those of a later one.
+
+        Args:
+            job_id: the job.
+            since: a moment before its containers were made, in seconds since 1970.
+
+        Returns:
+            None where that is not known: more has happened meanwhile than the engine keeps.
+        """
+        engine = self._engine()
+        if engine.is_podman:  # which has no engine that containers depend on
+            return False
+        ids = {container.id for container in self.of(job_id)}
+        now = f"{time.time():.9f}"  # of whole seconds, the last events would be missing
+        events = list(engine.client.api.events(since="1", until=now, decode=True))
+        if any(one.get("Action") == "start" and one["Actor"]["ID"] in ids for one in events):
+            return False
+        if len(events) >= _EVENTS_KEPT and events[0]["timeNano"] / 1e9 > since:
+            return None
+        return True
 
     def give_back(self, job_id: str, to: str) -> None:
         """Give what root's containers wrote to its owner, with the help of one more; they cannot any more.

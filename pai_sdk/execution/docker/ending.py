@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pai_sdk.execution.base import ExecutionState
@@ -12,12 +14,17 @@ from pai_sdk.execution.distributed import Instance
 from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.memory import has_killed_since
 from pai_sdk.execution.reasons import (
+    REASON_DISK_FULL,
+    REASON_ENGINE_RESTARTED,
     REASON_KILLED_BY_SIGNAL,
     REASON_MAX_RUNNING_TIME,
     REASON_OUT_OF_MEMORY,
     REASON_REQUIREMENTS_FAILED,
     REASON_STOPPED_BY_USER,
+    REASON_STOPPED_FROM_OUTSIDE,
     REASON_SUPERVISOR_LOST,
+    disk_full_message,
+    disk_full_said_message,
     exit_reason,
     max_running_time_message,
     memory_limit_message,
@@ -34,9 +41,24 @@ _SILENT = (
     "the machine too busy."
 )
 _SAID = "The container of {name} ended before it could write its log. It said: {words}"
-_TOLD_TO_END = (
-    "The job's container was told to end (SIGTERM): by `docker stop`, or by an engine that ended or started anew."
+_STOPPED = "The job was stopped. The reason could not be written down, since the disk was full."
+_STOPPED_FROM_OUTSIDE = (
+    "A container of the job was told to end (SIGTERM) by `docker stop` or a similar command. Submit the job "
+    "again; checkpoints it had written are still there."
 )
+_STOPPED_SOMEHOW = (
+    "A container of the job was told to end (SIGTERM): by `docker stop`, or because the Docker engine or the "
+    "machine was restarted. Submit the job again; checkpoints it had written are still there."
+)
+_ENGINE_RESTARTED = (
+    "The Docker engine or the machine was restarted or shut down, and ended the job's containers. Submit the job "
+    "again; checkpoints it had written are still there."
+)
+_NO_SPACE = "No space left on device"
+_LAST_LINES = 20
+_LONGEST_LINE = 200
+_FULL_DISK_BYTES = 8 << 20
+_FULL_DISK_SHARE = 8  # of a small disk, one part in so many
 _KILLED_CODES = (137, 255)  # 255: the engine or the machine started anew, and found it dead
 _KILLED = (
     "The container of {name} was killed from outside (exit code {code}): by `docker kill` or `docker stop`, or "
@@ -67,11 +89,21 @@ def ending(
     run: RunFolder,
     instances: Sequence[Instance],
     ends: Mapping[str, ContainerEnd | None],
+    engine_has_restarted: Callable[[bool | None], bool | None] = lambda _: False,
 ) -> dict[str, Any]:
-    """The final state of a job, as `ExecutionState` has it."""
+    """The final state of a job, as `ExecutionState` has it.
+
+    Args:
+        job: what is known of it since its start.
+        run: what its instances wrote.
+        instances: all of them.
+        ends: how each container ended, as far as the engine knows it.
+        engine_has_restarted: asked where the containers were ended from outside; None when it is not known. It is
+            given what to suppose where the engine does not answer.
+    """
     shown = [_instance(instance, run, ends.get(instance.name)) for instance in instances]
     exits = [found for instance in instances if (found := run.exit_of(instance.name))]
-    failed, code, message = _reason(job, run, instances, ends)
+    failed, code, message = _reason(job, run, instances, ends, engine_has_restarted)
     return {
         "phase": "ended",
         "started_at": run.begun_at,
@@ -113,6 +145,7 @@ def _reason(
     run: RunFolder,
     instances: Sequence[Instance],
     ends: Mapping[str, ContainerEnd | None],
+    engine_has_restarted: Callable[[bool | None], bool | None],
 ) -> tuple[str | None, str, str]:
     """The instance to blame, the reason's code and its sentence; empty for a success."""
     whys = {run.why(instance.name) for instance in instances}
@@ -122,25 +155,34 @@ def _reason(
     if run.requirements_failed:
         first = instances[0].name
         ended = run.exit_of(first)
-        return (
-            first,
-            REASON_REQUIREMENTS_FAILED,
-            requirements_message(ended.code if ended else 1, run.pip_problem(first)),
-        )
+        refusal = run.requirements_problem
+        problem = refusal or run.pip_problem(first)
+        message = requirements_message(ended.code if ended else 1, problem, has_pip=not refusal)
+        return first, REASON_REQUIREMENTS_FAILED, message
     if failure is None and "timeout" in whys:
         return None, REASON_MAX_RUNNING_TIME, max_running_time_message(job["max_running_s"])
     if failure is None and (
         "stopped" in whys or (run.stop_wish is not None and _was_cut_off(run, instances, ends))
     ):
         code, message = run.stop_wish or ("", "")
-        return None, code or REASON_STOPPED_BY_USER, message or _TOLD_TO_END
+        if code == REASON_STOPPED_FROM_OUTSIDE:
+            return None, *_stopped_from_outside(engine_has_restarted(True))
+        return None, code or REASON_STOPPED_BY_USER, message or _STOPPED
     if failure is None:
         failure = _unnoted_failure(run, instances, ends)
     if failure is None:
         gone = next((i.name for i in instances if run.exit_of(i.name) is None and not ends.get(i.name)), None)
         return (gone, REASON_SUPERVISOR_LOST, _GONE.format(name=gone)) if gone else (None, "", "")
     name, exit_code = failure
+    if _was_killed_from_outside(name, exit_code, run, ends.get(name)) and engine_has_restarted(None):
+        return name, REASON_ENGINE_RESTARTED, _ENGINE_RESTARTED
     return name, *_failure_reason(name, exit_code, run, ends.get(name), job)
+
+
+def _stopped_from_outside(engine_has_restarted: bool | None) -> tuple[str, str]:
+    if engine_has_restarted:
+        return REASON_ENGINE_RESTARTED, _ENGINE_RESTARTED
+    return REASON_STOPPED_FROM_OUTSIDE, _STOPPED_SOMEHOW if engine_has_restarted is None else _STOPPED_FROM_OUTSIDE
 
 
 def _unnoted_failure(
@@ -158,11 +200,18 @@ def _was_cut_off(run: RunFolder, instances: Sequence[Instance], ends: Mapping[st
     return any((end := ends.get(name)) is None or end.code for name in silent)
 
 
+def _was_killed_from_outside(name: str, exit_code: int, run: RunFolder, end: ContainerEnd | None) -> bool:
+    """Whether it ended without a word, by a signal that was not ours."""
+    is_plain = end is not None and not (end.error or end.words or end.out_of_memory)
+    return is_plain and exit_code in _KILLED_CODES and run.exit_of(name) is None and not run.why(name)
+
+
 def _failure_reason(
     name: str, exit_code: int, run: RunFolder, end: ContainerEnd | None, job: Mapping[str, Any]
 ) -> tuple[str, str]:
     is_told = run.exit_of(name) is not None
-    if run.why(name) == "peer":
+    # Taken for lost by the others, it came back all the same, or was killed by us.
+    if run.why(name) == "peer" or (is_told and run.is_failure_silence):
         return REASON_SUPERVISOR_LOST, _SILENT.format(name=name)
     if end is None and not is_told:
         return REASON_SUPERVISOR_LOST, _GONE.format(name=name)
@@ -175,7 +224,31 @@ def _failure_reason(
         return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, job["memory_bytes"])
     if exit_code in _KILLED_CODES and not is_told:
         return REASON_KILLED_BY_SIGNAL, _KILLED.format(name=name, code=exit_code)
+    message = _disk_full(name, exit_code, run, job)
+    if message:
+        return REASON_DISK_FULL, message
     return exit_reason(name, exit_code, kernel_killed=has_killed_since(job.get("kernel_kills")))
+
+
+def _disk_full(name: str, exit_code: int, run: RunFolder, job: Mapping[str, Any]) -> str:
+    """What to say of an instance that failed for a full disk; empty for another.
+
+    By the first look at the end there may be room again, and the full disk may be within the container: then the
+    log tells.
+    """
+    for folder in (run.path.parent, *(Path(path) for path in job.get("outputs", {}).values())):
+        if _is_full(folder):
+            return disk_full_message(name, exit_code, str(folder))
+    said = next((line for line in run.log_tail(name, _LAST_LINES) if _NO_SPACE in line), None)
+    return disk_full_said_message(name, exit_code, said.strip()[:_LONGEST_LINE]) if said else ""
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        disk = shutil.disk_usage(folder)
+    except OSError:
+        return False
+    return disk.free < min(_FULL_DISK_BYTES, disk.total // _FULL_DISK_SHARE)
 
 
 def _instance(instance: Instance, run: RunFolder, end: ContainerEnd | None) -> dict[str, Any]:

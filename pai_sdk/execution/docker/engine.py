@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "find_engine"]
 
-_CONNECT_TIMEOUT_S = 20.0  # an engine on a busy machine may take seconds, and is there all the same
+_ANSWER_WITHIN_S = 5.0  # to a call that costs an engine nothing; one that is silent for longer hangs
+_FACTS_WITHIN_S = 20.0  # an engine on a busy machine may take seconds to look at all it has
 _CALL_TIMEOUT_S = 60.0
 _SYSTEM_SOCKETS = (("/var/run/docker.sock", "Docker"), ("/run/podman/podman.sock", "Podman"))
 
@@ -107,8 +108,8 @@ def find_engine() -> Engine:
                 f"the engine at {candidate.url} ({candidate.named_by}) is not on this machine: it cannot see the "
                 "folders of this job. Unset it to use the engine here, or submit to a service there"
             )
-        refusal = _refusal(candidate.url)
-        if refusal is None:
+        refusal = _refusal(candidate.url) or _silence(candidate.url)
+        if not refusal:
             engine, refusal = _connected(candidate)
             if engine is not None:
                 return engine
@@ -162,7 +163,7 @@ def _refusal(url: str) -> str | None:
     path = url.removeprefix("unix://")
     try:
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_CONNECT_TIMEOUT_S)
+            probe.settimeout(_ANSWER_WITHIN_S)
             probe.connect(path)
     except FileNotFoundError:
         return "no such socket"
@@ -177,7 +178,7 @@ def _silence(url: str) -> str:
     """Why an engine that can be reached does not count: it says nothing. Empty when it does."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_CONNECT_TIMEOUT_S)
+            probe.settimeout(_ANSWER_WITHIN_S)
             probe.connect(url.removeprefix("unix://"))
             probe.sendall(b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")
             return "" if probe.recv(16) else "hangs up"
@@ -192,7 +193,7 @@ def _connected(candidate: _Candidate) -> tuple[Engine | None, str]:
 
     try:
         # The first words must come soon; later calls, such as the removal of a large container, may take longer.
-        with closing(docker.DockerClient(base_url=candidate.url, timeout=_CONNECT_TIMEOUT_S)) as probe:
+        with closing(docker.DockerClient(base_url=candidate.url, timeout=_FACTS_WITHIN_S)) as probe:
             facts = probe.info()
             names = {part.get("Name") for part in probe.version().get("Components") or ()}
         client = docker.DockerClient(base_url=candidate.url, timeout=_CALL_TIMEOUT_S)

@@ -73,6 +73,7 @@ class DockerExecutor(Executor):
         self._engine: Engine | None = None
         self._containers = JobContainers(lambda: self.engine)
         self._absence = Absence()
+        self._unwritten: set[Path] = set()
         self._asked: dict[Path, tuple[float, dict[str, ContainerEnd | None]]] = {}
 
     @property
@@ -211,10 +212,10 @@ class DockerExecutor(Executor):
             over_s = time.time() - begun_at - limit_s
             if over_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
                 run.ask_to_stop(REASON_MAX_RUNNING_TIME, max_running_time_message(limit_s))
-        asked_s = run.stop_asked_s_ago
+        asked_s = run.end_asked_s_ago
         if asked_s is not None and asked_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
             with engine_may_be_away():
-                self._containers.kill(job["job_id"])
+                self._containers.kill(job["job_id"], run)
 
     def _containers_of(
         self, sandbox: Sandbox, job: dict[str, Any], *, may_remember: bool
@@ -258,7 +259,8 @@ class DockerExecutor(Executor):
                 return ExecutionState("absent")
             state = journal.read_state()
             if state is None or state.get("phase") != "ended":
-                state = ending(job, run, instances, self._last_words(job, run, containers))
+                ends = self._last_words(job, run, containers)
+                state = ending(job, run, instances, ends, lambda if_away: self._engine_has_restarted(job, if_away))
                 for channel, folder in job.get("outputs", {}).items():
                     mend_links(Path(folder), f"/ml/output/{channel}")
                 try:
@@ -268,7 +270,9 @@ class DockerExecutor(Executor):
                     if error.errno not in DISK_IS_FULL:
                         raise
                     # The containers stay, and with them what is known of the end, until there is room.
-                    logger.warning("the end of job %s cannot be written down: %s", job["job_id"], error)
+                    if sandbox.root not in self._unwritten:
+                        self._unwritten.add(sandbox.root)
+                        logger.warning("the end of job %s cannot be written down: %s", job["job_id"], error)
                     return _as_state(state)
                 run.forget_secrets()
                 self._asked.pop(sandbox.root, None)
@@ -290,6 +294,12 @@ class DockerExecutor(Executor):
                         container.reload()
                     ends[container.name] = end_of(container, with_words=not run.has_opened_log(container.name))
         return ends
+
+    def _engine_has_restarted(self, job: dict[str, Any], if_away: bool | None) -> bool | None:
+        """Whether the engine ended, or started anew, while the job ran; None where that is not known."""
+        with engine_may_be_away():
+            return self._containers.engine_has_restarted(job["job_id"], since=job.get("launched_at", 0.0))
+        return if_away
 
     def _tidy(self, sandbox: Sandbox, job: dict[str, Any], run: RunFolder) -> None:
         """Remove the containers of a job that has ended; if the engine is away, whoever looks next does it.

@@ -5,7 +5,7 @@
 # failure and is told of theirs, all through the folder PAI_SDK_RUN, which the instances of a job share.
 #
 #   go                   all instances stand; nothing is started before
-#   stop                 the job is to be stopped
+#   stop                 the job is to be stopped, and why; `signal` where this container was told to end
 #   failed               the instance that failed first, and its exit code; `silent` besides, where another instance
 #                        wrote it, since this one gave no sign of life
 #   timeout              the instance that reached the time limit first
@@ -348,7 +348,7 @@ exec </dev/null >>"$_run/logs/$_name.log" 2>&1
 . "$_run/$_name.settings"
 
 # Told to end before the command has begun, or while it runs: the watcher does it.
-trap 'first "$_run/stop" ""' TERM INT
+trap 'first "$_run/stop" signal' TERM INT
 
 _env=$(command -v env) || _env="env"
 _attentive=

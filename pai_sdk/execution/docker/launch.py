@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -142,6 +143,7 @@ class Launch:
             "outputs": {name: str(path) for name, path in self.mounts.all_outputs(self.sandbox).items()},
             "memory_bytes": limits.memory_bytes,
             "kernel_kills": memory.kernel_kills(),
+            "launched_at": time.time(),
             "max_running_s": contract.max_running_seconds(self.request),
         }
 

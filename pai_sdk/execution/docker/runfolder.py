@@ -14,10 +14,15 @@ from pathlib import Path
 from pai_sdk.execution.journal import DISK_IS_FULL
 from pai_sdk.execution.log_times import LogTimes, open_plain
 from pai_sdk.execution.pip_output import pip_problem
+from pai_sdk.execution.reasons import REASON_STOPPED_FROM_OUTSIDE
 
 __all__ = ["InstanceExit", "RunFolder"]
 
 _LONGEST_TEXT_BYTES = 64 * 1024
+_LONGEST_PROBLEM = 300
+# Words of `instance.sh`.
+_TOLD_BY_SIGNAL = "signal"
+_SILENT = "silent"
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,11 @@ class RunFolder:
             with suppress(OSError):
                 (self.path / "stop").touch()
 
+    def tell_lost(self, instance: str) -> None:
+        """Write down that an instance gave no sign of life, before it is killed."""
+        with suppress(OSError):
+            self._publish_first(f"{instance}.why", "peer\n")
+
     def tell_failure(self, instance: str, exit_code: int) -> None:
         """Tell the others of an instance that could not tell itself; the first failure stays."""
         with suppress(OSError):
@@ -130,27 +140,52 @@ class RunFolder:
             return str(wish["reason_code"]), str(wish["reason_message"])
         except FileNotFoundError:
             return None
-        # The script writes an empty one when the container itself is told to end, we do on a full disk.
-        except (OSError, ValueError, KeyError, TypeError):
-            return "", ""
+        except (OSError, ValueError, KeyError, TypeError):  # on a full disk it is empty
+            is_signal = self._text("stop") == _TOLD_BY_SIGNAL
+            return REASON_STOPPED_FROM_OUTSIDE if is_signal else "", ""
 
     @property
-    def stop_asked_s_ago(self) -> float | None:
-        """How long ago the wish to stop was written down."""
-        try:
-            return time.time() - (self.path / "stop").stat().st_mtime
-        except OSError:
-            return None
+    def end_asked_s_ago(self) -> float | None:
+        """How long ago the instances were told to end, for whatever reason; None when they were not."""
+        moments = []
+        for name in ("stop", "failed", "timeout"):
+            with suppress(OSError):
+                moments.append((self.path / name).lstat().st_mtime)
+        return time.time() - min(moments) if moments else None
 
     @property
     def first_failure(self) -> tuple[str, int] | None:
         """The instance that failed first, and its exit code."""
-        instance, _, code = self._text("failed").partition(" ")
-        return (instance, int(code)) if code.isdecimal() else None
+        note = self._failure
+        return (note[0], int(note[1])) if note else None
+
+    @property
+    def is_failure_silence(self) -> bool:
+        """Whether that instance only gave no sign of life, so that the others took it for lost."""
+        return bool(self._failure) and self._failure[2:] == [_SILENT]
+
+    @property
+    def _failure(self) -> list[str]:
+        words = self._text("failed").split()
+        is_note = len(words) == 2 or (len(words) == 3 and words[2] == _SILENT)
+        return words if is_note and words[1].isdecimal() else []
 
     def ran_out_of_memory(self, instance: str) -> bool:
         """Whether the kernel has killed something in it for want of memory, by the container's own counters."""
         return (self.path / f"{instance}.memory").exists()
+
+    def is_at_its_end(self, instance: str) -> bool:
+        """Whether an instance has ended, or still gives its files to their owner."""
+        return any((self.path / f"{instance}.{name}").exists() for name in ("exit", "exit.part"))
+
+    def log_tail(self, instance: str, lines: int) -> list[str]:
+        """The last lines of an instance's log."""
+        return self._log_of(instance).splitlines()[-lines:]
+
+    @property
+    def requirements_problem(self) -> str:
+        """Why pip could not be run at all; empty where it was."""
+        return " ".join(self._text("requirements.failed").split())[:_LONGEST_PROBLEM]
 
     @property
     def requirements_failed(self) -> bool:

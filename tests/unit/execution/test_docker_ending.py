@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,9 +28,16 @@ def run(tmp_path: Path) -> RunFolder:
     return run
 
 
-def told(run: RunFolder, ends: dict[str, ContainerEnd | None], count: int = 1) -> dict[str, Any]:
+def told(
+    run: RunFolder,
+    ends: dict[str, ContainerEnd | None],
+    count: int = 1,
+    *,
+    job: dict[str, Any] = JOB,
+    has_restarted: bool | None = False,
+) -> dict[str, Any]:
     instances: tuple[Instance, ...] = name_instances("j", "PyTorchJob", count)
-    return ending(JOB, run, instances, ends)
+    return ending(job, run, instances, ends, lambda _: has_restarted)
 
 
 def test_a_success_that_could_not_be_written_down_is_one(run: RunFolder) -> None:
@@ -82,6 +91,107 @@ def test_an_instance_that_was_paused_too_long(run: RunFolder) -> None:
     state = told(run, {}, count=2)
     assert state["failed_instance"] == "j-worker-0"
     assert "no sign of life" in state["reason_message"]
+
+
+@pytest.mark.parametrize("code", [0, 137])
+def test_an_instance_that_the_others_took_for_lost_is_not_said_to_be_killed(run: RunFolder, code: int) -> None:
+    """Whether it goes on to its end all the same, or is killed by us since it cannot hear that it is to end."""
+    (run.path / "failed").write_text("j-worker-0 137 silent\n")
+    ends: dict[str, ContainerEnd | None] = {}
+    if code == 0:
+        (run.path / "j-worker-0.exit").write_text("0\n")
+    else:
+        run.tell_lost("j-worker-0")
+        ends = {"j-worker-0": ContainerEnd(137)}
+    (run.path / "j-master-0.why").write_text("peer\n")
+    (run.path / "j-master-0.exit").write_text("143\n")
+    state = told(run, ends, count=2, has_restarted=True)
+    assert (state["failed_instance"], state["reason_code"]) == ("j-worker-0", "SupervisorLost")
+    assert "no sign of life" in state["reason_message"]
+
+
+def test_an_instance_that_was_killed_before_the_others_missed_it_was_killed(run: RunFolder) -> None:
+    (run.path / "failed").write_text("j-worker-0 137 silent\n")
+    state = told(run, {"j-worker-0": ContainerEnd(137)}, count=2)
+    assert "killed from outside" in state["reason_message"]
+
+
+@pytest.mark.parametrize(
+    ("has_restarted", "reason", "says"),
+    [
+        (True, "EngineRestarted", "engine or the machine was restarted"),
+        (False, "StoppedFromOutside", "by `docker stop` or a similar command"),
+        (None, "StoppedFromOutside", "by `docker stop`, or because the Docker engine"),
+    ],
+)
+def test_who_told_a_container_to_end(run: RunFolder, has_restarted: bool | None, reason: str, says: str) -> None:
+    (run.path / "stop").write_text("signal\n")
+    (run.path / "j-master-0.why").write_text("stopped\n")
+    (run.path / "j-master-0.exit").write_text("143\n")
+    state = told(run, {}, has_restarted=has_restarted)
+    assert (state["succeeded"], state["reason_code"]) == (False, reason)
+    assert says in state["reason_message"]
+
+
+@pytest.mark.parametrize("code", [137, 255])
+def test_a_container_that_an_engine_found_dead_when_it_started(run: RunFolder, code: int) -> None:
+    state = told(run, {"j-master-0": ContainerEnd(code)}, has_restarted=True)
+    assert (state["failed_instance"], state["reason_code"]) == ("j-master-0", "EngineRestarted")
+
+
+def test_a_stop_whose_reason_found_no_room_on_the_disk_is_the_users(run: RunFolder) -> None:
+    (run.path / "stop").touch()
+    (run.path / "j-master-0.why").write_text("stopped\n")
+    (run.path / "j-master-0.exit").write_text("143\n")
+    assert told(run, {}, has_restarted=True)["reason_code"] == "StoppedByUser"
+
+
+DISK = {"small": 12 << 20, "large": 1 << 40}
+
+
+@pytest.mark.parametrize(
+    ("size", "free_bytes", "reason"),
+    [
+        ("small", 0, "DiskFull"),
+        ("small", 4 << 20, "NonZeroExit"),
+        ("large", 5 << 20, "DiskFull"),
+        ("large", 9 << 20, "NonZeroExit"),
+    ],
+)
+def test_an_instance_that_filled_the_disk_of_an_output_failed_for_that(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str, free_bytes: int, reason: str
+) -> None:
+    output, real = tmp_path / "output", shutil.disk_usage
+
+    def disk_usage(path: Path) -> Any:
+        return SimpleNamespace(total=DISK[size], free=free_bytes) if path == output else real(path)
+
+    monkeypatch.setattr(shutil, "disk_usage", disk_usage)
+    (run.path / "j-master-0.exit").write_text("1\n")
+    state = told(run, {}, job=JOB | {"outputs": {"model": str(output)}})
+    assert state["reason_code"] == reason
+    assert (f"the disk of {output} is full" in state["reason_message"]) == (reason == "DiskFull")
+
+
+def test_what_the_log_says_of_a_full_disk_counts_when_there_is_room_again(run: RunFolder) -> None:
+    """Above all of a disk that is within the container, and gone with it."""
+    logs = run.path.parent / "logs"
+    logs.mkdir()
+    said = "OSError: [Errno 28] No space left on device: '/dev/shm/batch'"
+    for lines, reason in (([said, "bye"], "DiskFull"), ([said, *["later"] * 30], "NonZeroExit")):
+        (logs / "j-master-0.log").write_text("\n".join(lines))
+        (run.path / "j-master-0.exit").write_text("1\n")
+        state = told(run, {})
+        assert (state["reason_code"], said in state["reason_message"]) == (reason, reason == "DiskFull")
+
+
+def test_where_there_is_no_pip_nothing_is_said_of_its_exit_code(run: RunFolder) -> None:
+    (run.path / "requirements.failed").write_text("this image has no Python\n")
+    (run.path / "j-master-0.exit").write_text("1\n")
+    state = told(run, {})
+    assert state["reason_code"] == "RequirementsFailed"
+    assert "could not be installed: this image has no Python. Take an image" in state["reason_message"]
+    assert "exit code" not in state["reason_message"]
 
 
 def test_half_a_wish_to_stop_is_a_wish(run: RunFolder) -> None:

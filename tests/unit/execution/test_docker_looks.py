@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pai_sdk.execution.distributed import name_instances
+from pai_sdk.execution.docker.containers import JobContainers
+from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.journal import Journal
@@ -43,3 +49,119 @@ def test_an_instance_that_ends_while_it_is_looked_at_has_told_its_end_itself(
     monkeypatch.setattr(executor._containers, "of", of)
     assert executor.state(tmp_path).phase != "ended"
     assert run.first_failure is None
+
+
+def job_of_three(root: Path) -> RunFolder:
+    """A job of three instances that have begun."""
+    run = RunFolder(root / "run")
+    run.prepare({}, [])
+    run.go()
+    journal = Journal(root / "state")
+    journal.folder.mkdir()
+    instances = [asdict(one) for one in name_instances("j", "PyTorchJob", 3)]
+    facts = {"job_id": "j", "max_running_s": None, "grace_s": 1, "memory_bytes": None}
+    journal.write_job({**facts, "instances": instances})
+    return run
+
+
+class Paused:
+    """One instance of three is paused; the others have ended, since they missed it."""
+
+    def __init__(self) -> None:
+        self.paused = container("j-worker-0", "paused")
+        self.paused.kill = self.kill
+
+    def list(self, **_: Any) -> list[Any]:
+        return [self.paused]
+
+    def kill(self) -> None:
+        self.paused.status = "exited"
+        self.paused.attrs["State"] |= {"Status": "exited", "ExitCode": 137}
+
+
+def test_a_paused_instance_that_the_others_took_for_lost_is_killed_after_the_grace_period(tmp_path: Path) -> None:
+    """It cannot hear that it is to end, so without us the job would never end."""
+    run, engine_has = job_of_three(tmp_path), Paused()
+    (run.path / "failed").write_text("j-worker-0 137 silent\n")
+    (run.path / "j-worker-0.beat").touch()
+    for name in ("j-master-0", "j-worker-1"):
+        (run.path / f"{name}.why").write_text("peer\n")
+        (run.path / f"{name}.exit").write_text("143\n")
+    executor = DockerExecutor()
+    executor._containers = JobContainers(lambda: engine_of(containers=engine_has))
+    assert executor.state(tmp_path).phase != "ended"
+    assert engine_has.paused.status == "paused", "its grace period is not over"
+    long_ago = time.time() - 60
+    os.utime(run.path / "failed", (long_ago, long_ago))
+    executor._asked.clear()
+    executor.state(tmp_path)
+    assert engine_has.paused.status == "exited"
+    executor._asked.clear()
+    executor._containers.remove = lambda job_id: None  # type: ignore[method-assign]
+    state = executor.state(tmp_path)
+    assert (state.phase, state.failed_instance, state.reason_code) == ("ended", "j-worker-0", "SupervisorLost")
+    assert "its container was paused" in state.reason_message
+
+
+def test_an_instance_that_still_gives_its_files_to_their_owner_is_not_killed(tmp_path: Path) -> None:
+    run, engine_has = job_of_three(tmp_path), Paused()
+    run.ask_to_stop("StoppedByUser", "by Ann")
+    (run.path / "j-worker-0.exit.part").write_text("0\n")
+    JobContainers(lambda: engine_of(containers=engine_has)).kill("j", run)
+    assert engine_has.paused.status == "paused"
+
+
+def engine_of(*, containers: object = None, events: list[dict[str, Any]] | None = None) -> Engine:
+    """An engine that has these containers, and remembers these events."""
+
+    def tell(**_: Any) -> Iterator[dict[str, Any]]:
+        yield from events or []
+
+    client = SimpleNamespace(containers=containers, api=SimpleNamespace(events=tell))
+    engine = SimpleNamespace(client=client, is_podman=False, must_answer=lambda: None)
+    return cast("Engine", engine)
+
+
+def event(action: str, of: str = "id-1", at: float = 50.0) -> dict[str, Any]:
+    return {"Action": action, "Actor": {"ID": of}, "timeNano": int(at * 1e9)}
+
+
+@pytest.mark.parametrize(
+    ("events", "has_restarted"),
+    [
+        ([event("start"), event("kill")], False),
+        ([event("die")], True),
+        ([], True),
+        ([event("start", of="another"), event("kill")], True),
+        ([event("pull", of="another", at=101)] * 256, None),
+        ([event("pull", of="another", at=99)] * 256, True),
+    ],
+    ids=["its own start", "a later engine", "just started", "others since", "too many since", "many before"],
+)
+def test_an_engine_that_does_not_know_the_start_of_a_container_has_restarted(
+    events: list[dict[str, Any]], has_restarted: bool | None
+) -> None:
+    """An engine keeps its last 256 events, and loses them when it ends. The job began at second 100."""
+    found = SimpleNamespace(list=lambda **_: [SimpleNamespace(id="id-1")])
+    containers = JobContainers(lambda: engine_of(containers=found, events=events))
+    assert containers.engine_has_restarted("j", since=100.0) is has_restarted
+
+
+def test_an_end_that_cannot_be_written_down_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = job_of_three(tmp_path)
+    for name in ("j-master-0", "j-worker-0", "j-worker-1"):
+        (run.path / f"{name}.exit").write_text("0\n")
+
+    def write_state(journal: Journal, state: dict[str, Any]) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(Journal, "write_state", write_state)
+    executor = DockerExecutor()
+    monkeypatch.setattr(executor._containers, "of", lambda job_id: [])
+    for _ in range(3):
+        assert executor.state(tmp_path).phase == "ended"
+    assert [record.getMessage() for record in caplog.records] == [
+        "the end of job j cannot be written down: [Errno 28] no room"
+    ]

@@ -6,7 +6,9 @@ import hashlib
 import json
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,37 @@ def brief() -> Iterator[Path]:
     """A folder whose name leaves room for that of a socket, which may have a hundred characters."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield Path(folder)
+
+
+@contextmanager
+def listening(folder: Path, answer: bytes = b"") -> Iterator[None]:
+    """A socket `s` that takes connections, and says this or nothing."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{folder}/s")
+        server.listen()
+
+        def serve() -> None:
+            with suppress(OSError):  # the end of the block closes the socket
+                while True:
+                    with server.accept()[0] as connection, suppress(BrokenPipeError):
+                        connection.recv(4096)
+                        connection.sendall(answer)
+
+        if answer:
+            threading.Thread(target=serve, daemon=True).start()
+        yield
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_an_engine_that_hangs_is_not_asked_for_more_than_a_ping(monkeypatch, brief):
+    """What is asked after it has much more time to answer."""
+    asked = []
+    monkeypatch.setattr("docker.DockerClient", lambda **_: asked.append("client") or FakeClient())
+    monkeypatch.setattr("pai_sdk.execution.docker.engine._ANSWER_WITHIN_S", 0.1)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{brief}/s")
+    with listening(brief), pytest.raises(EngineNotFoundError, match="does not answer"):
+        find_engine()
+    assert asked == []
 
 
 def test_without_any_engine_all_that_was_tried_is_told(monkeypatch, tmp_path):
@@ -98,9 +131,7 @@ class FakeClient:
 def test_what_an_engine_needs_to_let_containers_at_the_callers_files(
     monkeypatch, brief, options, rootless, access
 ):
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"{brief}/s")
-        listening.listen()
+    with listening(brief, b"HTTP/1.0 200 OK\r\n\r\n"):
         monkeypatch.setenv("DOCKER_HOST", f"unix://{brief}/s")
         monkeypatch.setattr("docker.DockerClient", lambda **_: FakeClient(*options))
         engine = find_engine()
@@ -117,9 +148,7 @@ def test_what_an_engine_needs_to_let_containers_at_the_callers_files(
     ],
 )
 def test_whatever_its_version_says_an_engine_that_answers_is_taken(monkeypatch, brief, version, is_podman):
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"{brief}/s")
-        listening.listen()
+    with listening(brief, b"HTTP/1.0 200 OK\r\n\r\n"):
         monkeypatch.setenv("DOCKER_HOST", f"unix://{brief}/s")
         monkeypatch.setattr("docker.DockerClient", lambda **_: FakeClient(version=version))
         assert find_engine().is_podman is is_podman

@@ -373,11 +373,11 @@ def test_a_lost_job_takes_nobody_of_another_service_with_it(jobs: Jobs) -> None:
         bystander.kill()
 
 
-def test_sigterm_to_the_supervisor_is_a_stop(jobs: Jobs) -> None:
+def test_sigterm_to_the_supervisor_is_a_stop_from_outside(jobs: Jobs) -> None:
     jobs.start(make_request("echo main $$; sleep 60"))
     main = int(jobs.until_log("\n").split()[1])
     os.kill(supervisor_of(main), signal.SIGTERM)
-    assert jobs.wait().reason_code == "StoppedByUser"
+    assert jobs.wait().reason_code == "StoppedFromOutside"
     assert not is_running(main)
 
 
