@@ -3,37 +3,82 @@
 from __future__ import annotations
 
 import logging
-import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.errors import (
     ApiError,
     BadAnswerError,
+    ConflictError,
     ConnectionFailedError,
+    CredentialsRenewalError,
     PaiError,
+    RepeatedRequestError,
     ServiceFaultError,
     ThrottledError,
 )
+from pai_sdk.job.doubt import Doubt
 from pai_sdk.job.record import JobRecord
 from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
 
-__all__ = ["create"]
+__all__ = ["SubmissionPolicy", "create"]
 
 _log = logging.getLogger(__name__)
 
-# A request that is cut off may still be on its way into the service; only after these looks it counts as lost.
-_LOOK_PAUSES_S = (0.2, 0.8, 2.0)
+_TOLD_PAUSE_S = 2.0  # a search that takes longer is announced
+# After these, the list may be readable a moment later.
+_PASSING = (
+    ConnectionFailedError,
+    BadAnswerError,
+    ServiceFaultError,
+    ThrottledError,
+    RepeatedRequestError,
+    CredentialsRenewalError,
+)
 
 
-def create(jobs: TrainingJobs, request: TrainingJobRequest) -> str:
+@dataclass(frozen=True)
+class SubmissionPolicy:
+    """How long a create and the search for its job may take.
+
+    A cloud may need a minute for a create, and its lists may lag behind. A search that ends too early makes a
+    second job, which costs money; one that ends late costs a minute, and only after a fault.
+
+    Attributes:
+        answer_s: how long the answer to a create may take, in seconds.
+        search_s: how long the job of an unanswered create is searched for at least, in seconds; longer where that
+            create had been under way for longer.
+        first_pause_s: the first pause between two looks at the list, in seconds; the next ones are longer.
+        longest_pause_s: the longest of them.
+        most_s: an unanswered create is repeated once in any case, and again within so many seconds of the first.
+    """
+
+    answer_s: float = 120.0
+    search_s: float = 60.0
+    first_pause_s: float = 0.2
+    longest_pause_s: float = 5.0
+    most_s: float = 180.0
+
+
+def create(
+    jobs: TrainingJobs,
+    request: TrainingJobRequest,
+    *,
+    doubt: Doubt | None = None,
+    policy: SubmissionPolicy = SubmissionPolicy(),
+) -> str:
     """Create a job; exactly one, even where answers are lost.
 
     The request carries a label of this one submission. After a fault that leaves open whether the request has
-    arrived, the job is looked up by the label before the request is sent again.
+    arrived, the job is looked up by the label before the request is sent again. Where a repeated create turns out
+    to have made a second job, that one is stopped, with a warning.
 
     Args:
         jobs: the API.
         request: the job; it gets the label if it has none.
+        doubt: what an earlier attempt of this submission left open; kept up to date for the next one.
+        policy: how patiently.
 
     Returns:
         The job's id.
@@ -42,77 +87,201 @@ def create(jobs: TrainingJobs, request: TrainingJobRequest) -> str:
         ApiError: the service refused the job.
         ConnectionFailedError: it stays open whether the job was created; the text tells the label to look for.
     """
-    labelled = _with_submission_label(request)
-    return _Submission(jobs, labelled).run()
+    doubt = doubt or Doubt()
+    if not any(label.key == SUBMISSION_LABEL for label in request.labels):
+        request = request.with_label(SUBMISSION_LABEL, doubt.label)
+    return _Submission(jobs, request, doubt, policy).run()
 
 
 class _Submission:
-    """One create, through all its attempts."""
+    """One submission, through all its creates."""
 
-    def __init__(self, jobs: TrainingJobs, request: TrainingJobRequest) -> None:
+    def __init__(
+        self, jobs: TrainingJobs, request: TrainingJobRequest, doubt: Doubt, policy: SubmissionPolicy
+    ) -> None:
         self._jobs = jobs
         self._request = request
+        self._doubt = doubt
+        self._policy = policy
+        self._retry = jobs.transport.retry
         self._label = next(each.value for each in request.labels if each.key == SUBMISSION_LABEL)
-        self._in_doubt: PaiError | None = None
 
     def run(self) -> str:
-        try:
-            return self._jobs.transport.retry.call(self._attempt, is_transient=_is_in_doubt)
-        except (ConnectionFailedError, BadAnswerError, ServiceFaultError, ThrottledError) as error:
-            if self._in_doubt is None:
-                raise
-            raise ConnectionFailedError(
-                f"{error}; the job may have been created all the same. "
-                f"Look for one with the label {SUBMISSION_LABEL}={self._label} before you submit it again",
-                endpoint=self._jobs.transport.endpoint,
-                maybe_arrived=True,
-            ) from error
-
-    def _attempt(self) -> str:
-        if self._in_doubt is not None and (job_id := self._look()):
+        if self._doubt.creates and (job_id := self._found(self._search)):
             return job_id
+        begun_s = self._retry.clock()
+        count = 0
+        while True:
+            count += 1
+            before = self._doubt.creates
+            try:
+                job_id = self._create()
+            except PaiError as error:
+                if not self._doubt.creates:
+                    raise
+                # A conflict is mostly with the job that an earlier create has made.
+                is_open = self._doubt.creates > before or isinstance(error, ConflictError)
+                found = self._found(self._search if is_open else self._look, error)
+                if found:
+                    return found
+                if _is_refusal(error):
+                    raise
+                if not self._may_repeat(error, count, begun_s):
+                    raise self._open_end(error) from error
+                _log.warning("%s; no job of this submission is listed, so it is sent again", error)
+            else:
+                return self._without_surplus(job_id) if before else job_id
+
+    def _create(self) -> str:
+        """Send the request; whatever ends it without a clear answer, an interrupt included, leaves a doubt."""
+        begun_s = self._retry.clock()
         try:
-            return self._jobs.create_once(self._request.to_wire())
-        except PaiError as error:
-            if self._in_doubt is not None and isinstance(error, ApiError) and (job_id := self._find()):
-                return job_id  # refused, because the one before had arrived
-            if _is_in_doubt(error):
-                self._in_doubt = error
+            return self._jobs.create_once(self._request.to_wire(), answer_s=self._policy.answer_s)
+        except BaseException as error:
+            if not isinstance(error, PaiError) or error.maybe_arrived:
+                self._doubt.add(begun_s=begun_s, now_s=self._retry.clock())
             raise
 
-    def _look(self) -> str | None:
-        for pause_s in _LOOK_PAUSES_S:
-            if job_id := self._find():
-                _log.info("the answer to CreateTrainingJob was lost; the job is %s", job_id)
-                return job_id
-            self._jobs.transport.retry.sleep(pause_s)
-        return self._find()
+    def _may_repeat(self, error: PaiError, count: int, begun_s: float) -> bool:
+        if not error.maybe_arrived:
+            return False  # the transport has tried that again already
+        if isinstance(error, RepeatedRequestError) and not self._dedupes:
+            return False  # it has arrived for certain: a second one could only make a second job
+        in_time = count == 1 or self._retry.clock() - begun_s < max(self._policy.most_s, self._retry.deadline_s)
+        return in_time and count < self._retry.max_attempts
 
-    def _find(self) -> str | None:
+    # ---- looking
+
+    @property
+    def _dedupes(self) -> bool:
+        """Whether the service has announced that it takes a second create of one submission for the first."""
+        return "submission-dedupe" in self._jobs.transport.offers
+
+    def _found(self, look: Callable[[], list[str]], error: PaiError | None = None) -> str | None:
+        """The job of this submission, of several the first one; None when there is none.
+
+        Raises:
+            ConnectionFailedError: the list cannot be read.
+        """
+        try:
+            found = look()
+        except PaiError as unreadable:
+            raise self._open_end(error or unreadable) from unreadable
+        return self._keep_first(found) if found else None
+
+    def _search(self) -> list[str]:
+        """Look at the list until the time for that is over, or the job is there.
+
+        After several unanswered creates there may be several jobs, so all of the time is used.
+        """
+        return self._listed(
+            until_s=self._doubt.since_s + max(self._policy.search_s, self._doubt.away_s),
+            is_enough=lambda found: self._dedupes or (bool(found) and self._doubt.creates == 1),
+        )
+
+    def _without_surplus(self, job_id: str) -> str:
+        """The job to keep when a repeated create was answered: an earlier one may have made a job meanwhile.
+
+        A list that shows the new job would show the earlier one, too.
+        """
+        if self._dedupes:
+            return job_id
+        try:
+            until_s = self._retry.clock() + self._policy.search_s
+            found = self._listed(until_s=until_s, is_enough=lambda found: job_id in found)
+        except PaiError as error:
+            _log.warning("%s; there may be a second job like %s; %s", error, job_id, self._how_to_look)
+            return job_id
+        if job_id not in found:
+            told = "job %s is not listed yet; there may be a second one like it; %s"
+            _log.warning(told, job_id, self._how_to_look)
+            found.append(job_id)
+        return self._keep_first(found)
+
+    def _listed(self, *, until_s: float, is_enough: Callable[[list[str]], bool]) -> list[str]:
+        """What is found of this submission, looked for until it is enough or the time is over.
+
+        Raises:
+            PaiError: the list cannot be read, and not even at the end.
+        """
+        found: list[str] = []
+        for is_last in self._looks(until_s):
+            try:
+                found = self._look() or found
+            except _PASSING:
+                if is_last:
+                    raise
+                continue
+            if is_enough(found):
+                break
+        return found
+
+    def _looks(self, until_s: float) -> Iterator[bool]:
+        """A turn for each look at the list, with longer and longer pauses between; the last one is True."""
+        pause_s, is_told = self._policy.first_pause_s, False
+        while (left_s := until_s - self._retry.clock()) > 0:
+            yield False
+            if pause_s >= _TOLD_PAUSE_S and not is_told:
+                is_told = True
+                _log.warning("looking for the job of an unanswered create, for up to %.0f s", left_s)
+            self._retry.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, self._policy.longest_pause_s)
+        yield True
+
+    def _look(self) -> list[str]:
+        """The ids of this submission's jobs that are listed now, the oldest first."""
         # The service's own window of 7 days is enough for a job of this minute.
         wanted = {SUBMISSION_LABEL: self._label}
-        found = self._jobs.list(labels=wanted, workspace_id=self._request.workspace_id, start_time=None)
-        # The oldest: what was created first is what the others would repeat.
-        ids = [record.training_job_id for record in found if self._is_ours(record)]
-        return ids[-1] if ids else None
+        listed = self._jobs.list(labels=wanted, workspace_id=self._request.workspace_id, start_time=None)
+        return [record.training_job_id for record in listed if self._is_ours(record)][::-1]
 
     def _is_ours(self, record: JobRecord) -> bool:
+        if not record.labels:  # not every list shows labels, and a name may be given twice
+            if record.training_job_name != self._request.training_job_name:
+                return False
+            record = self._jobs.get(record.training_job_id)
+        return self._label_of(record) in (self._label, None)
+
+    @staticmethod
+    def _label_of(record: JobRecord) -> str | None:
+        """The label of the submission that a job shows; None when it shows no labels at all."""
         labels = {label.key: label.value for label in record.labels}
-        if not labels:  # not every list shows labels; the name has a random part
-            return record.training_job_name == self._request.training_job_name
-        return labels.get(SUBMISSION_LABEL) == self._label
+        return labels.get(SUBMISSION_LABEL, "") if labels else None
+
+    # ---- several jobs
+
+    def _keep_first(self, ids: list[str]) -> str:
+        """The job that was created first; the others are stopped."""
+        kept, *surplus = ids
+        _log.info("the job of the unanswered create is %s", kept)
+        for job_id in surplus:
+            self._stop(job_id, kept)
+        return kept
+
+    def _stop(self, job_id: str, kept: str) -> None:
+        told = f"a create without an answer was repeated, and both made a job: {kept} is kept"
+        try:
+            if self._label_of(self._jobs.get(job_id)) is None:  # only its name is like ours
+                _log.warning("%s; %s looks like a second one: stop it if it is", told, job_id)
+                return
+            self._jobs.stop(job_id)
+            _log.warning("%s, %s was stopped", told, job_id)
+        except PaiError as error:
+            _log.warning("%s; %s could not be stopped, stop it: %s", told, job_id, error)
+
+    @property
+    def _how_to_look(self) -> str:
+        return f"look for jobs with the label {SUBMISSION_LABEL}={self._label}"
+
+    def _open_end(self, error: PaiError) -> ConnectionFailedError:
+        return ConnectionFailedError(
+            f"{error}; the job may have been created all the same. "
+            f"Look for one with the label {SUBMISSION_LABEL}={self._label} before you submit it again",
+            endpoint=self._jobs.transport.endpoint,
+            maybe_arrived=True,
+        )
 
 
-def _with_submission_label(request: TrainingJobRequest) -> TrainingJobRequest:
-    if any(label.key == SUBMISSION_LABEL for label in request.labels):
-        return request
-    return request.with_label(SUBMISSION_LABEL, uuid.uuid4().hex)
-
-
-def _is_in_doubt(error: BaseException) -> bool:
-    """Whether a create that ended so may have been carried out."""
-    if isinstance(error, ConnectionFailedError):
-        return error.maybe_arrived
-    if isinstance(error, BadAnswerError):
-        return error.status_code < 300 or error.status_code >= 500
-    return isinstance(error, ServiceFaultError)
+def _is_refusal(error: PaiError) -> bool:
+    """Whether the service has judged the request itself, so that an earlier one like it was refused, too."""
+    return isinstance(error, ApiError) and not error.maybe_arrived and not isinstance(error, ThrottledError)

@@ -36,9 +36,23 @@ class TrainingJobs:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
-    def create_once(self, body: Mapping[str, Any]) -> str:
-        """CreateTrainingJob, sent again only where it cannot have arrived; `submission.create` does the rest."""
-        answer = self.transport.call("CreateTrainingJob", "POST", _JOBS, body=body, idempotent=False)
+    def create_once(self, body: Mapping[str, Any], *, answer_s: float | None = None) -> str:
+        """CreateTrainingJob, sent again only where it cannot have arrived; `submission.create` does the rest.
+
+        Args:
+            body: the request.
+            answer_s: how long the answer may take, in seconds; as for any other call when not given.
+        """
+        connect_s, silence_s = self.transport.timeout_s
+        answer = self.transport.call(
+            "CreateTrainingJob",
+            "POST",
+            _JOBS,
+            body=body,
+            idempotent=False,
+            timeout_s=(connect_s, silence_s if answer_s is None else answer_s),
+            final_codes=("SignatureNonceUsed",),  # the create has arrived, and must not be sent again
+        )
         job_id = answer.json.get("TrainingJobId")
         if not isinstance(job_id, str) or not job_id:
             raise BadAnswerError(

@@ -54,6 +54,10 @@ class Transport:
         on_unreachable: called when nothing listens at the endpoint, before each further attempt; gives the new
             endpoint when that is another.
 
+    Attributes:
+        offers: what the service has announced, in its last answer that did, that it does beyond PAI's API:
+            `submission-dedupe`, for one. Nothing of it may be relied upon before.
+
     Example:
         >>> from pai_sdk.credentials import static_credentials
         >>> key = static_credentials("LTAI-example", "secret")
@@ -74,6 +78,7 @@ class Transport:
         self.endpoint = "{}://{}".format(*scheme_and_host(endpoint))
         self.retry = retry or RetryPolicy()
         self.timeout_s = timeout_s
+        self.offers: frozenset[str] = frozenset()
         self._credentials = credentials
         self._version = version
         self._on_unreachable = on_unreachable
@@ -176,7 +181,10 @@ class Transport:
                     attempt.move_to(self.endpoint)
 
         try:
-            return self.retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
+            answer = self.retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
+            if offered := answer.headers.get("x-pai-offers"):
+                self.offers = frozenset(each.strip() for each in offered.split(","))
+            return answer
         except _NoAnswer as error:
             tries = f" (tried {attempt.count} times)" if attempt.count > 1 else ""
             raise ConnectionFailedError(

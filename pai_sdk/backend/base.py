@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 from pydantic import ValidationError
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.doubt import Doubt
 from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.spec import CodeDir
@@ -59,6 +60,8 @@ class Plan:
     keep: object = field(default=None, compare=False)
     """What must live until the files are uploaded: a temporary clone, for one."""
     loaded_from: Path | None = field(default=None, compare=False)
+    doubt: Doubt = field(default_factory=Doubt, init=False, compare=False)
+    """Whether an earlier attempt to submit it may have created the job although no answer came."""
     _sent: list[str] = field(default_factory=list, init=False, compare=False)
     _sending: threading.Lock = field(default_factory=threading.Lock, init=False, compare=False)
 
@@ -100,7 +103,8 @@ class Plan:
         """Send it and return the job's id.
 
         Args:
-            send: creates the job. When it fails, the plan can be submitted again.
+            send: creates the job. When it fails, the plan can be submitted again, and the job that an unanswered
+                attempt may have created is looked for first.
 
         Raises:
             InvalidInputError: it has been submitted. A second job would have the same name, and write into the

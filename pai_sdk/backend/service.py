@@ -11,6 +11,7 @@ from pai_sdk.api import submission, training_jobs, workspaces
 from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.experiments import Experiments
 from pai_sdk.api.job_logs import JobLogs
+from pai_sdk.api.submission import SubmissionPolicy
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.api.workspaces import Workspaces
@@ -46,6 +47,7 @@ class ServiceBackend:
         on_unreachable: called when nothing listens at the API's endpoint, before the next attempt, and before
             files are moved: a service that starts itself keeps them too. Gives the new endpoint if it is another.
         timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
+        submission_policy: how long a create, and the search for its job, may take.
 
     Raises:
         SettingsError: neither an endpoint nor a region is set; what else a job needs is named with it.
@@ -66,6 +68,7 @@ class ServiceBackend:
         retry: RetryPolicy | None = None,
         on_unreachable: Callable[[], str | None] | None = None,
         timeout_s: tuple[float, float] = (5.0, 30.0),
+        submission_policy: SubmissionPolicy | None = None,
     ) -> None:
         if not settings.endpoint:
             settings.require(*([] if settings.region_id else _FOR_A_JOB))
@@ -74,6 +77,7 @@ class ServiceBackend:
         self._retry = retry or RetryPolicy()
         self._on_unreachable = on_unreachable
         self._timeout_s = timeout_s
+        self._submission = submission_policy or SubmissionPolicy()
         self._transport = self._new_transport(settings.pai_url, training_jobs.VERSION)
         self._jobs = TrainingJobs(self._transport)
         self._logs = JobLogs(self._transport)
@@ -132,7 +136,7 @@ class ServiceBackend:
         request = plan.request
         if request.workspace_id is None:
             request = request.model_copy(update={"workspace_id": self._settings.workspace_id})
-        return submission.create(self._jobs, request)
+        return submission.create(self._jobs, request, doubt=plan.doubt, policy=self._submission)
 
     @property
     def algorithms(self) -> Algorithms:

@@ -222,7 +222,7 @@ class Session:
             )
         compute = plan.request.compute_resource
         backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None))
-        if plan.loaded_from is not None:
+        if plan.loaded_from is not None and not plan.doubt.creates:
             _refuse_if_submitted(plan, backend)
         return TrainingJob(plan.submit_once(backend.submit), backend)
 
