@@ -20,6 +20,7 @@ from pai_sdk.service.description import description_of
 from pai_sdk.service.executors import open_executor
 from pai_sdk.service.experiments import Experiments
 from pai_sdk.service.folder import DataFolder
+from pai_sdk.service.foreign import AsForeignCloud
 from pai_sdk.service.gate import Gate
 from pai_sdk.service.http_server import Ground, HttpServer, IdleWatch
 from pai_sdk.service.joblogs import JobLogs
@@ -117,7 +118,7 @@ class Service:
             database, store, is_lost = open_state(settings, folder, stack)
             store.create_bucket(settings.bucket)
             changes = Changes()
-            jobs = Jobs(database, changes)
+            jobs = Jobs(database, changes, dedupes=settings.foreign is None)
             collector = MetricsCollector(jobs)
             scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=Capacity.of(settings))
             collector.start()
@@ -144,9 +145,10 @@ class Service:
                 longest_body_bytes=settings.longest_body_bytes,
                 rate=rate,
             )
+            front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
             secrets = {keys.access_key_id: keys.access_key_secret}
             objects = create_app(store, secrets, region=settings.region_id, rate=rate)
-            dispatcher = Dispatcher(gate, objects, description_of(api))
+            dispatcher = Dispatcher(front, objects, description_of(api))
 
             # Before anybody is answered: who is answered reads this to know by whom.
             folder.save(info)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ServiceInfo", "ServiceSettings"]
+__all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ForeignCloud", "ServiceInfo", "ServiceSettings"]
 
 DEFAULT_DATA_DIR = "~/.pai/service"
 
@@ -29,6 +29,28 @@ class ConnectionLimits:
     head_s: float = 15.0
     stall_s: float = 30.0
     least_bytes: int = 4 << 10
+
+
+@dataclass(frozen=True)
+class ForeignCloud:
+    """Makes the service behave as a cloud may that is not ours: a test mode, which only tests set.
+
+    A create is not recognised by the label of its submission: sent twice, it makes two jobs.
+
+    Attributes:
+        list_lag_s: a new job is in no list for so many seconds.
+        create_late_s: a late create is carried out after so many seconds.
+        answer_late_s: its answer is held back for so many seconds after that.
+        late: the share of creates that are late, from 0 to 1.
+        doubled: the share of creates that are delivered twice, as a gateway may do; the client gets the answer to
+            the second delivery.
+    """
+
+    list_lag_s: float = 0.0
+    create_late_s: float = 0.0
+    answer_late_s: float = 0.0
+    late: float = 1.0
+    doubled: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,7 @@ class ServiceSettings:
         longest_body_bytes: the largest body of an API request (objects are not limited by it).
         longest_hold_s: the longest an answer is held back for news.
         upload_life_s: an upload in parts to the object store that gets no part for so long is removed.
+        foreign: for tests, how unlike itself the service behaves.
 
     Example:
         >>> ServiceSettings(data_dir=Path("/srv/pai")).slots
@@ -79,6 +102,7 @@ class ServiceSettings:
     longest_body_bytes: int = 1 << 20
     longest_hold_s: float = 30.0
     upload_life_s: float = 7 * 24 * 3600.0
+    foreign: ForeignCloud | None = None
 
 
 @dataclass(frozen=True)

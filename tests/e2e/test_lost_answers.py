@@ -10,9 +10,11 @@ from tests.trials import create
 
 
 @pytest.mark.timeout(600)
-def test_one_job_for_each_submission_or_a_clear_error(tmp_path: Path) -> None:
-    report = create.run(tmp_path / "data", range(10))
+@pytest.mark.parametrize("foreign", [False, True])
+def test_one_job_for_each_submission_or_a_clear_error(tmp_path: Path, foreign: bool) -> None:
+    report = create.run(tmp_path / "data", range(10), foreign=foreign)
     assert report.problems == []
     assert report.trials == 10
+    assert report.stalled < 10  # else nothing was compared
     assert report.lost > 0  # else nothing was tried
     assert report.jobs > 0  # how many depends on how often the service is slower than the clients' patience

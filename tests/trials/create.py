@@ -1,12 +1,15 @@
 """Jobs are submitted through a proxy that breaks what passes: one job each, or a clear error and at most one.
 
-A service that knows the label of a submission takes the second create of it for the first. Alibaba Cloud's need
-not; so it is counted, too, how many creates of one submission were carried out.
+Two services are tried. The embedded one takes a second create of one submission for the first; Alibaba Cloud's
+need not, so it is counted, too, how many creates of one submission were carried out. The foreign one is its test
+mode (`ForeignCloud`): it makes a job of every create, answers creates late, delivers some twice, and its lists
+lag. There a second job must be stopped, with a warning that names it.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import random
 import sys
@@ -15,15 +18,16 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGTERM
 from urllib.parse import urlsplit
 
 from pai_sdk import Processor, Session
+from pai_sdk.api.submission import SubmissionPolicy
 from pai_sdk.backend.service import ServiceBackend
 from pai_sdk.config import load_settings
 from pai_sdk.credentials import static_credentials
@@ -31,7 +35,9 @@ from pai_sdk.errors import ConnectionFailedError, PaiError
 from pai_sdk.job.request import SUBMISSION_LABEL
 from pai_sdk.retry import RetryPolicy
 from pai_sdk.service.embedded import ensure_running
+from pai_sdk.service.settings import ForeignCloud, ServiceInfo
 from tests.faults.proxy import Answer, FaultProxy, Faults
+from tests.service.services import running_service
 
 __all__ = ["Report", "main", "run"]
 
@@ -39,6 +45,8 @@ KINDS = ("lost", "reset", "truncated", "html", "empty", "500", "503", "429", "sl
 _JOBS = "/api/v1/trainingjobs"
 _THREADS = 8
 _SILENCE_S = 0.5  # the client gives up on an answer after so long
+_SEARCH_S = 10.0  # and looks for the job so long, which is several times what the foreign cloud needs to show it
+_FOREIGN = ForeignCloud(list_lag_s=1.0, create_late_s=0.8, answer_late_s=0.8, late=0.5, doubled=0.2)
 
 
 @dataclass
@@ -48,6 +56,8 @@ class Report:
     trials: int = 0
     jobs: int = 0
     lost: int = 0
+    stopped: int = 0
+    stalled: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     took_s: float = 0.0
@@ -60,6 +70,7 @@ class Report:
             [
                 *(f"PROBLEM: {problem}" for problem in self.problems),
                 f"{self.trials} submissions in {self.took_s:.0f} s: {self.jobs} jobs, {errors}",
+                f"{self.stopped} second jobs were stopped; {self.stalled} submissions were left out, too slow",
                 f"{self.faults.total()} faults ({kinds}); the answer of a create that was carried out was lost "
                 f"in {self.lost} submissions",
                 "never two jobs of one submission" if not self.problems else f"{len(self.problems)} problems",
@@ -68,29 +79,55 @@ class Report:
 
 
 class _CountingProxy(FaultProxy):
-    """Counts the creates that the service carried out, and those of them that the client could have known of.
+    """Counts the creates that the service carried out and that the client could have known of.
 
     A busy machine may need longer for a create than the client waits. What it looks for then may not be there
     yet, so it may send it again: it could not have known of a create that was done only after it had given up.
     """
 
-    carried_out = 0
     could_be_known = 0
+    slowest_s = 0.0
+
+    def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        begun = time.monotonic()
+        answer = super().forward(method, path, headers, body)
+        self.slowest_s = max(self.slowest_s, time.monotonic() - begun)
+        return answer
 
     def answered(self, method: str, path: str, answer: Answer, *, is_awaited: bool) -> None:
         is_create = (method, urlsplit(path).path) == ("POST", _JOBS)
         if is_create and answer.status == 200:
-            self.carried_out += 1
             self.could_be_known += is_awaited
 
 
+class _Warnings(logging.Handler):
+    """All that the library warns of while it submits."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
 class _Trials:
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
+    def __init__(self, info: ServiceInfo, session: Session, *, foreign: bool) -> None:
         self._lock = threading.Lock()
-        self.info = ensure_running(data_dir)
-        self.session = Session.embedded(data_dir)
+        self._foreign = foreign
+        self._warnings = _Warnings()
+        self.info = info
+        self.session = session
         self.report = Report()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        logger = logging.getLogger("pai_sdk.api.submission")
+        logger.addHandler(self._warnings)
+        try:
+            yield
+        finally:
+            logger.removeHandler(self._warnings)
 
     def one(self, seed: int) -> None:
         dice = random.Random(seed)
@@ -114,6 +151,8 @@ class _Trials:
             finally:
                 client.close()
         (label,) = (label.value for label in plan.request.labels if label.key == SUBMISSION_LABEL)
+        if self._foreign:
+            time.sleep(_FOREIGN.list_lag_s)  # what was created is listed
         found = [job.id for job in self.session.list_jobs(labels={SUBMISSION_LABEL: label})]
         with self._lock:
             self._note(seed, proxy, found, job_id, error, label)
@@ -132,11 +171,16 @@ class _Trials:
         report.jobs += len(found)
         report.faults.update(each.partition(":")[0] for each in proxy.happened)
         creates = proxy.seen[f"POST {_JOBS}"]
-        report.lost += proxy.carried_out > 0 and (
-            creates > 1 or proxy.seen[f"GET {_JOBS}"] > 0 or error is not None
-        )
+        report.lost += len(found) > 0 and (creates > 1 or proxy.seen[f"GET {_JOBS}"] > 0 or error is not None)
+        if self._foreign and proxy.slowest_s > _SEARCH_S / 2:
+            report.stalled += 1
+            return
         problems = []
-        if proxy.could_be_known > 1:
+        if self._foreign:
+            told = [job for job in found if any(f" {job} was stopped" in text for text in self._warnings.texts)]
+            report.stopped += len(told)
+            found = [job for job in found if job not in told]
+        elif proxy.could_be_known > 1:
             problems.append(f"{proxy.could_be_known} creates were carried out")
         if error is None and found != [job_id]:
             problems.append(f"the job is {job_id}, but there are {found}")
@@ -148,7 +192,7 @@ class _Trials:
                 problems.append(f"there is a job, but the error does not say so: {error}")
             if len(str(error)) > 500 or "\n" in str(error):
                 problems.append(f"not a clear sentence: {error}")
-        again = f"python -m tests.trials create --seed {seed}"
+        again = f"python -m tests.trials create --seed {seed}{' --foreign' if self._foreign else ''}"
         report.problems += [f"seed {seed}: {problem}; again: {again}" for problem in problems]
 
     def _client(self, url: str, retry: RetryPolicy) -> ServiceBackend:
@@ -164,7 +208,10 @@ class _Trials:
             environ={},
         )
         key = static_credentials(info.access_key_id, info.access_key_secret)
-        return ServiceBackend(settings, key, retry=retry, timeout_s=(5.0, _SILENCE_S))
+        policy = SubmissionPolicy(
+            answer_s=_SILENCE_S, search_s=_SEARCH_S, longest_pause_s=0.5, most_s=3 * _SEARCH_S
+        )
+        return ServiceBackend(settings, key, retry=retry, timeout_s=(5.0, _SILENCE_S), submission_policy=policy)
 
     def guarded(self, seed: int) -> None:
         try:
@@ -173,15 +220,37 @@ class _Trials:
             with self._lock:
                 self.report.problems.append(f"seed {seed}: {traceback.format_exc(limit=-4)}")
 
-    def end(self) -> None:
-        """The service goes when no job is left that it would have to look after."""
+    def wait_for_jobs(self) -> None:
         for job in self.session.list_jobs():
             if not job.status.is_terminal:
                 job.wait(300, show_logs=False)
         listed = sum(1 for _ in self.session.list_jobs())
         if listed != self.report.jobs:
             self.report.problems.append(f"{listed} jobs are listed, {self.report.jobs} were found by their labels")
-        pid = ensure_running(self._data_dir).pid
+
+
+def run(folder: Path, seeds: Sequence[int], *, foreign: bool = False) -> Report:
+    """Submit one job for each seed; what was seen."""
+    with _foreign_service(folder) if foreign else _embedded_service(folder) as (info, session):
+        trials, begun = _Trials(info, session, foreign=foreign), time.monotonic()
+        try:
+            with trials.listening(), ThreadPoolExecutor(_THREADS) as pool:
+                for _ in pool.map(trials.guarded, seeds):
+                    pass
+        finally:
+            trials.report.took_s = time.monotonic() - begun
+            trials.wait_for_jobs()
+    return trials.report
+
+
+@contextmanager
+def _embedded_service(folder: Path) -> Iterator[tuple[ServiceInfo, Session]]:
+    """The embedded service; it goes when no job is left that it would have to look after."""
+    info = ensure_running(folder)
+    try:
+        yield info, Session.embedded(folder)
+    finally:
+        pid = ensure_running(folder).pid
         os.kill(pid, SIGTERM)
         deadline = time.monotonic() + 60
         with suppress(ProcessLookupError):
@@ -190,17 +259,20 @@ class _Trials:
                 time.sleep(0.02)
 
 
-def run(folder: Path, seeds: Sequence[int]) -> Report:
-    """Submit one job for each seed; what was seen."""
-    trials, begun = _Trials(folder), time.monotonic()
-    try:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            for _ in pool.map(trials.guarded, seeds):
-                pass
-    finally:
-        trials.report.took_s = time.monotonic() - begun
-        trials.end()
-    return trials.report
+@contextmanager
+def _foreign_service(folder: Path) -> Iterator[tuple[ServiceInfo, Session]]:
+    with running_service(folder, foreign=_FOREIGN) as client:
+        info = client.info
+        session = Session(
+            info.region_id,
+            info.workspace_id,
+            oss_bucket_name=info.bucket,
+            oss_endpoint=info.oss_endpoint,
+            endpoint=info.endpoint,
+            credentials=static_credentials(info.access_key_id, info.access_key_secret),
+        )
+        with session:
+            yield info, session
 
 
 def _tells_of_doubt(error: PaiError, label: str) -> bool:
@@ -211,9 +283,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.trials create", description=__doc__)
     parser.add_argument("--trials", type=int, default=200, help="how many submissions")
     parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--foreign", action="store_true", help="only the service that has no dedupe of its own")
     given = parser.parse_args(arguments)
     seeds = range(given.trials) if given.seed is None else [given.seed]
-    with tempfile.TemporaryDirectory(prefix="create-") as folder:
-        report = run(Path(folder) / "data", seeds)
-    sys.stdout.write(f"{report}\n")
-    return 1 if report.problems else 0
+    reports = []
+    for foreign in [True] if given.foreign else [False, True]:
+        with tempfile.TemporaryDirectory(prefix="create-") as folder:
+            reports.append(run(Path(folder) / "data", seeds, foreign=foreign))
+        sys.stdout.write(f"{'foreign' if foreign else 'embedded'} service:\n{reports[-1]}\n")
+    return 1 if any(report.problems for report in reports) else 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -33,7 +35,7 @@ async def create_training_job(request: Request, parts: PartsOf) -> Response:
     body = read_body(await request.body())
     job_id = await run_in_threadpool(_create, parts, body)
     parts.runner.wake()
-    return answer(request, {"TrainingJobId": job_id})
+    return answer(request, {"TrainingJobId": job_id}, headers=_offers(parts))
 
 
 @router.get("")
@@ -66,7 +68,7 @@ def list_training_jobs(
         is_temp_algo=is_temp_algo,
         labels=read_labels(labels),
         started_at=parse_time(start_time, "StartTime"),
-        ended_at=parse_time(end_time, "EndTime"),
+        ended_at=_shown_until(parts, parse_time(end_time, "EndTime")),
         sort_by=sort_by,
         descending=order.upper() == "DESC",
         page_number=page_number,
@@ -76,7 +78,7 @@ def list_training_jobs(
         jobs, total = find_jobs(session, query)
         experiments = experiment_names(session, jobs)
     shown = [job_in_list(job, experiments) for job in jobs]
-    return answer(request, {"TrainingJobs": shown, "TotalCount": total})
+    return answer(request, {"TrainingJobs": shown, "TotalCount": total}, headers=_offers(parts))
 
 
 @router.get("/{job_id}")
@@ -130,6 +132,18 @@ def get_training_job_error_info(request: Request, parts: PartsOf, job_id: str) -
 def list_training_job_output_models(request: Request, parts: PartsOf, job_id: str) -> Response:
     """ListTrainingJobOutputModels."""
     return answer(request, {"OutputModels": output_models(parts.jobs.get(job_id))})
+
+
+def _offers(parts: Parts) -> dict[str, str]:
+    """What this service does beyond PAI's API; clients must not rely on it where it is not announced."""
+    return {"x-pai-offers": "submission-dedupe"} if parts.jobs.dedupes else {}
+
+
+def _shown_until(parts: Parts, ended_at: float | None) -> float | None:
+    """Jobs created after this time are not listed; the test mode has lists that lag."""
+    if parts.settings.foreign is None:
+        return ended_at
+    return min(time.time() - parts.settings.foreign.list_lag_s, ended_at or math.inf)
 
 
 def _create(parts: Parts, body: dict[str, Any]) -> str:

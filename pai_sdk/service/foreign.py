@@ -1,0 +1,67 @@
+"""A test mode: creates that are late or delivered twice, as on a cloud that is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pai_sdk.service.settings import ForeignCloud
+
+__all__ = ["AsForeignCloud"]
+
+_CREATE = ("POST", "/api/v1/trainingjobs")
+
+
+class AsForeignCloud:
+    """Stands before the gate of the API and does to creates what a gateway, or a slow service, would do."""
+
+    def __init__(self, app: ASGIApp, foreign: ForeignCloud) -> None:
+        self._app = app
+        self._foreign = foreign
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if (scope["method"], scope["path"]) != _CREATE:
+            await self._app(scope, receive, send)
+            return
+        body = await _whole_body(receive)
+        is_late = random.random() < self._foreign.late  # noqa: S311 - chance, not secrets
+        if is_late:
+            await asyncio.sleep(self._foreign.create_late_s)
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
+        times = 2 if random.random() < self._foreign.doubled else 1  # noqa: S311
+        for _ in range(times):
+            answer.clear()
+            await self._app(_copy(scope), _replay(body), keep)
+        if is_late:
+            await asyncio.sleep(self._foreign.answer_late_s)
+        for message in answer:
+            await send(message)
+
+
+async def _whole_body(receive: Receive) -> bytes:
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+def _replay(body: bytes) -> Receive:
+    async def replay() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _copy(scope: Scope) -> MutableMapping[str, Any]:
+    return {**scope, "state": dict(scope.get("state", {}))}  # each delivery is a request of its own
