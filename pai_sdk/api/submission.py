@@ -129,6 +129,7 @@ class _Submission:
                 if not self._may_repeat(error, count, begun_s):
                     raise self._open_end(error) from error
                 _log.warning("%s; no job of this submission is listed, so it is sent again", error)
+                self._retry.sleep(self._retry.pause_s(count, getattr(error, "retry_after_s", None)))
             else:
                 return self._without_surplus(job_id) if before else job_id
 
