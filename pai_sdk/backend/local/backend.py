@@ -16,6 +16,7 @@ from pai_sdk.backend.local.faults import file_faults_explained
 from pai_sdk.backend.local.files import InputCache, copy_output, copy_tree, save_output
 from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
 from pai_sdk.backend.local.links import links_notice
+from pai_sdk.backend.local.readers import Readers
 from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields
 from pai_sdk.backend.local.watching import LocalLogs, metric_values
 from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.05
 _CODE = "file"
+_STATE = "its state"
 
 
 class LocalBackend:
@@ -71,6 +73,7 @@ class LocalBackend:
         self._jobs = LocalJobs(self.data_dir / "jobs")
         self._cache = InputCache(self.data_dir / "cache" / "oss")
         self._logs = LocalLogs()
+        self._readers = Readers()
 
     def __repr__(self) -> str:
         return f"<LocalBackend {self.data_dir}>"
@@ -82,6 +85,7 @@ class LocalBackend:
 
     def close(self) -> None:
         """Close the connections to the engine; jobs go on."""
+        self._readers.close()
         self._executor.close()
 
     # ---- before a job
@@ -196,8 +200,12 @@ class LocalBackend:
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
         """The job as it is now. Whoever sees its end first also saves outputs that go to OSS."""
         deadline = time.monotonic() + wait_s
+        root = self._jobs.sandbox(job_id).root
         while True:
+            self._readers.begin(root, _STATE)
             record = self._look(job_id)
+            if record.status.is_terminal:
+                self._readers.end(root, _STATE)
             is_news = changed_from is None or _differs(record, changed_from)
             if is_news or time.monotonic() >= deadline:
                 return record
@@ -293,7 +301,11 @@ class LocalBackend:
                 state = self._executor.state(sandbox.root)
                 return not any(one.name == instance and one.exit_code is not None for one in state.instances)
 
-            return self._logs.read(sandbox.log_file(instance), start, limit, wait_s=wait_s, is_open=is_open)
+            self._readers.begin(sandbox.root, instance)
+            page = self._logs.read(sandbox.log_file(instance), start, limit, wait_s=wait_s, is_open=is_open)
+            if page.complete:
+                self._readers.end(sandbox.root, instance)
+            return page
 
     def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
         """The values that the job's metric definitions find in its logs, in their order."""
@@ -349,21 +361,29 @@ class LocalBackend:
     def prune(self) -> Sequence[str]:
         """Remove every local job that has ended, and what the engine has of jobs whose folder is gone.
 
-        Outputs stay where they are.
+        Outputs stay where they are. So does a job that is being read or waited for, here or in another process.
 
         Returns:
             The jobs that were removed.
         """
-        removed = []
-        for job_id in self._jobs.ids():
-            try:
-                self.delete(job_id)
-            except (ConflictError, NotFoundError):
-                continue
-            removed.append(job_id)
+        removed = [job_id for job_id in self._jobs.ids() if self._prune(job_id)]
         for folder in self._jobs.remnants():
             shutil.rmtree(folder, ignore_errors=True)
         return [*removed, *self._executor.remove_orphans(lambda folder: not folder.exists())]
+
+    def _prune(self, job_id: str) -> bool:
+        """Remove a job if it has ended and is not being read; whether it was removed."""
+        try:
+            if not self._look(job_id).status.is_terminal:
+                return False
+            with self._readers.kept_out(self._jobs.sandbox(job_id).root) as is_unread:
+                if not is_unread:
+                    logger.warning("%s is being read or waited for, and stays; prune again later", job_id)
+                    return False
+                self.delete(job_id)
+        except (ConflictError, NotFoundError, FileNotFoundError):  # another process has removed it
+            return False
+        return True
 
     def _oss(self) -> OssClient:
         if self._files is None:

@@ -1,0 +1,86 @@
+"""Which jobs are being read or waited for, in this process or another, so that `prune` leaves them alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pai_sdk.execution.locks import locked
+
+__all__ = ["Readers"]
+
+_LOCK = "readers.lock"
+_FORGOTTEN_AFTER_S = 600.0
+"""A reader that has not come back for so long, as one in a notebook that was left open, keeps nothing any more."""
+
+
+@dataclass
+class _Reading:
+    """What this process has begun to read of one job, and the lock that it holds for that."""
+
+    held: ExitStack
+    parts: set[str] = field(default_factory=set)
+
+
+class Readers:
+    """The readers of this process. Each job that has some is locked (flock, shared) until they are done.
+
+    Safe to use from several threads.
+
+    Example:
+        >>> readers = Readers()
+        >>> readers.begin(Path("/srv/jobs/local-1"), "log")  # doctest: +SKIP
+        >>> with readers.kept_out(Path("/srv/jobs/local-1")) as may_be_removed:  # doctest: +SKIP
+        ...     may_be_removed
+        False
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readings: dict[Path, _Reading] = {}
+
+    def begin(self, root: Path, part: str) -> None:
+        """Note that this process reads a part of a job, or goes on with it.
+
+        Args:
+            root: the job's folder.
+            part: what is read: the log of an instance, or the job's state.
+        """
+        with self._lock, suppress(OSError):  # the folder may be gone, or the disk full
+            reading = self._readings.get(root)
+            if reading is None:
+                with ExitStack() as stack:
+                    if not stack.enter_context(locked(root / _LOCK, fcntl.LOCK_SH | fcntl.LOCK_NB)):
+                        return
+                    reading = self._readings[root] = _Reading(stack.pop_all())
+            reading.parts.add(part)
+            os.utime(root / _LOCK)
+
+    def end(self, root: Path, part: str) -> None:
+        """Note that a part has been read to its end."""
+        with self._lock:
+            reading = self._readings.get(root)
+            if reading is None:
+                return
+            reading.parts.discard(part)
+            if not reading.parts:
+                self._readings.pop(root).held.close()
+
+    @contextmanager
+    def kept_out(self, root: Path) -> Iterator[bool]:
+        """Keep readers from a job's folder; gives False where the job is being read, in whatever process."""
+        with locked(root / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
+            yield is_ours or time.time() - (root / _LOCK).stat().st_mtime > _FORGOTTEN_AFTER_S
+
+    def close(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            for reading in self._readings.values():
+                reading.held.close()
+            self._readings.clear()
