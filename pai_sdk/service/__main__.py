@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         host=given.host,
         port=given.port,
         slots=given.slots,
+        embedded=True,
         idle_timeout_s=given.idle_timeout,
     )
     try:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import logging
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,11 +23,13 @@ from urllib.parse import urlsplit
 import pai_sdk
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service.folder import is_locked, read_info
+from pai_sdk.service.folder import is_locked, read_info, refuse_foreign
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
 from pai_sdk.storage.progress import PassingTime
 
 __all__ = ["ensure_running"]
+
+logger = logging.getLogger(__name__)
 
 _IDLE_TIMEOUT_S = 30 * 60
 _PROBE_TIMEOUT_S = 3.0
@@ -54,7 +59,7 @@ def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 60.0) -> 
     root = (data_dir or Path(DEFAULT_DATA_DIR)).expanduser().absolute()
     deadline = time.monotonic() + timeout_s
     running = _running(root)
-    if running is not None:
+    if running is not None and not _is_outdated(running):
         return running
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -63,9 +68,12 @@ def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 60.0) -> 
         )
     try:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        refuse_foreign(root)  # before a lock and a log are put there
         with _start_lock(root, deadline):
             running = _running(root)
-            if running is not None:
+            if running is not None and _is_outdated(running):
+                _end(running, deadline)
+            elif running is not None:
                 return running
             with PassingTime("starting the embedded service") as sign:
                 return _start(root, deadline, sign)
@@ -82,6 +90,35 @@ def _running(root: Path) -> ServiceInfo | None:
     if info is None or not _answers(info):
         return None
     return read_info(root)  # the one that answered may have come up while we were waiting for it
+
+
+def _is_outdated(running: ServiceInfo) -> bool:
+    """Whether a client of an older release started it. One that a person started is that person's to replace."""
+    return running.embedded and _numbers(running.version) < _numbers(pai_sdk.__version__)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+def _end(running: ServiceInfo, deadline: float) -> None:
+    """Let a service end, as by Ctrl-C; its jobs go on, and the next service takes them up.
+
+    Raises:
+        ServiceStartError: it does not end in time.
+    """
+    logger.info(
+        "the embedded service is of pai-sdk %s; one of %s replaces it", running.version, pai_sdk.__version__
+    )
+    with suppress(ProcessLookupError):
+        os.kill(running.pid, signal.SIGTERM)
+    while is_locked(running.data_dir):
+        if time.monotonic() > deadline:
+            raise ServiceStartError(
+                f"the embedded service of pai-sdk {running.version} (process {running.pid}) does not end, so that "
+                f"one of {pai_sdk.__version__} cannot replace it; end that process"
+            )
+        time.sleep(_LOOK_S)
 
 
 def _start(root: Path, deadline: float, sign: PassingTime) -> ServiceInfo:

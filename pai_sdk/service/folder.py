@@ -8,7 +8,7 @@ import os
 import secrets
 import string
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
@@ -16,12 +16,22 @@ from urllib.parse import urlsplit
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 
-__all__ = ["DataFolder", "Keys", "is_locked", "read_info"]
+__all__ = ["DataFolder", "Keys", "is_locked", "read_info", "refuse_foreign"]
 
 _ALPHABET = string.ascii_letters + string.digits
 _HANDOVER_S = 0.3  # a service that is just ending may hold the lock for so long
 _LONGEST_LOOK_S = 10.0  # likewise a client that looks who is there, on a machine that is very busy
 _LOOK_S = 0.03
+
+# What a service, or the client that starts it, puts into its folder. A start that was cut off leaves some of it.
+_OWN_NAMES = frozenset(
+    {
+        *("lock", "start.lock", "service.log", "service.json", ".service.json.partial", "jobs", "objects"),
+        *("service.db", "service.db-wal", "service.db-shm", "service.db-journal", "database", "nonces", "reserve"),
+        *("cache", "lost+found"),  # the last one is in each new file system
+    }
+)
+_MARKS = ("service.json", "service.db", "database")
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,10 @@ class Keys:
 
 
 class DataFolder:
-    """A folder that belongs to one running service at a time. Nobody but its owner can look inside.
+    """A folder that belongs to one running service at a time.
+
+    A folder that this makes is closed to other users. One that was there keeps its mode, and what is put into it
+    is closed.
 
     Example:
         >>> with DataFolder(Path("/srv/pai")) as folder:  # doctest: +SKIP
@@ -75,14 +88,14 @@ class DataFolder:
         """Create and lock the folder.
 
         Raises:
-            ServiceStartError: another service uses it, or it cannot be written.
+            ServiceStartError: another service uses it, it cannot be written, or it holds something else.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.root.chmod(0o700)
+            refuse_foreign(self.root)
             for folder in (self.jobs_dir, self.objects_dir):
                 folder.mkdir(exist_ok=True, mode=0o700)
-            self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ServiceStartError(
                 f"the data folder {self.root} cannot be used: {error.strerror or error}; choose another one"
@@ -147,6 +160,21 @@ class DataFolder:
         partial.replace(self.root / "service.json")
 
 
+def refuse_foreign(root: Path) -> None:
+    """See that a folder is empty, or a service's.
+
+    Raises:
+        ServiceStartError: it holds something else.
+    """
+    found = {path.name for path in root.iterdir()}
+    foreign = sorted(found - _OWN_NAMES)
+    if foreign and found.isdisjoint(_MARKS):
+        raise ServiceStartError(
+            f"the folder {root} is not empty and not a service's: it holds {foreign[0]!r}; "
+            "choose an empty folder, or one that does not exist yet"
+        )
+
+
 def _lock_for_us(descriptor: int) -> bool:
     """Take the lock, which clients that are just looking (`is_locked`) hold for an instant, and share."""
     begun = time.monotonic()
@@ -190,8 +218,9 @@ def read_info(root: Path) -> ServiceInfo | None:
     """`service.json` of a data folder, or None when there is none that can be read."""
     try:
         facts = json.loads((root / "service.json").read_text(encoding="utf-8"))
-        return ServiceInfo(**facts, data_dir=root)
-    except (OSError, ValueError, TypeError):
+        known = {field.name for field in fields(ServiceInfo)}  # a newer service may have written more
+        return ServiceInfo(**{name: value for name, value in facts.items() if name in known}, data_dir=root)
+    except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 

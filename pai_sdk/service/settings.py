@@ -67,6 +67,7 @@ class ServiceSettings:
         access_key_id, access_key_secret: the key that clients sign with.
         database_url: PostgreSQL for the jobs and the index of the objects; without it, SQLite in the data folder.
         executor: what runs the jobs: plain processes, or containers of a Docker engine on this machine.
+        embedded: whether a client started it for itself; such a service is replaced after an upgrade.
         idle_timeout_s: end by itself after so long without a request or a job; None for never.
         slots: how many instances may run at once.
         cpus: how many CPUs the instances that run may have asked for, all together; None: not counted.
@@ -93,6 +94,7 @@ class ServiceSettings:
     access_key_secret: str | None = field(default=None, repr=False)
     database_url: str | None = field(default=None, repr=False)
     executor: Literal["process", "docker"] = "process"
+    embedded: bool = False
     idle_timeout_s: float | None = None
     slots: int = 16
     cpus: float | None = None
@@ -116,6 +118,8 @@ class ServiceInfo:
         access_key_id, access_key_secret: the key.
         pid: the process that serves.
         data_dir: its folder.
+        version: the release of pai-sdk that serves; empty when it did not say.
+        embedded: whether a client started it for itself.
     """
 
     endpoint: str
@@ -127,6 +131,8 @@ class ServiceInfo:
     access_key_secret: str = field(repr=False)
     pid: int = 0
     data_dir: Path = Path()
+    version: str = ""
+    embedded: bool = False
 
     def to_json(self) -> str:
         """One line of JSON with all a client needs; it holds the secret."""

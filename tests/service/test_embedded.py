@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
+import pai_sdk
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service import folder, listening
 from pai_sdk.service.embedded import ensure_running
@@ -243,3 +244,41 @@ def test_it_ends_with_success_on_sigterm(data_dir: Path) -> None:
         out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert out == b""
+
+
+def written_down(data_dir: Path, **facts: Any) -> None:
+    """Let the running service say something else of itself."""
+    file = data_dir / "service.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **facts}))
+
+
+def test_an_embedded_service_of_an_older_release_is_replaced_and_its_jobs_go_on(data_dir: Path) -> None:
+    before = running(data_dir)
+    client = Client(before)
+    job_id = client.create(job_body("until [ -e $PAI_OUTPUT_MODEL/go ]; do sleep 0.1; done; echo went on"))
+    client.until(job_id, "Running")
+    written_down(data_dir, version="0.0.9")
+    after = running(data_dir)
+    assert has_ended(before.pid)
+    assert (after.pid != before.pid, after.version, after.embedded) == (True, pai_sdk.__version__, True)
+    assert (after.endpoint, after.access_key_id) == (before.endpoint, before.access_key_id)
+    assert running(data_dir).pid == after.pid
+    client = Client(after)
+    assert client.call("PUT", f"/trainingjobs/{job_id}/stop").status_code == 200
+    assert client.until(job_id)["Status"] == "Terminated"
+
+
+@pytest.mark.parametrize("facts", [{"version": "999.0"}, {"version": "0.0.9", "embedded": False}])
+def test_a_newer_service_and_one_that_a_person_started_are_used_as_they_are(
+    data_dir: Path, facts: dict[str, Any]
+) -> None:
+    before = running(data_dir)
+    written_down(data_dir, **facts)
+    assert running(data_dir).pid == before.pid
+
+
+def test_nothing_is_put_into_a_folder_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(ServiceStartError, match="not empty and not a service's"):
+        running(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
