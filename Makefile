@@ -63,7 +63,7 @@ trials: $(VENV)/.dev ## the long runs, by seeds: faults in logs, lost answers, k
 bench: $(VENV)/.dev ## the benchmarks, beside alipai
 	@$(BIN)/python -m tests.benchmarks
 
-matrix: $(VENV)/.dev ## the unit tests on every other Python from 3.10 to 3.13 that is here
+matrix: $(VENV)/.dev ## what depends on the interpreter, on every other Python from 3.10 to 3.13 that is here
 	@PATH="$$PATH:$(EVERY_PYTHON)" TOX_SKIP_ENV="$$($(BIN)/python -c 'import platform; print(platform.python_version().rpartition(".")[0])')" \
 		VIRTUALENV_NO_PERIODIC_UPDATE=1 $(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
 

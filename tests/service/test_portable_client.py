@@ -42,6 +42,7 @@ def test_where_there_is_no_fcntl_and_no_fork(client_folder: Path) -> None:
     assert all("Windows" in text and "WSL" in text for text in found["refusals"].values()), found["refusals"]
 
 
+@pytest.mark.slow
 def test_where_warnings_are_errors_and_nothing_is_compiled_yet(client_folder: Path) -> None:
     """What a library's source is warned of is told only when it is compiled, so at the first import."""
     found = run_client(client_folder, options=["-W", "error", "-B", "-X", f"pycache_prefix={client_folder}/none"])

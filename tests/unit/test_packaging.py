@@ -108,6 +108,15 @@ def test_what_users_have_installed_may_be_newer() -> None:
     assert [line for line in requires("pai-sdk") or () if re.search("==|<|~=|!=", line.partition(";")[0])] == []
 
 
+def test_what_runs_on_every_python_is_there() -> None:
+    """The list is in pyproject.toml; a file that was moved would be missed only when the others have run."""
+    chosen = re.findall(
+        r'^ +"(tests/[^"]+)",$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(chosen) > 20
+    assert [name for name in chosen if not (ROOT / name).exists()] == []
+
+
 def test_the_command_starts() -> None:
     (command,) = entry_points(group="console_scripts", name="pai-sdk")
     assert callable(command.load())
