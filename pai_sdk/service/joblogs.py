@@ -34,6 +34,11 @@ class LogWindow:
     started_at: float | None = None
     ended_at: float | None = None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it leaves anything out."""
+        return self.started_at is not None or self.ended_at is not None
+
 
 @dataclass(frozen=True)
 class LogSlice:
@@ -87,7 +92,7 @@ class JobLogs:
             instance: its name, or None for all.
             start: number of the first line.
             limit: the most lines.
-            window: count from, and end at, these times; only for one instance.
+            window: count from, and end at, these times; of each instance, when all are asked for.
             most_bytes: fewer lines rather than more bytes, for who asks by line; only for one instance.
 
         Raises:
@@ -96,10 +101,13 @@ class JobLogs:
         is_open = not JobStatus(job.status).is_terminal
         names = self._names(job, instance)
         log = self._log(job.id, names)
+        if window is not None and window.is_closed and isinstance(log, MergedLog):
+            return self._page_of_all(job, names, log, window, start, limit)
         total = log.count(is_open=is_open)
         first, last = 0, total
         if window is not None and isinstance(log, LogIndex):
-            first, last = self._bounds(job.id, names[0], log, window, total)
+            lines = self._lines_in(job, names[0], log, window)
+            first, last = lines.start, lines.stop
         end = min(last, first + start + limit)
         if most_bytes is not None and isinstance(log, LogIndex):
             end = log.fitting(first + start, end, is_open=is_open, most_bytes=most_bytes)
@@ -150,10 +158,26 @@ class JobLogs:
             return indexes[0]
         return MergedLog(sandbox.logs_dir / "merged.order", indexes)
 
-    def _bounds(self, job_id: str, instance: str, log: LogIndex, window: LogWindow, total: int) -> tuple[int, int]:
-        """The window in lines. The log's times are known for some of its sizes, so it is as fine as they are."""
-        noted = LogTimes.read(Sandbox(self._folder.job_dir(job_id)).times_file(instance))
+    def _page_of_all(
+        self, job: Job, names: Sequence[str], log: MergedLog, window: LogWindow, start: int, limit: int
+    ) -> LogSlice:
+        is_open = not JobStatus(job.status).is_terminal
+        windows = [self._lines_in(job, name, index, window) for name, index in zip(names, log.logs, strict=True)]
+        total = log.count_within(windows, is_open=is_open)
+        lines = log.lines_within(windows, start, start + limit, is_open=is_open)
+        complete = not is_open and not log.is_behind and start + len(lines) >= total
+        return LogSlice(lines, total, complete=complete, unsettled=is_open and log.is_unsettled)
+
+    def _lines_in(self, job: Job, instance: str, log: LogIndex, window: LogWindow) -> range:
+        """The numbers of an instance's lines in a window.
+
+        The log's times are known for some of its sizes only, so it is as fine as they are.
+        """
+        total = log.count(is_open=not JobStatus(job.status).is_terminal)
+        noted = LogTimes.read(Sandbox(self._folder.job_dir(job.id)).times_file(instance))
         times, sizes = noted.times, noted.sizes
+        if _is_outside(job, times, window):
+            return range(0)
         first, last = 0, total
         if window.started_at is not None and times:
             before = bisect_left(times, window.started_at)
@@ -161,7 +185,16 @@ class JobLogs:
         if window.ended_at is not None and times:
             until = bisect_right(times, window.ended_at)
             last = min(total, log.line_at(sizes[until])) if until < len(sizes) else total
-        return first, max(first, last)
+        return range(first, max(first, last))
+
+
+def _is_outside(job: Job, times: Sequence[float], window: LogWindow) -> bool:
+    """Whether nothing was written in the window, since the job had not been created yet, or had ended."""
+    if window.ended_at is not None and window.ended_at < min([job.created_at, *times[:1]]):
+        return True
+    if window.started_at is None or job.ended_at is None:
+        return False
+    return window.started_at > max([job.ended_at, *times[-1:]])
 
 
 def sizes_bytes(files: Sequence[Path]) -> list[int]:

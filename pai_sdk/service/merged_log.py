@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,11 @@ class MergedLog:
             return self._ends[-1] if self._ends else 0
 
     @property
+    def logs(self) -> Sequence[LogIndex]:
+        """The logs that it is made of, in their sequence."""
+        return self._logs
+
+    @property
     def is_behind(self) -> bool:
         """Whether there are lines that could not be put in order, when that was tried last."""
         return self._trouble is not None
@@ -61,6 +66,31 @@ class MergedLog:
     def is_unsettled(self) -> bool:
         """Whether something stands behind a log's last line, which may become a line by waiting."""
         return any(log.is_unsettled for log in self._logs)
+
+    def count_within(self, windows: Sequence[range], *, is_open: bool) -> int:
+        """How many lines there are in all of which the number in their own log lies in that log's window."""
+        with self._lock:
+            self._catch_up(is_open)
+            return sum(len(part) for _, part in self._parts(windows))
+
+    def lines_within(self, windows: Sequence[range], start: int, end: int, *, is_open: bool) -> list[str]:
+        """The same as `lines`, as if there were no lines but those in the windows.
+
+        Args:
+            windows: for each log the numbers of its lines that count.
+            start: number of the first line, among those that count.
+            end: number behind the last one.
+            is_open: whether lines may still come.
+        """
+        with self._lock:
+            self._catch_up(is_open)
+            found: list[str] = []
+            for instance, part in self._parts(windows):
+                wanted = part[max(start, 0) : max(end, 0)]
+                if wanted:
+                    found += self._logs[instance].lines(wanted.start, wanted.stop, is_open=is_open)
+                start, end = start - len(part), end - len(part)
+            return found
 
     def lines(self, start: int, end: int, *, is_open: bool) -> list[str]:
         """Lines `start` to `end - 1`; fewer where the logs end earlier.
@@ -84,6 +114,14 @@ class MergedLog:
                 start += count
                 run_number += 1
             return found
+
+    def _parts(self, windows: Sequence[range]) -> Iterator[tuple[int, range]]:
+        """What of each run lies in its log's window: the log, and the numbers of the lines."""
+        for run in self._runs:
+            window = windows[run.instance]
+            first, last = max(run.start, window.start), min(run.start + run.count, window.stop)
+            if first < last:
+                yield run.instance, range(first, last)
 
     def _catch_up(self, is_open: bool) -> None:
         if not self._is_read:

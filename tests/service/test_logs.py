@@ -261,6 +261,46 @@ def test_a_log_can_be_cut_by_time(client: Client, executor: ScriptedExecutor) ->
     assert client.log(job_id, StartTime="1970-01-01T00:00Z") == ["old", "new", "newer"]
 
 
+def test_the_logs_of_all_instances_can_be_cut_by_time(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client, 2)
+    names = [f"{job_id}-master-0", f"{job_id}-worker-0"]
+    for number in range(3):
+        for name in names:
+            executor.print(root, name, f"{name[-8:]} {number}\n")
+        client.log(job_id)  # it is merged up to here
+    for name in names:
+        size = len(f"{name[-8:]} 0\n")
+        notes = "".join(f"{1000.0 * number} {size * number}\n" for number in (1, 2, 3))
+        (root / "logs" / f"{name}.times").write_text(notes)
+    all_lines = [f"{name[-8:]} {number}" for number in range(3) for name in names]
+    late, early = {"StartTime": "1970-01-01T00:20:00Z"}, {"EndTime": "1970-01-01T00:20:00Z"}
+    assert client.log(job_id) == all_lines
+    assert client.log(job_id, **late) == all_lines[2:]
+    assert client.log(job_id, **early) == all_lines[:4]
+    assert client.log(job_id, **late, EndTime="1970-01-01T00:20:01Z") == all_lines[2:4]
+    pages = [
+        client.get(f"/trainingjobs/{job_id}/logs", PageSize=3, PageNumber=number, **late) for number in (1, 2)
+    ]
+    assert [page["Logs"] for page in pages] == [all_lines[2:5], all_lines[5:]]
+    assert {page["TotalCount"] for page in pages} == {"4"}
+    executor.succeed(root)
+    client.until(job_id)
+    answer = client.call("GET", f"/trainingjobs/{job_id}/logs", **early)
+    assert (answer.json()["Logs"], answer.headers["x-pai-log-complete"]) == (all_lines[:4], "true")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_window_before_or_after_the_job_is_empty(client: Client, executor: ScriptedExecutor, count: int) -> None:
+    job_id, root = running(client, count)
+    executor.print(root, f"{job_id}-master-0", "first\nsecond\n")
+    executor.succeed(root)
+    client.until(job_id)
+    for query in ({"EndTime": "2001-01-01T00:00Z"}, {"StartTime": "2999-01-01T00:00Z"}):
+        answer = client.get(f"/trainingjobs/{job_id}/logs", **query)
+        assert (answer["Logs"], answer["TotalCount"]) == ([], "0")
+    assert client.log(job_id, StartTime="2001-01-01T00:00Z", EndTime="2999-01-01T00:00Z") == ["first", "second"]
+
+
 def test_events_tell_the_story_and_total_count_is_text(client: Client, executor: ScriptedExecutor) -> None:
     job_id, root = running(client)
     executor.succeed(root)
