@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -12,6 +13,8 @@ from pai_sdk.errors import BadAnswerError
 from pai_sdk.job.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
 
 __all__ = ["BEGINNING", "VERSION", "TrainingJobs"]
+
+logger = logging.getLogger(__name__)
 
 _Page: TypeAlias = list[Any]
 
@@ -60,6 +63,9 @@ class TrainingJobs:
                 status_code=answer.status_code,
                 request_id=answer.request_id,
             )
+        notices = answer.json.get("Notices")  # of our own service; Alibaba Cloud's has no such field
+        for notice in notices if isinstance(notices, list) else ():
+            logger.warning("job %s: %s", job_id, notice)
         return job_id
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:

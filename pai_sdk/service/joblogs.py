@@ -106,8 +106,8 @@ class JobLogs:
         total = log.count(is_open=is_open)
         first, last = 0, total
         if window is not None and isinstance(log, LogIndex):
-            lines = self._lines_in(job, names[0], log, window)
-            first, last = lines.start, lines.stop
+            numbers = self._lines_in(job, names[0], log, window)
+            first, last = numbers.start, numbers.stop
         end = min(last, first + start + limit)
         if most_bytes is not None and isinstance(log, LogIndex):
             end = log.fitting(first + start, end, is_open=is_open, most_bytes=most_bytes)

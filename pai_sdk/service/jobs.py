@@ -99,11 +99,19 @@ class Jobs:
 
     # ---- changing -----------------------------------------------------------------------------------------
 
-    def create(self, request: TrainingJobRequest, *, workspace_id: str, algorithm_id: str | None = None) -> str:
+    def create(
+        self, request: TrainingJobRequest, *, workspace_id: str, algorithm_id: str | None = None, notice: str = ""
+    ) -> str:
         """Put a job at the end of the queue.
 
         A request that carries the submission label of a job that is there already is the same submission, sent
         again because our answer was lost: it makes no second job.
+
+        Args:
+            request: the job.
+            workspace_id: where it belongs.
+            algorithm_id: of the registered algorithm that it names.
+            notice: an event to note beside its creation, if any.
 
         Returns:
             Its id.
@@ -137,6 +145,8 @@ class Jobs:
             ahead = _count_ahead(session, request.priority or 0)
             position = f", behind {ahead} other{'s' if ahead > 1 else ''}" if ahead else ""
             _note(session, job_id, f"The job was created and waits in the queue{position}.", now)
+            if notice:
+                _note(session, job_id, notice, now)
         return job_id
 
     def move(

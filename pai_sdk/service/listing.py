@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from pai_sdk.job.status import KNOWN_STATUSES
 from pai_sdk.service.faults import invalid_parameter
 from pai_sdk.service.models import Job, JobAlgorithm, JobLabel
 
@@ -55,8 +56,10 @@ def find_jobs(session: Session, query: JobQuery) -> tuple[list[Job], int]:
     """One page of jobs, and how many there are in all.
 
     Raises:
-        Fault: jobs cannot be sorted by that.
+        Fault: there is no such status, or jobs cannot be sorted by that.
     """
+    if query.status and query.status not in KNOWN_STATUSES:
+        raise invalid_parameter(f"Status: {query.status[:60]!r} is none of {', '.join(KNOWN_STATUSES)}.")
     if query.sort_by not in _ORDERS:
         raise invalid_parameter(f"SortBy: {query.sort_by[:60]!r} is none of {', '.join(_ORDERS)}.")
     total = session.scalar(_filtered(select(func.count()).select_from(Job), query)) or 0

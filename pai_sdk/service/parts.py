@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
@@ -41,6 +42,7 @@ class Parts:
     runner: JobRunner
     algorithms: Algorithms
     experiments: Experiments
+    bucket_exists: Callable[[str], bool]
 
 
 def _parts(request: Request) -> Parts:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution import contract
@@ -14,6 +16,8 @@ from pai_sdk.service.settings import ServiceSettings
 __all__ = ["Capacity", "Need", "need_of", "refuse_what_never_fits"]
 
 _GIB = 1 << 30
+_GPUS = re.compile("[0-9]{1,9}")
+_MOST_GPUS = 1024
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Need:
     instances: int
     cpus: float = 0.0
     memory_gib: float = 0.0
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,16 @@ class Capacity:
     slots: int
     cpus: float | None = None
     memory_gib: float | None = None
+    gpus: int | None = None
 
     @classmethod
     def of(cls, settings: ServiceSettings) -> Capacity:
-        """The capacity that a service was given."""
-        return cls(settings.slots, settings.cpus, settings.memory_gib)
+        """The capacity that a service was given; of processes, also the GPUs that the machine has.
+
+        The GPUs of an engine's machine are known to the engine only.
+        """
+        gpus = _count_gpus() if settings.executor == "process" else None
+        return cls(settings.slots, settings.cpus, settings.memory_gib, gpus)
 
     def lacks(self, need: Need, running: Iterable[Need] = ()) -> Iterator[str]:
         """What is missing for a job beside those that run, as text; nothing when it fits."""
@@ -50,6 +60,7 @@ class Capacity:
         for what, limit, asked, used in (
             ("instances", self.slots, need.instances, sum(other.instances for other in taken)),
             ("CPUs", self.cpus, need.cpus, sum(other.cpus for other in taken)),
+            ("GPUs", self.gpus, need.gpus, sum(other.gpus for other in taken)),
             ("GiB of memory", self.memory_gib, need.memory_gib, sum(other.memory_gib for other in taken)),
         ):
             if limit is not None and asked > max(0, limit - used):
@@ -64,7 +75,7 @@ def need_of(request: TrainingJobRequest) -> Need:
     """
     count = request.instance_count
     memory_bytes = contract.memory_limit_bytes(request) or 0
-    return Need(count, count * _cpus(request), count * memory_bytes / _GIB)
+    return Need(count, count * _cpus(request), count * memory_bytes / _GIB, count * _gpus(request))
 
 
 def refuse_what_never_fits(request: TrainingJobRequest, capacity: Capacity) -> None:
@@ -95,3 +106,19 @@ def _cpus(request: TrainingJobRequest) -> float:
             [Problem("instance_spec.cpu", f"{text[:60]!r} is no number of CPUs", "write 4 or 0.5")]
         )
     return cpus
+
+
+def _gpus(request: TrainingJobRequest) -> int:
+    spec = request.compute_resource.instance_spec
+    text = spec.gpu if spec is not None else None
+    if not text:
+        return 0
+    if not _GPUS.fullmatch(text) or int(text) > _MOST_GPUS:
+        problem = f"{text[:60]!r} is no number of GPUs from 0 to {_MOST_GPUS}"
+        raise InvalidInputError([Problem("instance_spec.gpu", problem, "write 1 or 8")])
+    return int(text)
+
+
+def _count_gpus() -> int:
+    """The GPUs of this machine, by the device files that the drivers of NVIDIA make."""
+    return sum(1 for device in Path("/dev").glob("nvidia[0-9]*"))

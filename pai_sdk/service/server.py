@@ -134,6 +134,7 @@ class Service:
                 scheduler,
                 Algorithms(database),
                 Experiments(database, bucket=settings.bucket),
+                store.bucket_exists,
             )
             nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
             stack.callback(nonces.close)

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.job.request import SUBMISSION_LABEL
+from pai_sdk.api.training_jobs import VERSION, TrainingJobs
+from pai_sdk.api.transport import Transport
+from pai_sdk.credentials import static_credentials
+from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.service import resources
 from pai_sdk.service.creation import read_body
 from pai_sdk.service.faults import Fault
 from tests.service.services import Client, job_body
@@ -29,6 +33,17 @@ HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**4
         ({"Labels": [{"Key": str(n), "Value": ""} for n in range(1001)]}, "Labels: has 1001 items; 1000 are"),
         ({"Environments": {str(n): "" for n in range(1001)}}, "Environments: has 1001 items"),
         ({"InputChannels": [{"a": list(range(900))}] * 30}, "more than 20000 values"),
+        ({"ComputeResource": {"InstanceSpec": {"GPU": "many"}}}, "'many' is no number of GPUs"),
+        ({"ComputeResource": {"InstanceSpec": {"GPU": "9" * 400}}}, "is no number of GPUs"),
+        (
+            {"CodeDir": {"LocationValue": {"Bucket": "other", "Key": "a/"}}},
+            "CodeDir: there is no bucket 'other' here",
+        ),
+        (
+            {"InputChannels": [{"Name": "a", "InputUri": "oss://other/"}]},
+            "InputChannels.a: there is no bucket 'other'",
+        ),
+        ({"OutputChannels": [{"Name": "a", "OutputUri": "oss://other/"}]}, "OutputChannels.a: there is no bucket"),
         ({"Priority": 2**63}, "Priority: the number has more than 64 bits"),
         ({"Scheduler": {"MaxRunningTimeInMinutes": 2**40}}, "MaxRunningTimeInMinutes: 1099511627776 is more than"),
         ({"InputChannels": [{"Name": "a"}]}, "needs an InputUri or a DatasetId"),
@@ -70,6 +85,53 @@ def test_a_submission_sent_twice_is_one_job(service: Client) -> None:
     other = job_body(Labels=[{"Key": SUBMISSION_LABEL, "Value": "s-2"}])
     assert len(ids) == 1
     assert service.call("POST", "/trainingjobs", body=other).json()["TrainingJobId"] not in ids
+
+
+def test_what_has_no_effect_is_named(service: Client) -> None:
+    resource = {"EcsSpec": "x", "SpotSpec": {"SpotStrategy": "SpotAsPriceGo"}, "InstanceSpec": {"GPUType": "V100"}}
+    fields = {
+        "ComputeResource": resource,
+        "UserVpc": {"VpcId": "vpc-1", "SecurityGroupId": "sg-1"},
+        "RoleArn": "acs:ram::1:role/a",
+        "Settings": {"EnableRDMA": True, "Tags": {"a": "b"}},
+        "InputChannels": [{"Name": "a", "InputUri": "oss://pai-local/a/", "Options": "{}"}],
+    }
+    made = service.call("POST", "/trainingjobs", body=job_body(**fields)).json()
+    names = (
+        "UserVpc, RoleArn, ComputeResource.SpotSpec, ComputeResource.InstanceSpec.GPUType, "
+        "InputChannels.a.Options, Settings.EnableRDMA"
+    )
+    assert made["Notices"] == [f"These have no effect on this service: {names}."]
+    events = service.get(f"/trainingjobs/{made['TrainingJobId']}/events")["Events"]
+    assert [event for event in events if event.endswith(made["Notices"][0])]
+    assert "Notices" not in service.call("POST", "/trainingjobs", body=job_body()).json()
+
+
+def test_the_client_warns_of_what_has_no_effect(service: Client, caplog: pytest.LogCaptureFixture) -> None:
+    key = static_credentials(service.info.access_key_id, service.info.access_key_secret)
+    jobs = TrainingJobs(Transport(service.info.endpoint, key, version=VERSION))
+    job_id = jobs.create_once(job_body(RoleArn="acs:ram::1:role/a"))
+    assert f"job {job_id}: These have no effect on this service: RoleArn." in caplog.messages
+    assert [record.levelname for record in caplog.records if record.name == "pai_sdk.api.training_jobs"] == [
+        "WARNING"
+    ]
+
+
+def test_an_experiment_that_is_not_there_is_refused(service: Client) -> None:
+    body = job_body(ExperimentConfig={"ExperimentId": "exp-none"})
+    answer = service.call("POST", "/trainingjobs", body=body)
+    assert (answer.status_code, answer.json()["Code"]) == (404, "EXPERIMENT_NOT_FOUND")
+
+
+def test_more_gpus_than_the_machine_has_are_refused(service: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = job_body(ComputeResource={"InstanceCount": 2, "InstanceSpec": {"GPU": "4"}})
+    monkeypatch.setattr(resources, "_count_gpus", lambda: 7)
+    answer = service.call("POST", "/trainingjobs", body=body)
+    assert answer.status_code == 400
+    assert "never has 8 GPUs (7 of 7 are free)" in answer.json()["Message"]
+    job = TrainingJobRequest.model_validate(body)
+    resources.refuse_what_never_fits(job, resources.Capacity(slots=2, gpus=8))
+    resources.refuse_what_never_fits(job, resources.Capacity(slots=2))  # of an engine they are not known
 
 
 def test_another_workspace_is_not_here(service: Client) -> None:

@@ -79,6 +79,7 @@ def test_status_and_total(client: Client) -> None:
     "query",
     [
         {"SortBy": "Secret"},
+        {"Status": "NoSuchStatus"},
         {"Labels": "x=1"},
         {"Labels": "7"},
         {"Labels": json.dumps({f"k{number}": "v" for number in range(1500)})},

@@ -156,7 +156,6 @@ CHANGING = [
 ASKED: dict[str, Any] = {
     "TrainingJobDescription": "all there is",
     "Environments": {"A": "b"},
-    "ExperimentConfig": {"ExperimentId": "exp-1"},
     "HyperParameters": [{"Name": "lr", "Value": "0.1"}],
     "Labels": [{"Key": "team", "Value": "search"}],
     "Priority": 3,
@@ -184,7 +183,9 @@ def names(service: Client) -> Iterator[dict[str, str]]:
     algorithm = service.call("POST", "/algorithms", body={"AlgorithmName": "digits"}).json()["AlgorithmId"]
     body = {"AlgorithmSpec": json.dumps(RUNNING)}
     assert service.call("POST", f"/algorithms/{algorithm}/versions/v1", body=body).status_code == 200
-    wanted = job_body(TrainingJobName="wire", AlgorithmName="digits", **ASKED)
+    made = service.call("POST", "/experiments", body={"Name": "digits_runs"}).json()
+    experiment = {"ExperimentId": made["ExperimentId"]}
+    wanted = job_body(TrainingJobName="wire", AlgorithmName="digits", ExperimentConfig=experiment, **ASKED)
     del wanted["AlgorithmSpec"]
     job = service.create(wanted)
     service.until(job, "Running")

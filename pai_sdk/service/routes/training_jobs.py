@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk.service.buckets import refuse_unknown_buckets
 from pai_sdk.service.creation import read_body, read_request
 from pai_sdk.service.experiments import experiment_names
 from pai_sdk.service.jobs import existing_job, latest_metrics
@@ -20,6 +21,7 @@ from pai_sdk.service.resources import Capacity, refuse_what_never_fits
 from pai_sdk.service.routes.answers import answer, offering, wished_hold_s
 from pai_sdk.service.snapshot import error_info, job_in_full, job_in_list, output_models
 from pai_sdk.service.times import parse_time
+from pai_sdk.service.unused import unused_notice
 
 __all__ = ["router"]
 
@@ -33,9 +35,10 @@ _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
 async def create_training_job(request: Request, parts: PartsOf) -> Response:
     """CreateTrainingJob."""
     body = read_body(await request.body())
-    job_id = await run_in_threadpool(_create, parts, body)
+    job_id, notice = await run_in_threadpool(_create, parts, body)
     parts.runner.wake()
-    return answer(request, {"TrainingJobId": job_id}, headers=_offers(parts))
+    fields = {"TrainingJobId": job_id, **({"Notices": [notice]} if notice else {})}
+    return answer(request, fields, headers=_offers(parts))
 
 
 @router.get("")
@@ -146,11 +149,19 @@ def _shown_until(parts: Parts, ended_at: float | None) -> float | None:
     return min(time.time() - parts.settings.foreign.list_lag_s, ended_at or math.inf)
 
 
-def _create(parts: Parts, body: dict[str, Any]) -> str:
+def _create(parts: Parts, body: dict[str, Any]) -> tuple[str, str]:
+    """The new job's id, and what is to be said of it."""
     workspace_id = parts.settings.workspace_id
     job = read_request(body, workspace_id=workspace_id, slots=parts.settings.slots, algorithms=parts.algorithms)
     refuse_what_never_fits(job.request, Capacity.of(parts.settings))
-    return parts.jobs.create(job.request, workspace_id=workspace_id, algorithm_id=job.algorithm_id)
+    if job.request.experiment_config is not None:
+        parts.experiments.get(job.request.experiment_config.experiment_id)
+    refuse_unknown_buckets(job.request, parts.bucket_exists)
+    notice = unused_notice(job.request)
+    job_id = parts.jobs.create(
+        job.request, workspace_id=workspace_id, algorithm_id=job.algorithm_id, notice=notice
+    )
+    return job_id, notice
 
 
 def _snapshot(parts: Parts, job_id: str) -> tuple[int, dict[str, object]]:
