@@ -44,38 +44,13 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "ApiError",
-    "AuthenticationError",
-    "BadAnswerError",
-    "CodeError",
-    "ConflictError",
-    "ConnectionFailedError",
-    "CredentialsError",
-    "CredentialsRenewalError",
-    "EngineNotFoundError",
-    "ImageError",
-    "InvalidInputError",
-    "InvalidRequestError",
-    "JobError",
-    "JobFailed",
-    "JobStopped",
-    "LocalRunError",
-    "NotFoundError",
-    "PaiError",
-    "PermissionDeniedError",
-    "Problem",
-    "RepeatedRequestError",
-    "ServiceFaultError",
-    "ServiceStartError",
-    "SettingsError",
-    "StorageError",
-    "ThrottledError",
-    "TransferError",
-    "UnreachableStorageError",
-    "UntrustedEndpointError",
-    "WaitTimeoutError",
-    "WrongCallError",
-]
+    "ApiError", "AuthenticationError", "BadAnswerError", "CodeError", "ConflictError", "ConnectionFailedError",
+    "CredentialsError", "CredentialsRenewalError", "EngineNotFoundError", "ImageError", "InvalidInputError",
+    "InvalidRequestError", "JobError", "JobFailed", "JobStopped", "LocalRunError", "NotFoundError", "PaiError",
+    "PermissionDeniedError", "Problem", "RepeatedRequestError", "ServiceFaultError", "ServiceStartError",
+    "SettingsError", "StorageError", "ThrottledError", "TransferError", "UnreachableStorageError",
+    "UntrustedEndpointError", "WaitTimeoutError", "WrongCallError",
+]  # fmt: skip
 
 
 _PACKAGE = str(Path(__file__).parent)
