@@ -36,11 +36,11 @@ class RetryPolicy:
 
     The pause doubles from `first_pause_s` to `longest_pause_s` with full jitter, unless the failed answer itself
     said when to come back (`Retry-After`, `x-acs-retry-after`), which wins. The deadline counts from the first
-    attempt; no pause is begun that would end after it.
+    attempt. The last attempt is made when it is reached, unless the server asked for a pause beyond it.
 
     Attributes:
         deadline_s: seconds after which no further attempt is made.
-        max_attempts: attempts in all, the first included.
+        max_attempts: attempts in all, the first included; None for as many as the deadline allows.
         first_pause_s: upper bound of the first pause, in seconds.
         longest_pause_s: upper bound of any pause, in seconds; also the most a server's wish is obeyed.
         sleep: replaced by tests with a fake clock.
@@ -55,7 +55,7 @@ class RetryPolicy:
     """
 
     deadline_s: float = 60.0
-    max_attempts: int = 10
+    max_attempts: int | None = None
     first_pause_s: float = 0.2
     longest_pause_s: float = 10.0
     sleep: Callable[[float], None] = time.sleep
@@ -68,9 +68,9 @@ class RetryPolicy:
             for name, most in longest.items()
             if not isinstance(value := getattr(self, name), int | float) or not 0 <= value <= most
         ]
-        if not isinstance(self.max_attempts, int) or self.max_attempts < 1:
+        if self.max_attempts is not None and (not isinstance(self.max_attempts, int) or self.max_attempts < 1):
             what = f"{self.max_attempts!r} is not a number of attempts"
-            problems.append(Problem("max_attempts", what, "a whole number, 1 or more"))
+            problems.append(Problem("max_attempts", what, "a whole number, 1 or more, or None for any number"))
         if problems:
             raise InvalidInputError(problems)
 
@@ -105,21 +105,27 @@ class RetryPolicy:
         import tenacity  # costs as much as the rest of this library; whoever retries waits for the network anyway
 
         start = self.clock()
+        left_s = self.deadline_s
 
         def pause(state: tenacity.RetryCallState) -> float:
-            return self.pause_s(state.attempt_number, getattr(_error_of(state), "retry_after_s", None))
+            nonlocal left_s
+            # A pause that was cut short, by a stopped transfer or by a test, counts as if it had been made.
+            left_s = self.deadline_s - max(self.clock() - start, state.idle_for)
+            wish_s = getattr(_error_of(state), "retry_after_s", None)
+            pause_s = self.pause_s(state.attempt_number, wish_s)
+            return pause_s if wish_s is not None else min(pause_s, max(left_s, 0.0))
 
         def used_up(state: tenacity.RetryCallState) -> bool:
-            late = self.clock() - start + state.upcoming_sleep > self.deadline_s
-            return late or state.attempt_number >= self.max_attempts
+            late = left_s <= 0 or state.upcoming_sleep > left_s
+            return late or (self.max_attempts is not None and state.attempt_number >= self.max_attempts)
 
         def tell(state: tenacity.RetryCallState) -> None:
             error = _error_of(state)
             if error is None:
                 return
-            waited_s = self.clock() - start
-            if waited_s + state.upcoming_sleep >= _SILENT_S:
-                _sign_of_life.tell(error, self.deadline_s - waited_s)
+            if self.deadline_s - left_s + state.upcoming_sleep >= _SILENT_S:
+                more = None if self.max_attempts is None else self.max_attempts - state.attempt_number
+                _sign_of_life.tell(error, left_s, more)
             if on_retry is not None:
                 on_retry(state.attempt_number, error, state.upcoming_sleep)
 
@@ -181,11 +187,12 @@ class _SignOfLife:
         self._clock = clock
         self._quiet_until = 0.0
 
-    def tell(self, error: BaseException, left_s: float) -> None:
+    def tell(self, error: BaseException, left_s: float, more: int | None = None) -> None:
         now = self._clock()
         if now >= self._quiet_until:
             self._quiet_until = now + _TELLING_PAUSE_S
-            logger.warning("%s; trying again, for up to %.0f s", error, left_s)
+            often = "" if more is None else f" {more} more time{'s' if more != 1 else ''} at most,"
+            logger.warning("%s; trying again,%s for up to %.0f s", error, often, left_s)
 
 
 _sign_of_life = _SignOfLife()

@@ -26,6 +26,8 @@ __all__ = ["SubmissionPolicy", "create"]
 
 _log = logging.getLogger(__name__)
 
+_MOST_CREATES = 10  # where the retry policy sets no limit
+
 _TOLD_PAUSE_S = 2.0  # a search that takes longer is announced
 # After these, the list may be readable a moment later.
 _PASSING = (
@@ -149,7 +151,7 @@ class _Submission:
         if isinstance(error, RepeatedRequestError) and not self._dedupes:
             return False  # it has arrived for certain: a second one could only make a second job
         in_time = count == 1 or self._retry.clock() - begun_s < max(self._policy.most_s, self._retry.deadline_s)
-        return in_time and count < self._retry.max_attempts
+        return in_time and count < (self._retry.max_attempts or _MOST_CREATES)
 
     # ---- looking
 

@@ -54,7 +54,7 @@ def download(
     target = Path(target)
     found = None if uri.is_dir else client.head(uri)
     with ByteBar("downloading", shown=progress) as bar, TransferPool(workers) as pool:
-        transfer = _Transfer(client.until(pool.stopped), pool, bar, skip_unchanged)
+        transfer = _Transfer(client.until(pool.stopped, pool.is_patient), pool, bar, skip_unchanged)
         if found is None:
             must_be_no_file(target)  # one error, not one for each object
             count = transfer.fetch_folder(uri.as_dir(), TargetFolder(target))
@@ -65,9 +65,9 @@ def download(
             sweep(target.parent)
             transfer.fetch(found, target, uri.name)
     if pool.failures or pool.gave_up:
-        gave_up = "; no answer came any more, so the rest was not tried" if pool.gave_up else ""
         raise TransferError(
-            f"{len(pool.failures)} of {count} files were not fetched from {uri}{gave_up}", failures=pool.failures
+            f"{len(pool.failures)} of {count} files were not fetched from {uri}{pool.why_not_all}",
+            failures=pool.failures,
         )
     if not count:
         raise StorageError(

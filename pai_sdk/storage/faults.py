@@ -10,9 +10,20 @@ from pai_sdk.errors import (
     UntrustedEndpointError,
 )
 
-__all__ = ["TransientStorageError", "is_about_all", "is_transient", "is_unanswered"]
+__all__ = ["TransientStorageError", "is_about_all", "is_transient", "may_be_about_all"]
 
-_OF_NO_SINGLE_FILE = frozenset({"InvalidAccessKeyId", "NoSuchBucket", "RequestTimeTooSkewed", "UserDisable"})
+_OF_NO_SINGLE_FILE = frozenset(
+    {
+        "InvalidAccessKeyId",
+        "InvalidSecurityToken",
+        "NoSuchBucket",
+        "RequestTimeTooSkewed",
+        "SecurityTokenExpired",
+        "UserDisable",
+    }
+)
+# A key may lack the right for one object only. That it is refused again and again is another matter.
+_OF_THE_KEY_OR_THE_FILE = frozenset({"AccessDenied", "SignatureDoesNotMatch"})
 
 
 class TransientStorageError(StorageError):
@@ -41,8 +52,6 @@ def is_about_all(error: BaseException) -> bool:
     return isinstance(error, StorageError) and error.code in _OF_NO_SINGLE_FILE
 
 
-def is_unanswered(error: BaseException) -> bool:
-    """Whether it tells of the line or the endpoint, and so of all files and not of one."""
-    if isinstance(error, TransientStorageError):
-        return not error.status_code
-    return isinstance(error, UnreachableStorageError)
+def may_be_about_all(error: BaseException) -> bool:
+    """Whether many of them in a row tell of the store or the key, and so of all files: no answer, 503, 403."""
+    return is_transient(error) or (isinstance(error, StorageError) and error.code in _OF_THE_KEY_OR_THE_FILE)

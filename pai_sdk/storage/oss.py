@@ -93,10 +93,15 @@ class OssClient:
         self._go_on = connection.go_on
         self.parts = OssParts(connection)
 
-    def until(self, stopped: threading.Event) -> OssClient:
-        """The same client for one transfer: when the event is set, its calls end within moments, as failures."""
+    def until(self, stopped: threading.Event, is_patient: Callable[[], bool] = lambda: True) -> OssClient:
+        """The same client for one transfer.
+
+        Args:
+            stopped: when it is set, calls end within moments, as failures.
+            is_patient: asked after each failed attempt whether there may be another.
+        """
         made = copy.copy(self)
-        made._share(self._connection.until(stopped))
+        made._share(self._connection.until(stopped, is_patient))
         return made
 
     @property

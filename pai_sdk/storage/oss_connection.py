@@ -86,11 +86,18 @@ class OssConnection:
         self._buckets: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._is_patient: Callable[[], bool] = lambda: True
 
-    def until(self, stopped: threading.Event) -> OssConnection:
-        """The same connections; when the event is set, calls end within moments, as failures."""
+    def until(self, stopped: threading.Event, is_patient: Callable[[], bool]) -> OssConnection:
+        """The same connections for one transfer.
+
+        Args:
+            stopped: when it is set, calls end within moments, as failures.
+            is_patient: asked after each failed attempt whether there may be another.
+        """
         made = copy.copy(self)
         made._stopped = stopped
+        made._is_patient = is_patient
         if self._retry.sleep is time.sleep:
             made._retry = replace(self._retry, sleep=made._pause)
         return made
@@ -138,7 +145,8 @@ class OssConnection:
         def is_worth_it(error: BaseException) -> bool:
             nonlocal strange
             strange += isinstance(error, TransientStorageError) and error.strange
-            return is_transient(error) and strange < _MOST_STRANGE_ANSWERS and not self._stopped.is_set()
+            may_go_on = self._is_patient() and not self._stopped.is_set()
+            return is_transient(error) and strange < _MOST_STRANGE_ANSWERS and may_go_on
 
         def tell(number: int, error: BaseException, pause_s: float) -> None:
             _log.info("attempt %d failed, the next follows in %.1f s: %s", number, pause_s, error)

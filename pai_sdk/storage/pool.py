@@ -8,21 +8,24 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TypeVar
 
-from pai_sdk.storage.faults import is_about_all, is_unanswered
+from pai_sdk.storage.faults import is_about_all, may_be_about_all
 
 __all__ = ["TransferPool"]
 
 T = TypeVar("T")
 
 _SPARE = 4  # pieces that wait, so that no thread does
+_PATIENT_FAILURES = 2  # large files fail one after the other, each after a minute of retries
 
 
 class TransferPool:
     """Runs the pieces of a transfer; a file that fails is noted, and the others go on.
 
-    When as many files in a row as there are threads got no answer at all, the line is taken for dead: `gave_up` is
-    set, and what has not begun is not begun. Where the first failure tells that all others will fail as well, for
-    the endpoint, the bucket or the key, that is so with it, and it is raised at the end: it is not about files.
+    When as many files as there are threads failed one after the other, none succeeded in between, and the reason
+    may be the store or the key (no answer, 503, 403), the transfer ends: `gave_up` is set, and what has not begun
+    is not begun. From the second such failure on, calls are tried once only. Where the first failure tells that
+    all others will fail as well, for the endpoint, the bucket or the key, the transfer ends with it, and it is
+    raised at the end: it is not about files.
 
     Args:
         workers: threads.
@@ -41,7 +44,7 @@ class TransferPool:
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="pai-transfer")
         self._room = threading.BoundedSemaphore(workers + _SPARE)
         self._lock = threading.Lock()
-        self._unanswered = 0
+        self._failed_in_a_row = 0
         self._about_all: Exception | None = None
 
     def __enter__(self) -> TransferPool:
@@ -58,6 +61,15 @@ class TransferPool:
             raise
         if kind is None and self._about_all is not None:
             raise self._about_all
+
+    def is_patient(self) -> bool:
+        """Whether a call that fails is worth a pause and another attempt."""
+        return not self.gave_up and self._failed_in_a_row < _PATIENT_FAILURES
+
+    @property
+    def why_not_all(self) -> str:
+        """The end of a message about the failures: why there are files that were not tried, if there are any."""
+        return "; none succeeded any more, so the rest was not tried" if self.gave_up else ""
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Run a piece on a thread; waits here while enough are in flight."""
@@ -113,15 +125,15 @@ class TransferPool:
             self._failed(name, error)
         else:
             with self._lock:
-                self._unanswered = 0
+                self._failed_in_a_row = 0
 
     def _failed(self, name: str, error: Exception) -> None:
         with self._lock:
             self.failures[name] = error
-            self._unanswered = self._unanswered + 1 if is_unanswered(error) else 0
+            self._failed_in_a_row = self._failed_in_a_row + 1 if may_be_about_all(error) else 0
             if is_about_all(error):
                 self._about_all = self._about_all or error
-            dead = self._about_all is not None or self._unanswered >= self._workers
+            dead = self._about_all is not None or self._failed_in_a_row >= self._workers
             self.gave_up = self.gave_up or dead
 
 

@@ -57,7 +57,7 @@ class Reuse:
             workers: threads.
 
         Raises:
-            TransferError: no answer came any more.
+            TransferError: none succeeded any more.
         """
         earlier = self._recent.most_like(self._this) if len(self._tree.entries) > 1 else None
         if earlier is None:
@@ -70,14 +70,14 @@ class Reuse:
         }
         missing = [number for number, etag in enumerate(etags) if not etag]
         with TransferPool(workers) as pool:
-            client = self._client.until(pool.stopped)
+            client = self._client.until(pool.stopped, pool.is_patient)
             for number in missing:
                 entry = self._tree.entries[number]
                 found = by_content.get((entry.sha256, entry.size_bytes))
                 if found is not None:
                     pool.submit_file(entry.path, partial(self._copy, client, *found, number, etags, bar))
         if pool.gave_up:
-            raise TransferError(f"{self._folder}: no answer came any more", failures=pool.failures)
+            raise TransferError(f"nothing was sent to {self._folder}{pool.why_not_all}", failures=pool.failures)
         if 2 * sum(bool(etags[number]) for number in missing) > len(etags):
             self._replaced = earlier[0]
 

@@ -91,15 +91,14 @@ def _send(client: OssClient, tree: FileTree, folder: OssUri, etags: list[str], b
     """Send the files that have no ETag yet; returns how many that were."""
     missing = [number for number, etag in enumerate(etags) if not etag]
     with TransferPool(workers) as pool:
-        client = client.until(pool.stopped)
+        client = client.until(pool.stopped, pool.is_patient)
         for number in missing:
             entry = tree.entries[number]
             arrived = partial(etags.__setitem__, number)
             FileUpload(client, tree.root / entry.path, entry, folder.join(entry.path), bar, arrived).begin(pool)
     if pool.failures or pool.gave_up:
-        gave_up = "; no answer came any more, so the rest was not tried" if pool.gave_up else ""
         raise TransferError(
-            f"{len(pool.failures)} of {len(tree.entries)} files were not uploaded to {folder}{gave_up}",
+            f"{len(pool.failures)} of {len(tree.entries)} files were not uploaded to {folder}{pool.why_not_all}",
             failures=pool.failures,
         )
     return len(missing)

@@ -166,3 +166,44 @@ def test_such_a_caller_may_say_that_it_tries_again(
     for left_s in (570.0, 569.0):
         say_that_it_is_tried_again(Fault(), left_s=left_s)
     assert [record.message for record in caplog.records] == ["a fault; trying again, for up to 570 s"]
+
+
+def test_the_deadline_rules_and_the_message_is_true(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pai_sdk.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+    clock, told_at_s = Clock(), []
+    monkeypatch.setattr("pai_sdk.retry.logger.warning", lambda *told: told_at_s.append((clock.now_s, told[-1])))
+    with pytest.raises(Fault):
+        policy(clock).call(failing(999, Fault()), is_transient=always)
+    assert clock.now_s == pytest.approx(60.0)
+    assert len(clock.pauses) > 9
+    ((at_s, left_s),) = told_at_s
+    assert at_s + left_s == pytest.approx(60.0)
+
+
+def test_pauses_that_are_not_made_count_too() -> None:
+    """A transfer that is stopped wakes its calls; without an end, they would ask as fast as they can."""
+    pauses: list[float] = []
+    with pytest.raises(Fault):
+        RetryPolicy(sleep=pauses.append).call(failing(99_999, Fault()), is_transient=always)
+    assert sum(pauses) <= 60.001
+    assert len(pauses) < 60
+
+
+def test_a_server_that_asks_for_more_time_than_there_is_left_is_not_asked_earlier() -> None:
+    clock = Clock()
+    with pytest.raises(Fault):
+        policy(clock, deadline_s=25).call(failing(99, Fault(10.0)), is_transient=always)
+    assert clock.pauses == [10.0, 10.0]
+
+
+def test_attempts_that_are_limited_are_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pai_sdk.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+    with pytest.raises(Fault):
+        policy(Clock(), max_attempts=3).call(failing(9, Fault(5.0)), is_transient=always)
+    assert [record.getMessage() for record in caplog.records if record.thread == threading.get_ident()] == [
+        "a fault; trying again, 2 more times at most, for up to 60 s"
+    ]

@@ -35,7 +35,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def retry(clock: FakeClock) -> RetryPolicy:
-    return RetryPolicy(sleep=clock.sleep, clock=clock.now)
+    return RetryPolicy(max_attempts=10, sleep=clock.sleep, clock=clock.now)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ KEY = static_credentials("LTAI-example", "keep-me-secret", "keep-my-token")
 
 def what_is_read(endpoint: str) -> PaiError:
     """The error of one call."""
-    retry = RetryPolicy(sleep=lambda _: None)
+    retry = RetryPolicy(max_attempts=10, sleep=lambda _: None)
     with (
         Session("cn-hangzhou", "1", endpoint=endpoint, credentials=KEY, retry=retry) as session,
         pytest.raises(PaiError) as caught,

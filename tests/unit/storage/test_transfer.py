@@ -177,9 +177,55 @@ def test_a_dead_line_is_not_tried_for_every_file(oss: FakeOss, tmp_path: Path) -
     )
     tree = folder_with(tmp_path, {f"f{number:03}": b"x" for number in range(300)})
     oss.fail("reset", times=10_000, fits=lambda seen: seen.method == "PUT")
-    with pytest.raises(TransferError, match="no answer came any more") as caught:
+    with pytest.raises(TransferError, match="none succeeded any more") as caught:
         upload_tree(client, tree, FOLDER, workers=8)
     assert 8 <= len(caught.value.failures) < 40
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(503, "ServiceUnavailable"), (429, "QpsLimitExceeded"), (403, "AccessDenied")]
+)
+def test_a_store_that_only_refuses_is_not_asked_for_every_file(
+    oss: FakeOss, client: OssClient, tmp_path: Path, status: int, code: str
+) -> None:
+    names = [f"f{number:03}" for number in range(300)]
+    tree = folder_with(tmp_path / "src", dict.fromkeys(names, b"x"))
+    oss.buckets[BUCKET] |= {f"run/{name}": StoredObject(b"x") for name in names}
+    oss.fail("status", times=99_999, status=status, code=code, fits=lambda seen: bool(seen.key))
+    with pytest.raises(TransferError, match="none succeeded any more, so the rest was not tried") as caught:
+        upload_tree(client, tree, FOLDER, marker=False, workers=8)
+    assert 8 <= len(caught.value.failures) < 40
+    with pytest.raises(TransferError, match="none succeeded any more, so the rest was not tried") as caught:
+        download(client, OssUri(BUCKET, "run/"), tmp_path / "down", workers=8)
+    assert 8 <= len(caught.value.failures) < 40
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_large_files_do_not_wait_for_such_a_store_one_after_the_other(
+    oss: FakeOss, client: OssClient, tmp_path: Path
+) -> None:
+    tree = folder_with(tmp_path, {f"f{number:02}": bytes(100_000) for number in range(30)})
+    oss.fail("status", times=99_999)
+    with pytest.raises(TransferError, match="8 of 30 files were not uploaded"):
+        upload_tree(client, tree, FOLDER, marker=False, workers=8)
+    assert len(oss.seen) == 4 + 4 + 6  # the policy allows four attempts; the first two files use them
+
+
+def test_refusals_between_successes_stop_nothing(oss: FakeOss, client: OssClient, tmp_path: Path) -> None:
+    tree = folder_with(tmp_path, {f"f{number:03}": b"x" for number in range(100)})
+    oss.fail("status", times=999, status=403, code="AccessDenied", fits=lambda seen: seen.key[-1] in "13579")
+    with pytest.raises(TransferError, match=r"50 of 100 files were not uploaded to \S+\n"):
+        upload_tree(client, tree, FOLDER, marker=False, workers=1 << 5)
+
+
+@pytest.mark.parametrize("code", ["SecurityTokenExpired", "InvalidSecurityToken"])
+def test_a_token_that_has_expired_is_told_once(oss: FakeOss, client: OssClient, tmp_path: Path, code: str) -> None:
+    tree = folder_with(tmp_path, {f"f{number:03}": b"x" for number in range(100)})
+    oss.fail("status", times=999, status=403, code=code)
+    with pytest.raises(StorageError, match="get a new one") as caught:
+        upload_tree(client, tree, FOLDER, marker=False, workers=4)
+    assert not isinstance(caught.value, TransferError)
+    assert len(oss.seen) < 10
 
 
 def test_a_wrong_endpoint_is_told_once_and_at_once(oss: FakeOss, tmp_path: Path) -> None:
