@@ -155,8 +155,10 @@ def as_user(engine) -> Iterator[Callable[[str, str | None], subprocess.Popen[str
         }
         program = [sys.executable, "-c", _AS_USER, str(home / "local"), json.dumps(request)]
         environment = {"PATH": os.environ["PATH"], "HOME": str(home), "DOCKER_HOST": engine.socket}
+        # To the interpreter and these sources, which may lie in a home that nobody else may enter.
+        rights = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
         return subprocess.Popen(
-            ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", *program],
+            ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", *rights, *program],
             env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdout=subprocess.PIPE,
             text=True,

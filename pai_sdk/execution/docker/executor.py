@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
 from pai_sdk.execution.distributed import Instance
 from pai_sdk.execution.docker.absence import Absence
@@ -284,8 +285,8 @@ class DockerExecutor(Executor):
     ) -> dict[str, ContainerEnd | None]:
         """How the containers ended, as the engine has it; what was known before, when it does not answer now."""
         ends = dict(known)
-        with engine_may_be_away():
-            for container in self._containers.of(job["job_id"]):
+        with self._engine_asked() as is_worthwhile:
+            for container in self._containers.of(job["job_id"]) if is_worthwhile else ():
                 if is_being_removed(container):
                     continue
                 with engine_may_be_away():
@@ -297,9 +298,27 @@ class DockerExecutor(Executor):
 
     def _engine_has_restarted(self, job: dict[str, Any], if_away: bool | None) -> bool | None:
         """Whether the engine ended, or started anew, while the job ran; None where that is not known."""
-        with engine_may_be_away():
-            return self._containers.engine_has_restarted(job["job_id"], since=job.get("launched_at", 0.0))
+        with self._engine_asked() as is_worthwhile:
+            if is_worthwhile:
+                return self._containers.engine_has_restarted(job["job_id"], since=job.get("launched_at", 0.0))
         return if_away
+
+    @contextmanager
+    def _engine_asked(self) -> Iterator[bool]:
+        """Leave the block when the engine does not answer; gives False where it did not a moment ago.
+
+        So one look at a job waits only once for an engine that hangs.
+        """
+        if not self._absence.is_to_be_asked:
+            yield False
+            return
+        asked_at = time.monotonic()
+        with engine_may_be_away():
+            try:
+                yield True
+            except EngineNotFoundError:
+                self._absence.begin(asked_at=asked_at)
+                raise
 
     def _tidy(self, sandbox: Sandbox, job: dict[str, Any], run: RunFolder) -> None:
         """Remove the containers of a job that has ended; if the engine is away, whoever looks next does it.
@@ -309,8 +328,8 @@ class DockerExecutor(Executor):
         """
         deadline = time.monotonic() + _TIDY_WITHIN_S
         while _leftover(sandbox).exists():
-            with _locked(sandbox) as is_ours, engine_may_be_away():
-                if is_ours:
+            with _locked(sandbox) as is_ours, self._engine_asked() as is_worthwhile:
+                if is_ours and is_worthwhile:
                     self._give_back_and_remove(job, run)
                     _leftover(sandbox).unlink(missing_ok=True)
             if is_ours or time.monotonic() >= deadline:

@@ -13,7 +13,9 @@ from typing import Any, cast
 
 import pytest
 
+from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.distributed import name_instances
+from pai_sdk.execution.docker.absence import Absence
 from pai_sdk.execution.docker.containers import JobContainers
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.executor import DockerExecutor
@@ -165,3 +167,25 @@ def test_an_end_that_cannot_be_written_down_is_told_once(
     assert [record.getMessage() for record in caplog.records] == [
         "the end of job j cannot be written down: [Errno 28] no room"
     ]
+
+
+def test_one_look_waits_only_once_for_an_engine_that_hangs(tmp_path: Path) -> None:
+    """All instances have told their end. What is left to be removed is removed by a later look."""
+    run = job_of_three(tmp_path)
+    for name in ("j-master-0", "j-worker-0", "j-worker-1"):
+        (run.path / f"{name}.exit").write_text("0\n")
+    asked = []
+
+    def find() -> Engine:
+        asked.append("engine")
+        raise EngineNotFoundError("it hangs")
+
+    now = 0.0
+    executor = DockerExecutor(find)
+    executor._absence = Absence(lambda: now)
+    for _ in range(3):
+        assert executor.state(tmp_path).succeeded
+    assert len(asked) == 1
+    now = 60.0 + time.monotonic()
+    assert executor.state(tmp_path).succeeded
+    assert len(asked) == 2
