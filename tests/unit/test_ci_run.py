@@ -48,8 +48,10 @@ def clone(tmp_path: Path) -> Path:
         shutil.copy(ROOT / name, folder / name)
     for name in ("unit", "service", "faults", "docs", "docker", "e2e"):
         (folder / "tests" / name).mkdir(parents=True)
+        (folder / "tests" / name / "__init__.py").touch()
         (folder / "tests" / name / "test_made_up.py").write_text(SUITE)
         (folder / "tests" / name / "test_made_up.failures").write_text("0")
+    (folder / "tests" / "__init__.py").touch()
     (folder / "bin").mkdir()
     write_program(folder / "bin" / "make", MAKE.format(make=shutil.which("make"), venv=sys.prefix))
     write_program(folder / "bin" / "apt-get", "#!/bin/sh\n")
@@ -92,7 +94,7 @@ def run_ci(clone: Path, *, suite: str, broken: str = "") -> subprocess.Completed
         env={**os.environ, "PATH": path, "SUITE": suite, "BROKEN": broken},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=4 * PATIENCE_S,
         check=False,
     )
 
