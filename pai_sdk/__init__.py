@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pai_sdk.algorithm_estimator import AlgorithmEstimator
-    from pai_sdk.estimator import Estimator
     from pai_sdk.execution.docker.options import LocalOptions
     from pai_sdk.experiment import Experiment
-    from pai_sdk.job.status import JobStatus
     from pai_sdk.job.training_job import TrainingJob
-    from pai_sdk.processor import Processor
+    from pai_sdk.schemas.status import JobStatus
     from pai_sdk.session import Session, get_default_session, setup_default_session
+    from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
+    from pai_sdk.submit.estimator import Estimator
+    from pai_sdk.submit.processor import Processor
 
 __version__ = "0.1.0"
 
@@ -38,12 +38,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AlgorithmEstimator": "pai_sdk.algorithm_estimator",
-    "Estimator": "pai_sdk.estimator",
+    "AlgorithmEstimator": "pai_sdk.submit.algorithm_estimator",
+    "Estimator": "pai_sdk.submit.estimator",
     "Experiment": "pai_sdk.experiment",
-    "JobStatus": "pai_sdk.job.status",
+    "JobStatus": "pai_sdk.schemas.status",
     "LocalOptions": "pai_sdk.execution.docker.options",
-    "Processor": "pai_sdk.processor",
+    "Processor": "pai_sdk.submit.processor",
     "Session": "pai_sdk.session",
     "TrainingJob": "pai_sdk.job.training_job",
     "get_default_session": "pai_sdk.session",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pai_sdk.job.compute import ExperimentConfig
+from pai_sdk.schemas.compute import ExperimentConfig
 from pai_sdk.session.default import given_or_default
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from pai_sdk.api.answers import read_items, read_model
 from pai_sdk.api.paging import pages
+from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import Answer, Transport
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.job.definitions import AlgorithmDefinition, near
-from pai_sdk.job.spec import AlgorithmSpec
-from pai_sdk.job.wire import Received, problems_of
+from pai_sdk.schemas.definitions import AlgorithmDefinition, near
+from pai_sdk.schemas.spec import AlgorithmSpec
+from pai_sdk.schemas.wire import Received, problems_of
 
 __all__ = ["AlgorithmRecord", "AlgorithmVersionRecord", "Algorithms"]
 

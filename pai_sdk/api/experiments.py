@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from pai_sdk.api.answers import read_items, read_model
 from pai_sdk.api.paging import pages
+from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import Answer, Transport
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.job.definitions import near
-from pai_sdk.job.record import KeyValue
-from pai_sdk.job.wire import Received
+from pai_sdk.schemas.definitions import near
+from pai_sdk.schemas.record import KeyValue
+from pai_sdk.schemas.wire import Received
 
 __all__ = ["Accessibility", "ExperimentRecord", "Experiments"]
 

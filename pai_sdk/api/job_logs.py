@@ -9,7 +9,7 @@ from pai_sdk.api.paging import number_of
 from pai_sdk.api.training_jobs import offers_of, prefer_wait, read_timeout
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import ApiError, BadAnswerError, InvalidRequestError
-from pai_sdk.job.record import LogPage
+from pai_sdk.schemas.record import LogPage
 
 __all__ = ["JobLogs"]
 

@@ -18,9 +18,9 @@ from pai_sdk.errors import (
     ServiceFaultError,
     ThrottledError,
 )
-from pai_sdk.job.doubt import Doubt
-from pai_sdk.job.record import JobRecord
-from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.doubt import Doubt
+from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 
 __all__ = ["SubmissionPolicy", "create"]
 

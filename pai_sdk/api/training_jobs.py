@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from pai_sdk.api.answers import read_item, read_items, read_model
 from pai_sdk.api.paging import pages
+from pai_sdk.api.responses import read_item, read_items, read_model
 from pai_sdk.api.transport import Answer, Transport
 from pai_sdk.errors import BadAnswerError
-from pai_sdk.job.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
+from pai_sdk.schemas.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
 
 __all__ = ["BEGINNING", "VERSION", "TrainingJobs"]
 

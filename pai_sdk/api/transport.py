@@ -10,12 +10,15 @@ from typing import Any
 import requests
 
 from pai_sdk import __version__
-from pai_sdk.api.answers import Answer, read_answer, read_body
-from pai_sdk.api.auth import Acs3Auth
+from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.api.encoding import form_of, json_of, path_of, query_of
-from pai_sdk.config_rules import scheme_and_host
-from pai_sdk.connections import PooledAdapter, stay_on_this_machine
-from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.api.responses import Answer, read_answer, read_body
+from pai_sdk.base.connections import PooledAdapter, stay_on_this_machine
+from pai_sdk.base.endpoint import is_loopback
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.base.unanswered import explain
+from pai_sdk.config.credentials import CredentialsProvider
+from pai_sdk.config.rules import scheme_and_host
 from pai_sdk.errors import (
     ApiError,
     BadAnswerError,
@@ -27,9 +30,6 @@ from pai_sdk.errors import (
     ServiceFaultError,
     ThrottledError,
 )
-from pai_sdk.retry import RetryPolicy
-from pai_sdk.storage.endpoint import is_loopback
-from pai_sdk.unanswered import explain
 
 __all__ = ["Answer", "Transport"]
 
@@ -59,7 +59,7 @@ class Transport:
             `submission-dedupe`, for one. Nothing of it may be relied upon before.
 
     Example:
-        >>> from pai_sdk.credentials import static_credentials
+        >>> from pai_sdk.config.credentials import static_credentials
         >>> key = static_credentials("LTAI-example", "secret")
         >>> Transport("pai.cn-hangzhou.aliyuncs.com", key, version="2022-01-12")
         <Transport https://pai.cn-hangzhou.aliyuncs.com 2022-01-12>

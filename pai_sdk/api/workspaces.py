@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pai_sdk.api.answers import read_items, read_model
 from pai_sdk.api.paging import pages
+from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import NotFoundError
-from pai_sdk.job.wire import Received
+from pai_sdk.schemas.wire import Received
 
 __all__ = ["VERSION", "WorkspaceRecord", "Workspaces"]
 

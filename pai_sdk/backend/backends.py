@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pai_sdk.config import Settings
-from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import CredentialsProvider
+from pai_sdk.config.settings import Settings
 from pai_sdk.errors import LocalRunError
-from pai_sdk.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from pai_sdk.backend.local import LocalBackend

@@ -12,13 +12,13 @@ from typing import Literal, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
+from pai_sdk.base.paths import path_given
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.job.doubt import Doubt
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.job.spec import CodeDir
-from pai_sdk.job.wire import problems_of
-from pai_sdk.paths import path_given
+from pai_sdk.schemas.doubt import Doubt
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import CodeDir
+from pai_sdk.schemas.wire import problems_of
 from pai_sdk.storage.tree import FileTree
 
 __all__ = ["Backend", "Plan", "Purpose", "Upload", "already_submitted"]

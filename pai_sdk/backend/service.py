@@ -16,14 +16,14 @@ from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.api.workspaces import Workspaces
 from pai_sdk.backend.base import Plan, Purpose
-from pai_sdk.config import Settings
-from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.base.endpoint import host_of
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import CredentialsProvider
+from pai_sdk.config.settings import Settings
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.job.spec import CodeDir, OssLocation
-from pai_sdk.retry import RetryPolicy
-from pai_sdk.storage.endpoint import host_of
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import CodeDir, OssLocation
 from pai_sdk.storage.placed import is_whole
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
@@ -53,7 +53,7 @@ class ServiceBackend:
         SettingsError: neither an endpoint nor a region is set; what else a job needs is named with it.
 
     Example:
-        >>> from pai_sdk.credentials import static_credentials
+        >>> from pai_sdk.config.credentials import static_credentials
         >>> settings = Settings(region_id="cn-hangzhou", workspace_id="1", oss_bucket_name="models")
         >>> backend = ServiceBackend(settings, static_credentials("LTAI-example", "secret"))
         >>> backend.default_output("digits-x7k2", "model")

@@ -7,6 +7,6 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command; the entry point of the package."""
-    from pai_sdk.cli.app import run
+    from pai_sdk.cli.root import run
 
     run()

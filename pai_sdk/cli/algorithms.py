@@ -12,7 +12,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
-    from pai_sdk.job.spec import AlgorithmSpec
+    from pai_sdk.schemas.spec import AlgorithmSpec
 
 __all__ = ["app"]
 
@@ -72,8 +72,8 @@ def _read(path: Path) -> AlgorithmSpec:
     """The spec of a file, checked before anything is registered."""
     from pydantic import ValidationError
 
-    from pai_sdk.job.spec import AlgorithmSpec
-    from pai_sdk.job.wire import problems_of
+    from pai_sdk.schemas.spec import AlgorithmSpec
+    from pai_sdk.schemas.wire import problems_of
 
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

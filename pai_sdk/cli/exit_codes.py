@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pai_sdk.job.status import JobStatus
+from pai_sdk.schemas.status import JobStatus
 
 __all__ = ["ERROR", "FAILED", "NOT_FINISHED", "NOT_FOUND", "STOPPED", "SUCCEEDED", "of_status"]
 

@@ -15,8 +15,8 @@ from pai_sdk.display.base import duration_text, elapsed_s, visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.errors import JobFailed, JobStopped, PaiError, WaitTimeoutError
-from pai_sdk.job.record import JobRecord
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import JobRecord
 
 if TYPE_CHECKING:
     from rich.console import Console

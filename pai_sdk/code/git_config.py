@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+from pai_sdk.base.endpoint import is_loopback
 from pai_sdk.errors import CodeError, Problem
-from pai_sdk.storage.endpoint import is_loopback
 
 __all__ = ["TOKEN_USER", "GitSource", "parse_git_config"]
 

@@ -7,10 +7,10 @@ import heapq
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pai_sdk.base.paths import expanded
 from pai_sdk.code.ignore import IGNORE_FILES, IgnoreRules
 from pai_sdk.code.secrets import LARGEST_KEY_BYTES, holds_key, looks_secret
 from pai_sdk.errors import CodeError, InvalidInputError, Problem
-from pai_sdk.paths import expanded
 from pai_sdk.storage.tree import FileTree, unreadable
 from pai_sdk.storage.walk import NOTHING_THERE, Accept, FolderListing, accept_all, list_folder, why_absent
 

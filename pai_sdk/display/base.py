@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Protocol
 
-from pai_sdk.job.record import JobRecord, LogLine
+from pai_sdk.schemas.record import JobRecord, LogLine
 
 __all__ = ["Display", "Silent", "duration_text", "elapsed_s", "short_instance", "visible_text"]
 

@@ -6,7 +6,7 @@ from html import escape
 
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
-from pai_sdk.job.record import JobRecord, MetricPoint
+from pai_sdk.schemas.record import JobRecord, MetricPoint
 
 __all__ = ["card_html", "sparkline_svg"]
 

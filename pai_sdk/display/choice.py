@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from pai_sdk.base.kernel import in_notebook
 from pai_sdk.display.base import Display
-from pai_sdk.kernel import in_notebook
 
 __all__ = ["choose_display", "notebook_cell"]
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 import sysconfig
 
-from pai_sdk.job.record import JobRecord
+from pai_sdk.schemas.record import JobRecord
 
 __all__ = ["next_commands"]
 

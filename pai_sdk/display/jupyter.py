@@ -11,7 +11,7 @@ from typing import Any
 
 from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.display.card import card_html
-from pai_sdk.job.record import JobRecord, LogLine
+from pai_sdk.schemas.record import JobRecord, LogLine
 
 __all__ = ["JupyterDisplay"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from pai_sdk.display.base import short_instance, visible_text
-from pai_sdk.job.record import JobRecord, LogLine
+from pai_sdk.schemas.record import JobRecord, LogLine
 
 if TYPE_CHECKING:
     from rich.console import Console

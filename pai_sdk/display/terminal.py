@@ -10,8 +10,8 @@ from typing import TextIO
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
 from pai_sdk.display.lines import LogWriter
-from pai_sdk.job.record import JobRecord, LogLine
-from pai_sdk.job.status import JobStatus
+from pai_sdk.schemas.record import JobRecord, LogLine
+from pai_sdk.schemas.status import JobStatus
 
 __all__ = ["TerminalDisplay"]
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from pai_sdk.agent.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
+from pai_sdk.agent.sandbox import Sandbox, output_channels
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.amounts import bytes_of
-from pai_sdk.execution.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
-from pai_sdk.execution.sandbox import Sandbox, output_channels
-from pai_sdk.job.names import variable_name
+from pai_sdk.schemas.names import variable_name
 
 if TYPE_CHECKING:
-    from pai_sdk.job.request import TrainingJobRequest
-    from pai_sdk.job.spec import HyperParameter
+    from pai_sdk.schemas.request import TrainingJobRequest
+    from pai_sdk.schemas.spec import HyperParameter
 
 __all__ = [
     "DEFAULT_JOB_TYPE",
@@ -165,7 +165,7 @@ def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
         InvalidInputError: a NUL character, which no argument can hold.
 
     Example:
-        >>> from pai_sdk.job.spec import HyperParameter
+        >>> from pai_sdk.schemas.spec import HyperParameter
         >>> user_args([HyperParameter(name="lr", value="0.1"), HyperParameter(name="note", value="two words")])
         "--lr 0.1 --note 'two words'"
     """

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pai_sdk.job.compute import (
+    from pai_sdk.job.logs import LogStream
+    from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.schemas.compute import (
         AssignNodeSpec,
         ComputeResource,
         CredentialConfig,
@@ -18,11 +20,10 @@ if TYPE_CHECKING:
         SpotStrategy,
         UserVpcConfig,
     )
-    from pai_sdk.job.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
-    from pai_sdk.job.logs import LogStream
-    from pai_sdk.job.record import JobRecord, LogLine
-    from pai_sdk.job.request import TrainingJobRequest
-    from pai_sdk.job.spec import (
+    from pai_sdk.schemas.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
+    from pai_sdk.schemas.record import JobRecord, LogLine
+    from pai_sdk.schemas.request import TrainingJobRequest
+    from pai_sdk.schemas.spec import (
         AlgorithmSpec,
         Channel,
         CodeDir,
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
         UriInput,
         UriOutput,
     )
-    from pai_sdk.job.status import JobStatus
-    from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.schemas.status import JobStatus
 
 __all__ = [
     "AlgorithmSpec",

@@ -10,15 +10,15 @@ from dataclasses import replace
 from itertools import chain
 
 from pai_sdk.backend.base import Backend
+from pai_sdk.base.retry import one_attempt
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, PaiError
 from pai_sdk.job.follow import Follower, FollowPolicy, LogFault
-from pai_sdk.job.patience import may_pass
+from pai_sdk.job.polling import may_pass
 from pai_sdk.job.reasons import find_traceback, shows_reason
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage
-from pai_sdk.job.status import JobStatus
-from pai_sdk.retry import one_attempt
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage
+from pai_sdk.schemas.status import JobStatus
 
 __all__ = ["job_failure"]
 

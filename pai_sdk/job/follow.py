@@ -11,8 +11,9 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from pai_sdk.backend.base import Backend
+from pai_sdk.base.retry import one_attempt, say_that_it_is_tried_again
 from pai_sdk.errors import PaiError
-from pai_sdk.job.patience import (
+from pai_sdk.job.polling import (
     FIRST_PAUSE_S,
     Asking,
     FollowPolicy,
@@ -21,10 +22,9 @@ from pai_sdk.job.patience import (
     may_pass,
 )
 from pai_sdk.job.reasons import shows_reason
-from pai_sdk.job.record import JobRecord, LogLine, LogPage
-from pai_sdk.job.status import JobStatus
 from pai_sdk.job.workers import Step
-from pai_sdk.retry import one_attempt, say_that_it_is_tried_again
+from pai_sdk.schemas.record import JobRecord, LogLine, LogPage
+from pai_sdk.schemas.status import JobStatus
 
 __all__ = ["PAGE_LINES", "FollowPolicy", "Follower", "LogFault", "Update"]
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from pai_sdk.backend.base import Backend
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.follow import PAGE_LINES, Follower, FollowPolicy, LogFault, Update
-from pai_sdk.job.record import JobRecord, LogLine
+from pai_sdk.schemas.record import JobRecord, LogLine
 
 __all__ = ["FollowPolicy", "LogLine", "LogStream"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pai_sdk.backend.base import Backend
+from pai_sdk.base.paths import path_given
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk.display.choice import choose_display, notebook_cell
 from pai_sdk.errors import (
@@ -15,14 +16,13 @@ from pai_sdk.errors import (
     Problem,
     StorageError,
 )
-from pai_sdk.job.arguments import check_labels, check_one_of, seconds_or_none
 from pai_sdk.job.failure import job_failure
 from pai_sdk.job.logs import FollowPolicy, LogStream
-from pai_sdk.job.names import is_local_id
-from pai_sdk.job.record import ErrorInfo, JobRecord, MetricPoint
-from pai_sdk.job.status import JobStatus
 from pai_sdk.job.waiting import Waiting
-from pai_sdk.paths import path_given
+from pai_sdk.schemas.arguments import check_labels, check_one_of, seconds_or_none
+from pai_sdk.schemas.names import is_local_id
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, MetricPoint
+from pai_sdk.schemas.status import JobStatus
 
 if TYPE_CHECKING:
     from pai_sdk.session import Session

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import Display, Silent, short_instance
 from pai_sdk.display.commands import next_commands
-from pai_sdk.display.moving import moving
+from pai_sdk.display.heartbeat import moving
 from pai_sdk.errors import WaitTimeoutError
-from pai_sdk.job.detached import detached, stopped, stopping
 from pai_sdk.job.follow import Follower, FollowPolicy, LogFault, Update
+from pai_sdk.job.interrupt_messages import detached, stopped, stopping
 from pai_sdk.job.interrupts import heed_again, last_words, one_interrupt
-from pai_sdk.job.record import JobRecord
+from pai_sdk.schemas.record import JobRecord
 
 __all__ = ["Waiting"]
 

@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 import pai_sdk
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service.folder import is_locked, read_info, refuse_foreign
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
+from pai_sdk.service.state.folder import is_locked, read_info, refuse_foreign
 from pai_sdk.storage.progress import PassingTime
 
 __all__ = ["ensure_running"]

@@ -12,30 +12,30 @@ from types import FrameType
 
 from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor
-from pai_sdk.service.algorithms import Algorithms
-from pai_sdk.service.app import Dispatcher, create_api
-from pai_sdk.service.auth import LONGEST_SKEW_S, Authenticator
-from pai_sdk.service.changes import Changes
-from pai_sdk.service.description import description_of
-from pai_sdk.service.executors import open_executor
-from pai_sdk.service.experiments import Experiments
-from pai_sdk.service.folder import DataFolder
-from pai_sdk.service.foreign import AsForeignCloud
-from pai_sdk.service.gate import Gate
-from pai_sdk.service.http_server import Ground, HttpServer, IdleWatch
-from pai_sdk.service.joblogs import JobLogs
-from pai_sdk.service.jobs import Jobs
-from pai_sdk.service.listening import info_of, listen
-from pai_sdk.service.metrics import MetricsCollector
-from pai_sdk.service.nonces import NonceMemory
-from pai_sdk.service.objects.app import create_app
-from pai_sdk.service.opening import open_state
-from pai_sdk.service.parts import Parts
+from pai_sdk.service.http.api_app import Dispatcher, create_api
+from pai_sdk.service.http.authentication import LONGEST_SKEW_S, Authenticator
+from pai_sdk.service.http.context import Parts
+from pai_sdk.service.http.description import description_of
+from pai_sdk.service.http.foreign_cloud import AsForeignCloud
+from pai_sdk.service.http.gate import Gate
+from pai_sdk.service.http.http_server import Ground, HttpServer, IdleWatch
+from pai_sdk.service.http.listening import info_of, listen
+from pai_sdk.service.http.nonces import NonceMemory
+from pai_sdk.service.jobs.algorithm_registry import Algorithms
+from pai_sdk.service.jobs.changes import Changes
+from pai_sdk.service.jobs.executors import open_executor
+from pai_sdk.service.jobs.experiments import Experiments
+from pai_sdk.service.jobs.host_resources import Capacity
+from pai_sdk.service.jobs.job_table import Jobs
+from pai_sdk.service.jobs.logs import JobLogs
+from pai_sdk.service.jobs.metrics import MetricsCollector
+from pai_sdk.service.jobs.scheduler import Scheduler
+from pai_sdk.service.objects.oss_app import create_app
+from pai_sdk.service.open_state import open_state
 from pai_sdk.service.rate import RateLimit
-from pai_sdk.service.reserve import Reserve
-from pai_sdk.service.resources import Capacity
-from pai_sdk.service.scheduler import Scheduler
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+from pai_sdk.service.state.folder import DataFolder
+from pai_sdk.service.state.reserve import Reserve
 
 __all__ = ["Service", "serve"]
 

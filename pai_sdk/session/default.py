@@ -6,8 +6,8 @@ import logging
 import threading
 from typing import Any
 
+from pai_sdk.base.keywords import shows_parameters_of
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.job.keywords import shows_parameters_of
 from pai_sdk.session.session import Session
 
 __all__ = ["get_default_session", "given_or_default", "setup_default_session"]

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pai_sdk.backend.backends import Backends
 from pai_sdk.backend.base import Backend, Plan, already_submitted
-from pai_sdk.config import Settings, load_settings
-from pai_sdk.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
+from pai_sdk.base.keywords import checks_keywords
+from pai_sdk.base.paths import path_given
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
+from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.job.arguments import check_filters, check_job_id
-from pai_sdk.job.keywords import checks_keywords
-from pai_sdk.job.names import LOCAL_TYPES, is_local_id
-from pai_sdk.job.request import SUBMISSION_LABEL
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.paths import path_given
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.schemas.arguments import check_filters, check_job_id
+from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
+from pai_sdk.schemas.request import SUBMISSION_LABEL
 
 if TYPE_CHECKING:
     from pai_sdk.api.algorithms import Algorithms

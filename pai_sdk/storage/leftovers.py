@@ -22,7 +22,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pai_sdk.openfiles import open_file, take_lock
+from pai_sdk.base.openfiles import open_file, take_lock
 
 __all__ = ["is_unfinished", "open_part", "resumable_part", "sweep"]
 

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.base.openfiles import write_at
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.errors import InvalidInputError, StorageError
-from pai_sdk.openfiles import write_at
-from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.faults import TransientStorageError
 from pai_sdk.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
 from pai_sdk.storage.oss2_import import oss2
@@ -53,7 +53,7 @@ class OssClient:
         not_listed: buckets of which the key may not see what they hold; it has been said.
 
     Example:
-        >>> from pai_sdk.credentials import Credentials
+        >>> from pai_sdk.config.credentials import Credentials
         >>> client = OssClient("oss-cn-hangzhou.aliyuncs.com", lambda: Credentials("id", "secret"))
         >>> client.endpoint, client.region
         ('https://oss-cn-hangzhou.aliyuncs.com', 'cn-hangzhou')

@@ -15,11 +15,11 @@ from xml.etree.ElementTree import ParseError
 import requests
 from urllib3.exceptions import HTTPError
 
-from pai_sdk.connections import PooledAdapter, stay_on_this_machine
-from pai_sdk.credentials import CredentialsProvider
+from pai_sdk.base.connections import PooledAdapter, stay_on_this_machine
+from pai_sdk.base.endpoint import host_of, is_alibaba_oss, is_loopback, region_of, with_scheme
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.errors import CredentialsError, SettingsError, StorageError, UntrustedEndpointError
-from pai_sdk.retry import RetryPolicy
-from pai_sdk.storage.endpoint import host_of, is_alibaba_oss, is_loopback, region_of, with_scheme
 from pai_sdk.storage.faults import TransientStorageError, is_transient
 from pai_sdk.storage.oss2_import import ignore_utcnow, oss2
 from pai_sdk.storage.oss_errors import NotOssError, storage_error

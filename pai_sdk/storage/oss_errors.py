@@ -7,11 +7,11 @@ from xml.etree.ElementTree import ParseError
 import requests
 from urllib3.exceptions import HTTPError
 
+from pai_sdk.base.unanswered import explain
 from pai_sdk.errors import StorageError, UnreachableStorageError
 from pai_sdk.storage.faults import TransientStorageError
 from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.uri import OssUri
-from pai_sdk.unanswered import explain
 
 __all__ = ["NotOssError", "not_oss", "storage_error"]
 

@@ -8,7 +8,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from pai_sdk.kernel import in_notebook
+from pai_sdk.base.kernel import in_notebook
 
 __all__ = ["ByteBar", "FileShare", "PassingTime"]
 

@@ -15,8 +15,8 @@ from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.docker.engine import Engine, find_engine
-from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.request import TrainingJobRequest
 from tests.benchmarks.harness import Row
 from tests.docker.engine import BASE_IMAGE
 

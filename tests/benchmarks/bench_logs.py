@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pai_sdk import Processor, Session
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.service.folder import read_info
+from pai_sdk.service.state.folder import read_info
 from tests.benchmarks.harness import Row
 
 REPETITIONS = 3

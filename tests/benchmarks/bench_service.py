@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from pai_sdk.service.database import Database
-from pai_sdk.service.folder import read_info
-from pai_sdk.service.models import Job, JobLabel, Transition
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.folder import read_info
+from pai_sdk.service.state.models import Job, JobLabel, Transition
 from tests.benchmarks.harness import Row
 from tests.service.services import Client, job_body
 

@@ -12,7 +12,7 @@ import oss2
 import psutil
 
 from pai_sdk import Session
-from pai_sdk.credentials import Credentials
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.service.embedded import ensure_running
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.transfer import download, upload

@@ -15,8 +15,8 @@ import pytest
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.execution.docker.container import LABEL_JOB
-from pai_sdk.job.request import TrainingJobRequest
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.request import TrainingJobRequest
 from tests.docker.engine import BASE_IMAGE, Engine, why_not
 from tests.docs.conftest import fresh_place, run_page
 from tests.waiting import PATIENCE_S

@@ -15,8 +15,8 @@ import pytest
 
 from pai_sdk import Processor, Session
 from pai_sdk.errors import JobFailed
-from pai_sdk.job.spec import Channel
-from pai_sdk.job.status import JobStatus
+from pai_sdk.schemas.spec import Channel
+from pai_sdk.schemas.status import JobStatus
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE
 from tests.waiting import PATIENCE_S, until
@@ -126,7 +126,7 @@ import sys
 from pathlib import Path
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.job.training_job import TrainingJob
 backend = LocalBackend(Path(sys.argv[1]))
 request = TrainingJobRequest.model_validate_json(sys.argv[2])

@@ -155,8 +155,8 @@ def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
 def test_a_full_disk_below_the_job_hides_no_exit_code(tmp_path, docker_host):
     from pai_sdk.backend.base import Plan
     from pai_sdk.backend.local import LocalBackend
-    from pai_sdk.job.request import TrainingJobRequest
     from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.schemas.request import TrainingJobRequest
 
     small = tmp_path / "small"
     small.mkdir()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.execution.memory import kernel_kills
+from pai_sdk.agent.memory import kernel_kills
 from pai_sdk.job.training_job import TrainingJob
 from tests.docker.engine import Engine
 from tests.docker.parity import Case, Place, Seen

@@ -21,7 +21,7 @@ import json, os, sys, time
 from pathlib import Path
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 backend = LocalBackend(Path(sys.argv[1]))
 request = TrainingJobRequest.model_validate({
     "TrainingJobName": "orphan",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import JobFailed, JobStopped
-from pai_sdk.execution.sandbox import Sandbox
 from tests.docker.conftest import lines_of
 from tests.waiting import PATIENCE_S
 

@@ -17,7 +17,7 @@ import pytest
 
 from pai_sdk import Processor, Session, TrainingJob
 from pai_sdk.errors import JobFailed, JobStopped
-from pai_sdk.job.compute import InstanceSpec
+from pai_sdk.schemas.compute import InstanceSpec
 from tests.waiting import PATIENCE_S, until
 
 TRAIN = """\

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Processor, Session, TrainingJob
+from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import JobFailed, PaiError
-from pai_sdk.retry import RetryPolicy
-from pai_sdk.service.folder import read_info
 from pai_sdk.service.settings import ServiceInfo
+from pai_sdk.service.state.folder import read_info
 from tests import ml
 from tests.service.services import running_service
 from tests.waiting import PATIENCE_S, until

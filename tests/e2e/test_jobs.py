@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk import Estimator, Processor, Session, TrainingJob
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped
-from pai_sdk.job.spec import Channel
+from pai_sdk.schemas.spec import Channel
 from tests import ml
 from tests.waiting import PATIENCE_S
 from tests.wheels import write_wheel

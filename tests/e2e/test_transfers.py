@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.credentials import Credentials
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.service.objects import ObjectStore
 from pai_sdk.storage import file_download, file_upload
 from pai_sdk.storage.oss import OssClient
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(2 * LONGEST_S)
 PROGRAM = f"""
 import sys
 from pathlib import Path
-from pai_sdk.credentials import Credentials
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.storage import file_download, file_upload
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.transfer import download, upload

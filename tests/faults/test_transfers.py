@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.credentials import Credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import StorageError, TransferError
-from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage import file_download, file_upload
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.transfer import download, upload_tree

@@ -20,7 +20,7 @@ _COMMAND = 'test "$PAI_USER_ARGS" = \'--lr 0.1\' && python make.py && cat "$PAI_
 def main(info: dict[str, str]) -> dict[str, Any]:
     """Submit to a service that runs, fetch what the job left, and try what there is not on Windows."""
     from pai_sdk import Estimator, Session
-    from pai_sdk.config_file import write_config
+    from pai_sdk.config.file import write_config
 
     write_config(Path("config.json"), {"region_id": info["region_id"]})
     session = Session(

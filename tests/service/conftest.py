@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.execution.base import Executor
-from pai_sdk.service.changes import News
+from pai_sdk.service.jobs.changes import News
 from tests.service.services import Client, running_service
 
 

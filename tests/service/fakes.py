@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import ExecutionState, InstanceState
 from pai_sdk.execution.contract import instances
-from pai_sdk.execution.reasons import REASON_NON_ZERO_EXIT
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 
 
 class ScriptedExecutor:

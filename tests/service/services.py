@@ -16,12 +16,12 @@ from typing import Any
 import oss2
 import requests
 
-from pai_sdk.api.auth import Acs3Auth
-from pai_sdk.credentials import static_credentials
+from pai_sdk.api.acs3_auth import Acs3Auth
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.execution.base import Executor
-from pai_sdk.service.folder import DataFolder
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+from pai_sdk.service.state.folder import DataFolder
 from tests.service.postgres import url_for
 from tests.waiting import PATIENCE_S
 

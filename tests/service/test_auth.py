@@ -11,12 +11,12 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.api.auth import Acs3Auth
+from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.api.signature import acs3_signature, payload_hash, roa_signature
-from pai_sdk.credentials import static_credentials
-from pai_sdk.service.auth import Authenticator, SignedRequest
-from pai_sdk.service.faults import Fault
-from pai_sdk.service.folder import Keys
+from pai_sdk.config.credentials import static_credentials
+from pai_sdk.service.http.authentication import Authenticator, SignedRequest
+from pai_sdk.service.state.folder import Keys
+from pai_sdk.service.wire_errors import Fault
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S
 

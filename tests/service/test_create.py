@@ -9,11 +9,11 @@ import pytest
 
 from pai_sdk.api.training_jobs import VERSION, TrainingJobs
 from pai_sdk.api.transport import Transport
-from pai_sdk.credentials import static_credentials
-from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
-from pai_sdk.service import resources
-from pai_sdk.service.creation import read_body
-from pai_sdk.service.faults import Fault
+from pai_sdk.config.credentials import static_credentials
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.service.jobs import host_resources as resources
+from pai_sdk.service.jobs.creation import read_body
+from pai_sdk.service.wire_errors import Fault
 from tests.service.services import Client, job_body
 
 HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**400}, {"\u0000": []}]

@@ -21,13 +21,14 @@ import psutil
 import pytest
 
 import pai_sdk
+from pai_sdk.base.endpoint import with_scheme
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service import folder, listening
 from pai_sdk.service.embedded import ensure_running
-from pai_sdk.service.folder import DataFolder, Keys
+from pai_sdk.service.http import listening
 from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
-from pai_sdk.storage.endpoint import with_scheme
+from pai_sdk.service.state import folder
+from pai_sdk.service.state.folder import DataFolder, Keys
 from tests.leftovers import has_ended
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, keep_to_a_quiet_port

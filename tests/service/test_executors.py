@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState, InstanceState
 from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.process import ProcessExecutor
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.service.executors import ContainerExecutor, open_executor
-from pai_sdk.service.folder import DataFolder
+from pai_sdk.execution.process.executor import ProcessExecutor
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.service.jobs.executors import ContainerExecutor, open_executor
 from pai_sdk.service.settings import ServiceSettings
+from pai_sdk.service.state.folder import DataFolder
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
 from tests.waiting import PATIENCE_S

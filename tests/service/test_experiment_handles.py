@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Experiment, Processor, Session, TrainingJob
-from pai_sdk.credentials import static_credentials
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import ConflictError, InvalidInputError, InvalidRequestError, NotFoundError
 from tests.service.services import Client
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.job.request import SUBMISSION_LABEL
+from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.service.settings import ForeignCloud
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S, until

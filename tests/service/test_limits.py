@@ -17,9 +17,9 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.service import connections, http_server
-from pai_sdk.service.changes import News
-from pai_sdk.service.connections import GuardedProtocol
+from pai_sdk.service.http import connections, http_server
+from pai_sdk.service.http.connections import GuardedProtocol
+from pai_sdk.service.jobs.changes import News
 from pai_sdk.service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service

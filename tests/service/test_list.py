@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.service.changes import Changes
-from pai_sdk.service.database import Database
-from pai_sdk.service.jobs import Jobs
-from pai_sdk.service.listing import JobQuery, find_jobs
-from pai_sdk.service.models import Job, JobLabel, Transition
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.service.jobs.changes import Changes
+from pai_sdk.service.jobs.job_table import Jobs
+from pai_sdk.service.jobs.listing import JobQuery, find_jobs
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import Job, JobLabel, Transition
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import quickest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pai_sdk.execution import log_index
 from pai_sdk.execution.log_index import LogIndex
-from pai_sdk.service.merged_log import MergedLog
+from pai_sdk.service.jobs.merged_log import MergedLog
 from tests.waiting import quickest
 
 PIECES = st.lists(

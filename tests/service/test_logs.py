@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.service import http_server, joblogs, merged_log
-from pai_sdk.service.changes import News
-from pai_sdk.service.folder import DataFolder
-from pai_sdk.service.joblogs import JobLogs
-from pai_sdk.service.merged_log import MergedLog
+from pai_sdk.service.http import http_server
+from pai_sdk.service.jobs import logs as joblogs
+from pai_sdk.service.jobs import merged_log
+from pai_sdk.service.jobs.changes import News
+from pai_sdk.service.jobs.logs import JobLogs
+from pai_sdk.service.jobs.merged_log import MergedLog
+from pai_sdk.service.state.folder import DataFolder
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import HELD_S, Client, job_body, running_service
 from tests.waiting import PATIENCE_S, until
@@ -352,7 +354,7 @@ def test_a_page_of_long_lines_is_short_where_the_reader_counts_lines(
     client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten thousand of them at once would fill the service's memory, and the reader's."""
-    monkeypatch.setattr("pai_sdk.service.routes.job_logs._PAGE_BYTES", 1000)
+    monkeypatch.setattr("pai_sdk.service.http.routes.job_logs._PAGE_BYTES", 1000)
     job_id, root = running(client)
     name = f"{job_id}-master-0"
     lines = [letter * 400 for letter in "abcde"] + ["f" * 5000, "g"]

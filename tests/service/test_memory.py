@@ -13,9 +13,9 @@ from typing import Any
 import oss2
 import pytest
 
-from pai_sdk.service import patterns
 from pai_sdk.service.embedded import ensure_running
-from pai_sdk.service.patterns import pattern_problems
+from pai_sdk.service.jobs import patterns
+from pai_sdk.service.jobs.patterns import pattern_problems
 from tests.leftovers import has_ended
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S, until

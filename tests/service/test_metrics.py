@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.service import metrics
+from pai_sdk.service.jobs import metrics
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import until

@@ -14,7 +14,7 @@ import oss2
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from pai_sdk.service import scheduler
+from pai_sdk.service.jobs import scheduler
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body

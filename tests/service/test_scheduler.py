@@ -13,18 +13,20 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.service import http_server, live_outputs, scheduler, server
-from pai_sdk.service.changes import Changes, News
-from pai_sdk.service.database import Database
-from pai_sdk.service.folder import DataFolder
-from pai_sdk.service.jobs import Jobs
-from pai_sdk.service.metrics import MetricsCollector
-from pai_sdk.service.models import Job
+from pai_sdk.service import server
+from pai_sdk.service.http import http_server
+from pai_sdk.service.jobs import live_outputs, scheduler
+from pai_sdk.service.jobs.changes import Changes, News
+from pai_sdk.service.jobs.host_resources import Capacity
+from pai_sdk.service.jobs.job_table import Jobs
+from pai_sdk.service.jobs.metrics import MetricsCollector
+from pai_sdk.service.jobs.publishing import Publisher
+from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.publishing import Publisher
-from pai_sdk.service.resources import Capacity
-from pai_sdk.service.scheduler import Scheduler
 from pai_sdk.service.settings import ServiceSettings
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.folder import DataFolder
+from pai_sdk.service.state.models import Job
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
 from tests.service.services import HELD_S, Client, job_body, running_service

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pai_sdk.cli.app import app
+from pai_sdk.cli.root import app
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service import server
 from pai_sdk.service.settings import ServiceSettings

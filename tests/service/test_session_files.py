@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.credentials import static_credentials
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import StorageError
 from tests.service.services import running_service
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import StorageError
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.service import publishing
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.service.jobs import publishing
+from pai_sdk.service.jobs.publishing import Publisher, PublishingCancelled
+from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.publishing import Publisher, PublishingCancelled
-from pai_sdk.service.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk.storage.walk import FolderListing, list_folder
 from tests.service.services import job_body
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pai_sdk.service import http_server
-from pai_sdk.service.metrics import MetricsCollector
-from pai_sdk.service.publishing import Publisher
+from pai_sdk.service.http import http_server
+from pai_sdk.service.jobs.metrics import MetricsCollector
+from pai_sdk.service.jobs.publishing import Publisher
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
 from tests.waiting import PATIENCE_S, until

@@ -15,7 +15,7 @@ import pytest
 from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.training_jobs import VERSION, TrainingJobs
 from pai_sdk.api.transport import Transport
-from pai_sdk.credentials import static_credentials
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import ApiError, InvalidRequestError, PermissionDeniedError
 from tests.service.services import Client, job_body
 from tests.waiting import until

@@ -29,11 +29,11 @@ from urllib.parse import urlsplit
 from pai_sdk import Processor, Session
 from pai_sdk.api.submission import SubmissionPolicy
 from pai_sdk.backend.service import ServiceBackend
-from pai_sdk.config import load_settings
-from pai_sdk.credentials import static_credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import static_credentials
+from pai_sdk.config.settings import load_settings
 from pai_sdk.errors import ConnectionFailedError, PaiError
-from pai_sdk.job.request import SUBMISSION_LABEL
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.service.embedded import ensure_running
 from pai_sdk.service.settings import ForeignCloud, ServiceInfo
 from tests.faults.proxy import Answer, FaultProxy, Faults

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pai_sdk import Estimator, Session, TrainingJob
-from pai_sdk.credentials import static_credentials
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import JobFailed
 from pai_sdk.service.embedded import ensure_running
-from pai_sdk.service.folder import is_locked, read_info
+from pai_sdk.service.state.folder import is_locked, read_info
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.uri import OssUri
 from tests import ml

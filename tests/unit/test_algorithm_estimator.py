@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk import AlgorithmEstimator, Session
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.estimator import AlgorithmEstimator as FromEstimator
+from pai_sdk.submit.estimator import AlgorithmEstimator as FromEstimator
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 
 SPEC: dict[str, Any] = {

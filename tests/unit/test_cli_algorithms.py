@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pai_sdk.cli.app import app
+from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError
 
 

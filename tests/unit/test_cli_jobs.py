@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
-from pai_sdk.cli.app import app
+from pai_sdk.cli.root import app
 from pai_sdk.display.base import visible_text
 from pai_sdk.job.training_job import TrainingJob
 from tests.unit.job.fake_backend import FakeBackend

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.config import Settings, load_settings, save_config
+from pai_sdk.config.settings import Settings, load_settings, save_config
 from pai_sdk.errors import SettingsError
 from tests.waiting import PATIENCE_S
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk import credentials as module
-from pai_sdk.credentials import Credentials, default_credentials, provider_of, static_credentials
+from pai_sdk.config import credentials as module
+from pai_sdk.config.credentials import Credentials, default_credentials, provider_of, static_credentials
 from pai_sdk.errors import CredentialsError, CredentialsRenewalError, SettingsError
 from tests.unit.api.scripted_server import Reply, ScriptedServer
 
@@ -323,7 +323,7 @@ class TestRenewal:
 
 def test_the_official_library_is_loaded_only_when_needed() -> None:
     check = (
-        "import sys, pai_sdk.credentials as c, pai_sdk.config, pai_sdk.errors;"
+        "import sys, pai_sdk.config.credentials as c, pai_sdk.config.settings, pai_sdk.errors;"
         "c.default_credentials();"
         "heavy = {'alibabacloud_credentials', 'requests', 'oss2', 'tenacity', 'pydantic'} & set(sys.modules);"
         "sys.exit(str(heavy) if heavy else 0)"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pai_sdk import Session, get_default_session, setup_default_session
-from pai_sdk.config import save_config
+from pai_sdk.config.settings import save_config
 from pai_sdk.errors import SettingsError
 
 PUBLIC = ("https://pai.{}.aliyuncs.com", "https://oss-{}.aliyuncs.com")

@@ -18,7 +18,7 @@ from pai_sdk import (
     TrainingJob,
     setup_default_session,
 )
-from pai_sdk.job.submitter import JobSubmitter
+from pai_sdk.submit.submitter import JobSubmitter
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
 
 OSS = {"ETag": '"x"', "x-oss-request-id": "r", "Last-Modified": "Sat, 21 Nov 2026 00:00:00 GMT"}

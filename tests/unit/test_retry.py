@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pai_sdk.retry import RetryPolicy, _SignOfLife, one_attempt, say_that_it_is_tried_again
+from pai_sdk.base.retry import RetryPolicy, _SignOfLife, one_attempt, say_that_it_is_tried_again
 from tests.waiting import PATIENCE_S
 
 
@@ -124,7 +124,7 @@ def test_an_interrupt_is_not_a_fault() -> None:
 
 
 def test_tenacity_is_loaded_only_when_needed() -> None:
-    check = "import sys, pai_sdk.retry; sys.exit('tenacity' in sys.modules)"
+    check = "import sys, pai_sdk.base.retry; sys.exit('tenacity' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], timeout=PATIENCE_S, check=False).returncode == 0
 
 
@@ -135,7 +135,7 @@ def test_whoever_waits_long_is_told_what_for(
         # Threads of tests that are over may be trying still.
         return [record.getMessage() for record in caplog.records if record.thread == threading.get_ident()]
 
-    monkeypatch.setattr("pai_sdk.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+    monkeypatch.setattr("pai_sdk.base.retry._sign_of_life", _SignOfLife(lambda: 100.0))
     with pytest.raises(Fault):
         policy(Clock(), max_attempts=3).call(failing(9, Fault()), is_transient=lambda _: True)
     assert said() == []  # over in a moment
@@ -162,7 +162,7 @@ def test_a_caller_that_plans_its_attempts_itself_has_one_and_no_pause() -> None:
 def test_such_a_caller_may_say_that_it_tries_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pai_sdk.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+    monkeypatch.setattr("pai_sdk.base.retry._sign_of_life", _SignOfLife(lambda: 100.0))
     for left_s in (570.0, 569.0):
         say_that_it_is_tried_again(Fault(), left_s=left_s)
     assert [record.message for record in caplog.records] == ["a fault; trying again, for up to 570 s"]
@@ -171,9 +171,11 @@ def test_such_a_caller_may_say_that_it_tries_again(
 def test_the_deadline_rules_and_the_message_is_true(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pai_sdk.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+    monkeypatch.setattr("pai_sdk.base.retry._sign_of_life", _SignOfLife(lambda: 100.0))
     clock, told_at_s = Clock(), []
-    monkeypatch.setattr("pai_sdk.retry.logger.warning", lambda *told: told_at_s.append((clock.now_s, told[-1])))
+    monkeypatch.setattr(
+        "pai_sdk.base.retry.logger.warning", lambda *told: told_at_s.append((clock.now_s, told[-1]))
+    )
     with pytest.raises(Fault):
         policy(clock).call(failing(999, Fault()), is_transient=always)
     assert clock.now_s == pytest.approx(60.0)
@@ -201,7 +203,7 @@ def test_a_server_that_asks_for_more_time_than_there_is_left_is_not_asked_earlie
 def test_attempts_that_are_limited_are_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pai_sdk.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+    monkeypatch.setattr("pai_sdk.base.retry._sign_of_life", _SignOfLife(lambda: 100.0))
     with pytest.raises(Fault):
         policy(Clock(), max_attempts=3).call(failing(9, Fault(5.0)), is_transient=always)
     assert [record.getMessage() for record in caplog.records if record.thread == threading.get_ident()] == [

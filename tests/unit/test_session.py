@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from pai_sdk import Processor, Session, TrainingJob, get_default_session, setup_default_session
-from pai_sdk.credentials import Credentials
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError
-from pai_sdk.job.request import SUBMISSION_LABEL
+from pai_sdk.schemas.request import SUBMISSION_LABEL
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 
 KEY: dict[str, Any] = {"access_key_id": "LTAI-an-id", "access_key_secret": "very-secret"}

@@ -12,10 +12,10 @@ import pytest
 
 from pai_sdk import Processor, Session, TrainingJob
 from pai_sdk.backend.base import Plan
+from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.display.base import Silent
 from pai_sdk.errors import InvalidInputError, PaiError, SettingsError, WaitTimeoutError
 from pai_sdk.job import waiting
-from pai_sdk.retry import RetryPolicy
 from tests.unit.job.fake_backend import FAST, FakeBackend
 from tests.waiting import PATIENCE_S
 

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pai_sdk.agent.locks import locked
+from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk.backend.base import Plan, Purpose, Upload
 from pai_sdk.backend.local.faults import file_faults_explained
 from pai_sdk.backend.local.files import InputCache, copy_output, copy_tree, save_output
+from pai_sdk.backend.local.input_links import links_notice
 from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
-from pai_sdk.backend.local.links import links_notice
 from pai_sdk.backend.local.readers import Readers
 from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields
 from pai_sdk.backend.local.watching import LocalLogs, metric_values
@@ -23,13 +26,10 @@ from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
 from pai_sdk.execution.docker.containers import engine_may_be_away
 from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.locks import locked
-from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
-from pai_sdk.execution.resumed import note_resumed, read_resumed
-from pai_sdk.execution.sandbox import RESUMED_CHANNELS
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.job.spec import CodeDir
+from pai_sdk.execution.initial_outputs import note_resumed, read_resumed
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import CodeDir
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pai_sdk.agent.journal import DISK_IS_FULL
 from pai_sdk.errors import LocalRunError
-from pai_sdk.execution.journal import DISK_IS_FULL
 
 __all__ = ["file_faults_explained"]
 

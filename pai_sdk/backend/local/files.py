@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pai_sdk.agent.locks import locked
 from pai_sdk.errors import CodeError, LocalRunError, Problem, StorageError, TransferError
-from pai_sdk.execution.locks import locked
-from pai_sdk.execution.resumed import Version, version_of
+from pai_sdk.execution.initial_outputs import Version, version_of
 from pai_sdk.storage.download import TargetFolder
 from pai_sdk.storage.objects import make_folder, must_take_a_file
 from pai_sdk.storage.pool import TransferPool

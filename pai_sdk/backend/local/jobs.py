@@ -11,16 +11,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.agent.locks import locked
+from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk.errors import NotFoundError
 from pai_sdk.execution.base import ExecutionState
-from pai_sdk.execution.locks import locked
-from pai_sdk.execution.reasons import REASON_STOPPED_BY_USER
-from pai_sdk.execution.sandbox import TRASH_PREFIX, Sandbox
-from pai_sdk.job.names import LOCAL_ID_PREFIX, is_local_id
-from pai_sdk.job.record import JobRecord
-from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
-from pai_sdk.job.status import JobStatus
-from pai_sdk.job.wire import wire_time
+from pai_sdk.schemas.names import LOCAL_ID_PREFIX, is_local_id
+from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.status import JobStatus
+from pai_sdk.schemas.wire import wire_time
 
 __all__ = ["LocalJobs", "oss_outputs"]
 

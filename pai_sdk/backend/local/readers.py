@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pai_sdk.execution.locks import locked
+from pai_sdk.agent.locks import locked
 
 __all__ = ["Readers"]
 

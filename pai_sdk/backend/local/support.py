@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.docker.container import ContainerLimits
 from pai_sdk.execution.docker.options import LocalOptions
-from pai_sdk.job.names import LOCAL_TYPES
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.names import LOCAL_TYPES
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.uri import uri_scheme
 
 __all__ = ["check_supported", "file_path", "file_uri", "unused_fields"]

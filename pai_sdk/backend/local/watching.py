@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
 from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.log_index import LogIndex
 from pai_sdk.execution.log_times import LogTimes
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.record import LogPage, MetricPoint
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.job.wire import wire_time
+from pai_sdk.schemas.record import LogPage, MetricPoint
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.wire import wire_time
 
 __all__ = ["LocalLogs", "metric_values"]
 

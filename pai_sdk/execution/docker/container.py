@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.amounts import bytes_of
 from pai_sdk.execution.docker.options import LocalOptions
-from pai_sdk.execution.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from pai_sdk.execution.distributed import Instance
-    from pai_sdk.job.request import TrainingJobRequest
+    from pai_sdk.agent.distributed import Instance
+    from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = [
     "LABEL_FOLDER",

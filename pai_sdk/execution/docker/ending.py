@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.execution.base import ExecutionState
-from pai_sdk.execution.distributed import Instance
-from pai_sdk.execution.docker.runfolder import RunFolder
-from pai_sdk.execution.memory import has_killed_since
-from pai_sdk.execution.reasons import (
+from pai_sdk.agent.distributed import Instance
+from pai_sdk.agent.memory import has_killed_since
+from pai_sdk.agent.reasons import (
     REASON_DISK_FULL,
     REASON_ENGINE_RESTARTED,
     REASON_KILLED_BY_SIGNAL,
@@ -30,6 +28,8 @@ from pai_sdk.execution.reasons import (
     memory_limit_message,
     requirements_message,
 )
+from pai_sdk.execution.base import ExecutionState
+from pai_sdk.execution.docker.runfolder import RunFolder
 
 __all__ = ["ContainerEnd", "ending", "interrupted", "stopped_before_start"]
 

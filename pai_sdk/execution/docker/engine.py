@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.base.unanswered import explain
 from pai_sdk.errors import EngineNotFoundError, LocalRunError
-from pai_sdk.unanswered import explain
 
 if TYPE_CHECKING:
     import docker

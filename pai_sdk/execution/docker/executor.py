@@ -12,25 +12,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.agent.distributed import Instance
+from pai_sdk.agent.journal import DISK_IS_FULL, Journal
+from pai_sdk.agent.locks import locked
+from pai_sdk.agent.reasons import REASON_ENGINE_AWAY, REASON_MAX_RUNNING_TIME, max_running_time_message
+from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
-from pai_sdk.execution.distributed import Instance
-from pai_sdk.execution.docker.absence import Absence
 from pai_sdk.execution.docker.container import Mounts
 from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_may_be_away, is_being_removed
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
 from pai_sdk.execution.docker.engine import Engine, find_engine
+from pai_sdk.execution.docker.engine_health import Absence
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
-from pai_sdk.execution.journal import DISK_IS_FULL, Journal
-from pai_sdk.execution.links import mend_links
-from pai_sdk.execution.locks import locked
-from pai_sdk.execution.reasons import REASON_ENGINE_AWAY, REASON_MAX_RUNNING_TIME, max_running_time_message
-from pai_sdk.execution.sandbox import TRASH_PREFIX, Sandbox
+from pai_sdk.execution.output_links import mend_links
 
 if TYPE_CHECKING:
-    from pai_sdk.job.request import TrainingJobRequest
+    from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = ["DockerExecutor"]
 

@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.agent import memory
+from pai_sdk.agent.distributed import Instance, Rendezvous, free_ports
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import ImageError, InvalidInputError, LocalRunError, PaiError, Problem
-from pai_sdk.execution import contract, memory
-from pai_sdk.execution.distributed import Instance, Rendezvous, free_ports
+from pai_sdk.execution import contract
 from pai_sdk.execution.docker.container import (
     RUN_DIR,
     ContainerLimits,
@@ -26,11 +29,9 @@ from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.images import PullGivenUp, ensure_image
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
-from pai_sdk.execution.journal import Journal
-from pai_sdk.execution.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from pai_sdk.job.request import TrainingJobRequest
+    from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = ["Launch"]
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pai_sdk.execution.journal import DISK_IS_FULL
+from pai_sdk.agent.journal import DISK_IS_FULL
+from pai_sdk.agent.pip_output import pip_problem
+from pai_sdk.agent.reasons import REASON_STOPPED_FROM_OUTSIDE
+from pai_sdk.base.openfiles import open_file
 from pai_sdk.execution.log_times import LogTimes, open_plain
-from pai_sdk.execution.pip_output import pip_problem
-from pai_sdk.execution.reasons import REASON_STOPPED_FROM_OUTSIDE
-from pai_sdk.openfiles import open_file
 
 __all__ = ["InstanceExit", "RunFolder"]
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
-from pai_sdk.service.objects.faults import WrongPositionError, fault
+from pai_sdk.service.objects.error_codes import WrongPositionError, fault
 from pai_sdk.service.objects.index import ObjectIndex, ObjectInfo, replaced_meanwhile
 
 __all__ = ["Appender", "BoundedReader"]

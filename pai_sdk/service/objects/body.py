@@ -13,7 +13,7 @@ from typing import TypeVar
 import anyio
 
 from pai_sdk.service.objects.blobs import BlobWriter
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.request import OssRequest
 from pai_sdk.service.objects.threads import Threads
 

@@ -9,15 +9,15 @@ from itertools import islice
 
 from starlette.responses import Response
 
-from pai_sdk.service.objects.answers import xml_answer
 from pai_sdk.service.objects.body import read_small_body
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectInfo
 from pai_sdk.service.objects.names import encode_key
 from pai_sdk.service.objects.request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.objects.threads import Threads
 from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse
+from pai_sdk.service.objects.xml_responses import xml_answer
 
 __all__ = ["BucketOperations"]
 

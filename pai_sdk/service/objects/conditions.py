@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from email.utils import parsedate_to_datetime
 
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.index import ObjectInfo
 from pai_sdk.service.objects.request import OssRequest
 

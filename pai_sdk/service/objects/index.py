@@ -10,8 +10,8 @@ from typing import Any, Literal
 from sqlalchemy import Column, ColumnElement, Connection, bindparam, delete, insert, literal, select, update
 
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects.database import Database, buckets, objects, uploads
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
+from pai_sdk.service.objects.index_database import Database, buckets, objects, uploads
 from pai_sdk.service.objects.names import encode_key, successor
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.index import ObjectInfo
 
 __all__ = ["DAMAGED", "ContentCheck", "content_is_short"]

@@ -15,9 +15,9 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
-from pai_sdk.service.objects.database import Database, parts, uploads
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.index import ObjectInfo, in_shard, record_object, require_bucket
+from pai_sdk.service.objects.index_database import Database, parts, uploads
 from pai_sdk.service.objects.names import encode_key, successor
 
 __all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartInfo", "PartOfUpload", "UploadInfo"]

@@ -6,10 +6,9 @@ from xml.etree import ElementTree
 
 from starlette.responses import Response
 
-from pai_sdk.service.objects.answers import xml_answer
 from pai_sdk.service.objects.body import read_small_body, write_body
 from pai_sdk.service.objects.conditions import check_source, copy_range
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.multipart import MAX_PARTS, PartInfo, UploadInfo
 from pai_sdk.service.objects.object_operations import (
     content_type_of,
@@ -21,6 +20,7 @@ from pai_sdk.service.objects.request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.objects.threads import Threads
 from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse
+from pai_sdk.service.objects.xml_responses import xml_answer
 
 __all__ = ["MultipartOperations"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 
 __all__ = ["RESERVED_BUCKETS", "check_bucket", "encode_key", "successor"]
 

@@ -9,16 +9,16 @@ from urllib.parse import unquote
 
 from starlette.responses import Response
 
-from pai_sdk.service.objects.answers import content_answer, object_headers, xml_answer
 from pai_sdk.service.objects.body import write_body
 from pai_sdk.service.objects.conditions import byte_range, check_conditions, check_source
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.index import ObjectInfo
 from pai_sdk.service.objects.names import check_bucket, encode_key
 from pai_sdk.service.objects.request import OssRequest
 from pai_sdk.service.objects.store import DEFAULT_CONTENT_TYPE, ObjectStore
 from pai_sdk.service.objects.threads import Threads
 from pai_sdk.service.objects.xml import iso_time
+from pai_sdk.service.objects.xml_responses import content_answer, object_headers, xml_answer
 
 __all__ = ["ObjectOperations", "content_type_of", "copy_source", "kept_headers", "refuse_unknown_wishes"]
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from pai_sdk.service.objects.faults import fault
-from pai_sdk.service.objects.signature import SignedRequest
+from pai_sdk.service.objects.error_codes import fault
+from pai_sdk.service.objects.oss_signature import SignedRequest
 
 __all__ = ["DOMAINS", "OssRequest", "bucket_in_host", "host_of", "is_signed", "read_request"]
 

@@ -21,9 +21,9 @@ from sqlalchemy import Engine
 from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects.appending import Appender, BoundedReader
 from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
-from pai_sdk.service.objects.database import Database
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex, ObjectInfo, ObjectKind
+from pai_sdk.service.objects.index_database import Database
 from pai_sdk.service.objects.integrity import content_is_short
 from pai_sdk.service.objects.multipart import MultipartUploads
 from pai_sdk.service.objects.names import check_bucket, encode_key

@@ -9,7 +9,7 @@ from html import escape
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from pai_sdk.service.objects.faults import fault
+from pai_sdk.service.objects.error_codes import fault
 
 __all__ = ["Children", "document", "iso_time", "name_writer", "parse", "printable"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.credentials import Credentials
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import StorageError
 from pai_sdk.storage import file_upload
 from pai_sdk.storage.oss import OssClient

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from oss2 import http
 
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects.auth import Verifier
-from pai_sdk.service.objects.signature import SignedRequest, signature_v1, signature_v4
+from pai_sdk.service.objects.oss_auth import Verifier
+from pai_sdk.service.objects.oss_signature import SignedRequest, signature_v1, signature_v4
 
 KEYS = {"my-id": "my-secret"}
 BUCKET, REGION = "my-bucket", "cn-test"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from pai_sdk.api.transport import Transport
-from pai_sdk.credentials import static_credentials
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import static_credentials
 from tests.unit.api.scripted_server import ScriptedServer
 
 

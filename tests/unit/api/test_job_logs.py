@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.api.answers import Answer
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.refusals import api_error
+from pai_sdk.api.responses import Answer
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import BadAnswerError, InvalidRequestError
-from pai_sdk.job.record import LogPage
+from pai_sdk.schemas.record import LogPage
 from tests.unit.api.scripted_server import Reply, ScriptedServer
 from tests.waiting import PATIENCE_S
 

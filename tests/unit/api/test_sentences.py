@@ -13,7 +13,8 @@ import pytest
 
 from pai_sdk import Session
 from pai_sdk.api.transport import Transport
-from pai_sdk.credentials import static_credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import (
     AuthenticationError,
     BadAnswerError,
@@ -23,7 +24,6 @@ from pai_sdk.errors import (
     ServiceFaultError,
     ThrottledError,
 )
-from pai_sdk.retry import RetryPolicy
 from tests.unit.api.scripted_server import BrokenRecord, Reply, Reset, ScriptedServer, Step, unused_endpoint
 
 CLOUD = "https://pai.cn-hangzhou.aliyuncs.com"

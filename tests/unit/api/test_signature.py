@@ -16,13 +16,13 @@ from alibabacloud_tea_openapi.utils import Utils as official
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.api.auth import Acs3Auth
+from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.api.encoding import path_of, query_of
 from pai_sdk.api.signature import acs3_signature, encode, payload_hash, roa_signature
-from pai_sdk.credentials import Credentials, static_credentials
-from pai_sdk.service.auth import Authenticator, SignedRequest
-from pai_sdk.service.faults import Fault
-from pai_sdk.service.folder import Keys
+from pai_sdk.config.credentials import Credentials, static_credentials
+from pai_sdk.service.http.authentication import Authenticator, SignedRequest
+from pai_sdk.service.state.folder import Keys
+from pai_sdk.service.wire_errors import Fault
 from tests.unit.api.scripted_server import Asked, ScriptedServer
 
 _text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)

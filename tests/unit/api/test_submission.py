@@ -15,7 +15,8 @@ from pai_sdk.api.submission import SubmissionPolicy
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.backend.base import Plan
-from pai_sdk.credentials import static_credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import (
     BadAnswerError,
     ConflictError,
@@ -23,9 +24,8 @@ from pai_sdk.errors import (
     InvalidInputError,
     InvalidRequestError,
 )
-from pai_sdk.job.doubt import Doubt
-from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.schemas.doubt import Doubt
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from tests.unit.api.conftest import FakeClock
 from tests.unit.api.scripted_server import Asked, Reply, Reset, ScriptedServer, Step
 

@@ -13,7 +13,7 @@ import pytest
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import BadAnswerError, NotFoundError
-from pai_sdk.job.record import JobRecord
+from pai_sdk.schemas.record import JobRecord
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 from tests.waiting import PATIENCE_S
 

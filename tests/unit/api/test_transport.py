@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pai_sdk.api.transport import Transport
-from pai_sdk.credentials import Credentials, static_credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import Credentials, static_credentials
 from pai_sdk.errors import (
     ApiError,
     AuthenticationError,
@@ -30,7 +31,6 @@ from pai_sdk.errors import (
     SettingsError,
     ThrottledError,
 )
-from pai_sdk.retry import RetryPolicy
 from tests.unit.api.conftest import FakeClock
 from tests.unit.api.scripted_server import Reply, Reset, ScriptedServer, unused_endpoint
 from tests.waiting import PATIENCE_S
@@ -194,7 +194,7 @@ def test_wrong_key_and_wrong_clock_in_one_sentence(
     sentence: str,
 ) -> None:
     now_s = 1_700_000_000
-    monkeypatch.setattr("pai_sdk.api.answers.time", SimpleNamespace(time=lambda: now_s))
+    monkeypatch.setattr("pai_sdk.api.responses.time", SimpleNamespace(time=lambda: now_s))
     body = {"Code": code, "Message": "server string to sign is: x-acs-security-token:keep-my-token"}
     server.script = [Reply(body, 400, {"Date": formatdate(now_s + date_ahead_s, usegmt=True)})]
     with pytest.raises(AuthenticationError, match=sentence) as caught:

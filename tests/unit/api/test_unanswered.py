@@ -11,8 +11,8 @@ import pytest
 import requests
 from urllib3.exceptions import MaxRetryError, NewConnectionError, ProtocolError, ReadTimeoutError
 
-from pai_sdk.connections import HandshakeError
-from pai_sdk.unanswered import explain
+from pai_sdk.base.connections import HandshakeError
+from pai_sdk.base.unanswered import explain
 
 HOST = "https://pai.example.com"
 

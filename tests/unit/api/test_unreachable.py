@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pai_sdk.api.transport import Transport
-from pai_sdk.credentials import static_credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import ConnectionFailedError, ServiceStartError
-from pai_sdk.retry import RetryPolicy
 from tests.unit.api.conftest import FakeClock
 from tests.unit.api.scripted_server import Reply, ScriptedServer, unused_endpoint
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.backend.local.watching import LocalLogs, metric_values
 from pai_sdk.execution.contract import instances
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 
 LAST = b"ValueError: the reason, \xff and \xe6\x8d"
 

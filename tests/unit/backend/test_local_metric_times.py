@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.backend.local.watching import metric_values
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 
 START = 1_700_000_000
 

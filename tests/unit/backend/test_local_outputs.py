@@ -9,7 +9,7 @@ import pytest
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.backend.local.files import copy_output
 from pai_sdk.errors import StorageError, TransferError
-from pai_sdk.execution.links import mend_links
+from pai_sdk.execution.output_links import mend_links
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from pai_sdk.errors import LocalRunError, NotFoundError
 from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.launch import Launch
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 from tests.unit.backend.test_local_submit import PLAN
 from tests.waiting import PATIENCE_S
 

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.errors import NotFoundError
 from pai_sdk.execution.base import ExecutionState, InstanceState
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.launch import Launch
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 from tests.unit.backend.test_local_submit import PLAN
 
 LINES = ["one", "two", "three"]

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.errors import EngineNotFoundError, InvalidInputError, LocalRunError
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.launch import Launch
-from pai_sdk.execution.journal import Journal
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 
 PLAN = {
     "TrainingJobName": "t",

@@ -15,9 +15,9 @@ from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.backend.local.support import check_supported, unused_fields
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.job.compute import Settings
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.job.spec import OssLocation
+from pai_sdk.schemas.compute import Settings
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import OssLocation
 
 SUPPORTED = {
     "TrainingJobName",

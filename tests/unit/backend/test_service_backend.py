@@ -13,14 +13,14 @@ import pytest
 
 from pai_sdk.backend.base import Backend, Plan, Upload
 from pai_sdk.backend.service import ServiceBackend
-from pai_sdk.config import Settings, load_settings
-from pai_sdk.credentials import static_credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import static_credentials
+from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.errors import SettingsError, StorageError
 from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.logs import LogStream
-from pai_sdk.job.record import JobRecord
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.tree import FileTree
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing, unused_endpoint
 from tests.unit.job.simulated import SimulatedTime
@@ -203,7 +203,7 @@ def test_a_service_that_sleeps_is_woken_before_files_are_moved(server: ScriptedS
 
 def test_oss_is_loaded_only_when_needed() -> None:
     check = (
-        "import sys; from pai_sdk.backend.service import ServiceBackend; from pai_sdk.config import Settings;"
+        "import sys; from pai_sdk.backend.service import ServiceBackend; from pai_sdk.config.settings import Settings;"
         "ServiceBackend(Settings(region_id='r'), lambda: None).code_dir('oss://bucket/key/');"
         "sys.exit('oss2' in sys.modules)"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pai_sdk.cli.app import app
+from pai_sdk.cli.root import app
 from pai_sdk.code.package import package_code
 from pai_sdk.errors import CodeError
 

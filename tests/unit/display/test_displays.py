@@ -14,7 +14,7 @@ from pai_sdk.display.card import card_html, sparkline_svg
 from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import next_commands
 from pai_sdk.display.terminal import TerminalDisplay
-from pai_sdk.job.record import JobRecord, LogLine
+from pai_sdk.schemas.record import JobRecord, LogLine
 from tests.waiting import PATIENCE_S
 
 

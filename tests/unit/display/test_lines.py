@@ -13,8 +13,8 @@ import pytest
 from pai_sdk.display.jupyter import JupyterDisplay
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.display.terminal import TerminalDisplay
-from pai_sdk.job.record import JobRecord, LogLine
-from pai_sdk.job.status import JobStatus
+from pai_sdk.schemas.record import JobRecord, LogLine
+from pai_sdk.schemas.status import JobStatus
 
 
 class FakeTerminal(io.StringIO):

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from pai_sdk.display.base import Silent
+from pai_sdk.display.heartbeat import moving
 from pai_sdk.display.jupyter import JupyterDisplay
-from pai_sdk.display.moving import moving
-from pai_sdk.job.record import JobRecord, LogLine
-from pai_sdk.job.status import JobStatus
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import JobRecord, LogLine
+from pai_sdk.schemas.status import JobStatus
 from tests.unit.job.fake_backend import FAST, FakeBackend
 from tests.waiting import PATIENCE_S, until
 

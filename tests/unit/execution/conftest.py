@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import ExecutionState
-from pai_sdk.execution.process import ProcessExecutor
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.execution.process.executor import ProcessExecutor
+from pai_sdk.schemas.request import TrainingJobRequest
 from tests import ml
 from tests.wheels import write_wheel
 

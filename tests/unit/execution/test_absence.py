@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pai_sdk.execution.docker.absence import Absence
+from pai_sdk.execution.docker.engine_health import Absence
 
 
 def test_it_is_said_once_that_an_engine_is_gone_and_once_that_it_is_back(

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pai_sdk.agent.distributed import Instance
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution.amounts import bytes_of
 from pai_sdk.execution.contract import instances
-from pai_sdk.execution.distributed import Instance
 from pai_sdk.execution.docker.container import ContainerLimits, Mounts, create_arguments, environment_file
 from pai_sdk.execution.docker.options import LocalOptions
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 
 
 def request(count: int = 1, *, ecs_spec: str = "local", spec: dict[str, str] | None = None) -> TrainingJobRequest:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pai_sdk.agent.distributed import Rendezvous
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution import contract
-from pai_sdk.execution.distributed import Rendezvous
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.spec import HyperParameter
+from pai_sdk.schemas.spec import HyperParameter
 from tests.unit.execution.conftest import make_request
 from tests.waiting import PATIENCE_S
 

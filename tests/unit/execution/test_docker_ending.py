@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.execution.distributed import Instance, name_instances
+from pai_sdk.agent.distributed import Instance, name_instances
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
 from pai_sdk.execution.docker.runfolder import RunFolder
 
@@ -307,7 +307,7 @@ def test_a_kill_is_blamed_on_memory_unless_the_kernel_has_killed_nothing(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch, kills: int | None, reason: str
 ) -> None:
     """7 now; 8 before: the machine was started anew meanwhile."""
-    monkeypatch.setattr("pai_sdk.execution.memory.kernel_kills", lambda: 7)
+    monkeypatch.setattr("pai_sdk.agent.memory.kernel_kills", lambda: 7)
     (run.path / "j-master-0.exit").write_text("137\n")
     state = ending(JOB | {"kernel_kills": kills}, run, name_instances("j", "PyTorchJob", 1), {})
     assert state["reason_code"] == reason

@@ -13,14 +13,14 @@ from typing import Any, cast
 
 import pytest
 
+from pai_sdk.agent.distributed import name_instances
+from pai_sdk.agent.journal import Journal
 from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.distributed import name_instances
-from pai_sdk.execution.docker.absence import Absence
 from pai_sdk.execution.docker.containers import JobContainers
 from pai_sdk.execution.docker.engine import Engine
+from pai_sdk.execution.docker.engine_health import Absence
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.runfolder import RunFolder
-from pai_sdk.execution.journal import Journal
 
 
 def container(name: str, status: str, code: int = 0) -> Any:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from pai_sdk.agent.distributed import name_instances
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.locks import locked
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState
-from pai_sdk.execution.distributed import name_instances
 from pai_sdk.execution.docker import executor as module
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.runfolder import RunFolder
-from pai_sdk.execution.journal import Journal
-from pai_sdk.execution.locks import locked
 from tests.unit.execution.test_docker_looks import container
 
 

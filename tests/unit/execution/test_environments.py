@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.execution import environments
-from pai_sdk.execution.pip_output import pip_problem
+from pai_sdk.agent import environments
+from pai_sdk.agent.pip_output import pip_problem
 from tests.unit.execution.conftest import Jobs, make_request
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.execution import jobrun
-from pai_sdk.execution.jobrun import JobRun
-from pai_sdk.execution.journal import Journal
-from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.agent import job_execution as jobrun
+from pai_sdk.agent.job_execution import JobRun
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.sandbox import Sandbox
 
 JOB: dict[str, Any] = {"instances": [], "max_running_s": None, "memory_limit_bytes": None, "grace_s": 1.0}
 

@@ -12,14 +12,14 @@ import pytest
 from docker.errors import APIError
 from requests import ConnectionError
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import LocalRunError
 from pai_sdk.execution.docker.container import Mounts
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 
 
 class AskedFor:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.execution.locks import locked
+from pai_sdk.agent.locks import locked
 
 
 def test_a_program_that_is_just_being_started_holds_no_lock(

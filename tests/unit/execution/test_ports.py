@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from pai_sdk.execution import distributed
-from pai_sdk.execution.distributed import free_ports
+from pai_sdk.agent import distributed
+from pai_sdk.agent.distributed import free_ports
 
 
 def test_the_system_gives_none_of_them_to_somebody_else() -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.agent import mlroot
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.execution import mlroot
-from pai_sdk.execution.process import ProcessExecutor, hidden_by_ml
-from pai_sdk.execution.sandbox import Sandbox
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.execution.process.executor import ProcessExecutor, hidden_by_ml
+from pai_sdk.schemas.request import TrainingJobRequest
 from tests import ml
 from tests.unit.execution.conftest import Jobs, make_request
 from tests.waiting import quickest, until
@@ -384,8 +384,8 @@ def test_sigterm_to_the_supervisor_is_a_stop_from_outside(jobs: Jobs) -> None:
 _START = """
 import os, signal, sys
 from pathlib import Path
-from pai_sdk.execution.process import ProcessExecutor
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.execution.process.executor import ProcessExecutor
+from pai_sdk.schemas.request import TrainingJobRequest
 request = TrainingJobRequest.model_validate_json(Path(sys.argv[2]).read_text())
 ProcessExecutor(Path(sys.argv[3])).start(Path(sys.argv[1]), "train1", request)
 os.killpg(0, signal.SIGKILL)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from pai_sdk.execution.processes import groups_below, signal_group
+from pai_sdk.agent.processes import groups_below, signal_group
 
 _NEST = """
 echo $$

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.agent.sandbox import Sandbox
 from tests.unit.execution.conftest import Jobs, make_request
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

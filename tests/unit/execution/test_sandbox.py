@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.execution.sandbox import Sandbox
 from tests.unit.execution.conftest import make_request
 
 BAD_NAMES = ["", ".", "..", "../x", "a/b", "/etc", "a\\b", "a\0b", "a\nb", "x" * 201, "\ud800"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import PaiError
-from pai_sdk.execution import process
-from pai_sdk.execution.journal import Journal
-from pai_sdk.execution.sandbox import Sandbox
+from pai_sdk.execution.process import executor as process
 from tests.unit.execution.conftest import Jobs, make_request
 
 

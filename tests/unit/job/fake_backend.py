@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pai_sdk.api.refusals import api_error
 from pai_sdk.backend.base import Plan, Purpose
+from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import ConnectionFailedError, NotFoundError
 from pai_sdk.job.follow import FollowPolicy
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage, MetricPoint
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.job.spec import CodeDir
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import CodeDir
 from pai_sdk.storage.tree import FileTree
 from tests.waiting import PATIENCE_S
 

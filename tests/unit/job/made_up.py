@@ -9,8 +9,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from pai_sdk.job.request import TrainingJobRequest
-from pai_sdk.job.spec import InputChannel, OssLocation, OutputChannel
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import InputChannel, OssLocation, OutputChannel
 
 __all__ = ["models", "requests"]
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pai_sdk.api.answers import Answer
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.refusals import api_error
+from pai_sdk.api.responses import Answer
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.errors import BadAnswerError, ConnectionFailedError, PaiError
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogPage
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage
 from tests.unit.job.fake_backend import FakeBackend
 from tests.unit.job.simulated import SimulatedTime
 

@@ -9,11 +9,11 @@ import pytest
 
 from pai_sdk import Estimator, Processor, Session
 from pai_sdk.api.refusals import api_error
+from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import JobFailed, PaiError, StorageError
 from pai_sdk.job.follow import FollowPolicy
-from pai_sdk.job.record import JobRecord
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.schemas.record import JobRecord
 from tests.unit.api.scripted_server import Reply, Reset, ScriptedServer
 from tests.unit.job.fake_backend import FAST, FakeBackend
 from tests.unit.job.simulated import SimulatedTime

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.estimator import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from pai_sdk.job import DatasetConfig
-from pai_sdk.job.spec import Channel
+from pai_sdk.schemas.spec import Channel
 from pai_sdk.storage.uri import OssUri
+from pai_sdk.submit.estimator import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from tests.unit.job.test_kinds import made, problems
 
 DATASET = "d-ybko3rap60c4gs9flc"

@@ -10,7 +10,7 @@ import pytest
 
 from pai_sdk import Estimator, Processor
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.job.spec import Channel
+from pai_sdk.schemas.spec import Channel
 from tests.unit.job.test_submitting import FakeSession
 
 ODD: list[Any] = [

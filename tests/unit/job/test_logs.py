@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pai_sdk.api.refusals import api_error
+from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import ConnectionFailedError
 from pai_sdk.job.follow import Follower, FollowPolicy
 from pai_sdk.job.logs import LogLine, LogStream
-from pai_sdk.job.record import JobRecord, LogPage
 from pai_sdk.job.workers import Workers
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.schemas.record import JobRecord, LogPage
 from tests.unit.job.fake_backend import FAST, FakeBackend
 from tests.unit.job.simulated import SimulatedTime
 from tests.waiting import PATIENCE_S, until

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from pydantic import BaseModel
 
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.job import compute, spec
-from pai_sdk.job.request import TrainingJobRequest
+from pai_sdk.schemas import compute, spec
+from pai_sdk.schemas.request import TrainingJobRequest
 from tests.unit.job.made_up import requests
 
 # CreateTrainingJob of paistudio 2022-01-12, as its public client 2.6.2 writes it. `+` stands before what only the

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pai_sdk import Estimator, Processor
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.estimator import AlgorithmEstimator
-from pai_sdk.job import compute
+from pai_sdk.schemas import compute
+from pai_sdk.submit.estimator import AlgorithmEstimator
 from tests.unit.job.made_up import models
 from tests.unit.job.test_submitting import FakeSession
 

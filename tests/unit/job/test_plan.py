@@ -16,7 +16,7 @@ import pytest
 from pai_sdk import Estimator, Session
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
-from pai_sdk.job.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
 
 

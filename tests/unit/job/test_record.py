@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.job.record import JobRecord
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import JobRecord
 from tests.unit.job.fake_backend import FakeBackend
 
 WHOLE: dict[str, Any] = {

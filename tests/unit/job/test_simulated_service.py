@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.display.base import Silent
 from pai_sdk.errors import JobFailed, NotFoundError
 from pai_sdk.job.follow import FollowPolicy
-from pai_sdk.job.record import JobRecord, LogLine
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.schemas.record import JobRecord, LogLine
 from tests.unit.job.simulated import SimulatedTime
 from tests.unit.job.simulated_service import (
     JOB,
@@ -55,7 +55,7 @@ def test_whatever_goes_wrong_each_line_comes_once_and_the_end_is_told_soon(
 ) -> None:
     clock = SimulatedTime()
     service, shown = draw(seed, clock), Shown()
-    monkeypatch.setattr("pai_sdk.retry.random", random.Random(seed))  # a seed is the same run again
+    monkeypatch.setattr("pai_sdk.base.retry.random", random.Random(seed))  # a seed is the same run again
     with_log = service.dice.random() < 0.8
     failed: JobFailed | None = None
     try:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Processor
-from pai_sdk.algorithm_estimator import AlgorithmEstimator
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.job.spec import Channel, DatasetConfig, UriInput
-from pai_sdk.job.submitter import JobSubmitter
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.spec import Channel, DatasetConfig, UriInput
+from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
+from pai_sdk.submit.submitter import JobSubmitter
 from tests.unit.job.fake_backend import FakeBackend
 
 

@@ -23,11 +23,11 @@ from pai_sdk.errors import (
     PaiError,
     WaitTimeoutError,
 )
-from pai_sdk.job.detached import detached
 from pai_sdk.job.follow import FollowPolicy
-from pai_sdk.job.record import ErrorInfo, JobRecord, LogLine, LogPage
-from pai_sdk.job.status import JobStatus
+from pai_sdk.job.interrupt_messages import detached
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogLine, LogPage
+from pai_sdk.schemas.status import JobStatus
 from tests.unit.job.fake_backend import FAST, FakeBackend
 from tests.unit.job.simulated import SimulatedTime
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pai_sdk.credentials import Credentials
-from pai_sdk.retry import RetryPolicy
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.storage.oss import OssClient
 from tests.unit.storage.fake_oss import FakeOss
 

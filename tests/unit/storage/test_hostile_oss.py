@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.credentials import Credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import StorageError
-from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.recent import RecentTree, RecentTrees
 from pai_sdk.storage.tree import FileTree

@@ -17,9 +17,9 @@ from pathlib import Path
 import oss2
 import pytest
 
-from pai_sdk.credentials import Credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import CredentialsError, SettingsError, StorageError
-from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.credentials import Credentials
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import (
     CredentialsError,
     CredentialsRenewalError,
@@ -17,7 +18,6 @@ from pai_sdk.errors import (
     StorageError,
     TransferError,
 )
-from pai_sdk.retry import RetryPolicy
 from pai_sdk.storage import file_download as download_module
 from pai_sdk.storage import file_upload as upload_module
 from pai_sdk.storage.oss import OssClient

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.credentials import Credentials
+from pai_sdk.base.endpoint import is_alibaba_oss
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import InvalidInputError, SettingsError, TransferError, UntrustedEndpointError
-from pai_sdk.retry import RetryPolicy
-from pai_sdk.storage.endpoint import is_alibaba_oss
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.transfer import download, upload
 from pai_sdk.storage.uri import OssUri

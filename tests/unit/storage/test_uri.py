@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pai_sdk.base.endpoint import host_of, is_loopback, region_of, with_scheme
 from pai_sdk.errors import InvalidInputError, SettingsError
-from pai_sdk.storage.endpoint import host_of, is_loopback, region_of, with_scheme
 from pai_sdk.storage.uri import OssUri, is_remote_uri, remote_uri_problems, uri_scheme
 
 buckets = st.from_regex(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", fullmatch=True)

@@ -1,0 +1,60 @@
+"""The files that instances write into, as their supervisor sees them. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import BinaryIO
+
+from pai_sdk.agent.sandbox import Sandbox
+
+__all__ = ["InstanceLogs"]
+
+
+class InstanceLogs:
+    """The logs of one job's instances, and when each had which size.
+
+    Example:
+        >>> from pathlib import Path
+        >>> logs = InstanceLogs(Sandbox(Path("/srv/jobs/train1")), ["train1-master-0"])
+        >>> logs.size_bytes("train1-master-0")
+        0
+    """
+
+    def __init__(self, sandbox: Sandbox, instances: Iterable[str]) -> None:
+        self._sandbox = sandbox
+        self._sampled_bytes = dict.fromkeys(instances, 0)
+
+    def open(self, instance: str) -> BinaryIO:
+        """The log, to be written to behind what is there."""
+        return self._sandbox.log_file(instance).open("ab", buffering=0)
+
+    def note(self, text: str) -> None:
+        """Write a line of our own into every log."""
+        for instance in self._sampled_bytes:
+            with self.open(instance) as log:
+                log.write(f"[pai-sdk] {text}\n".encode())
+
+    def size_bytes(self, instance: str) -> int:
+        """How long the log is."""
+        try:
+            return self._sandbox.log_file(instance).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def text_from(self, instance: str, offset: int, *, longest_bytes: int = 64 * 1024) -> str:
+        """The end of what was written behind an offset."""
+        with self._sandbox.log_file(instance).open("rb") as log:
+            log.seek(max(offset, self.size_bytes(instance) - longest_bytes))
+            return log.read(longest_bytes).decode(errors="replace")
+
+    def sample(self, now: float) -> None:
+        """Note when each log had which size, so that lines can be found by their time."""
+        for instance, sampled_bytes in self._sampled_bytes.items():
+            size_bytes = self.size_bytes(instance)
+            if size_bytes != sampled_bytes:
+                # On a full disk a job may go on; the sizes come with the next look.
+                with suppress(OSError), self._sandbox.times_file(instance).open("a") as times:
+                    times.write(f"{now:.3f} {size_bytes}\n")
+                    times.flush()
+                    self._sampled_bytes[instance] = size_bytes

@@ -1,0 +1,328 @@
+"""One run of a job's processes, from the first requirement to the last process: the supervisor's work.
+
+Standard library only. One thread; everything that happens wakes one `select`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.agent import memory, mlroot, processes
+from pai_sdk.agent.alarm import Alarm
+from pai_sdk.agent.distributed import Instance, Rendezvous, free_ports, rendezvous_variables
+from pai_sdk.agent.instance_logs import InstanceLogs
+from pai_sdk.agent.journal import DISK_IS_FULL, Journal
+from pai_sdk.agent.launcher import launch_command
+from pai_sdk.agent.pip_output import pip_problem
+from pai_sdk.agent.reasons import (
+    REASON_DISK_FULL,
+    REASON_MAX_RUNNING_TIME,
+    REASON_OUT_OF_MEMORY,
+    REASON_REQUIREMENTS_FAILED,
+    REASON_SANDBOX_FAILED,
+    REASON_STOPPED_FROM_OUTSIDE,
+    disk_full_message,
+    exit_reason,
+    max_running_time_message,
+    memory_limit_message,
+    requirements_message,
+)
+from pai_sdk.agent.sandbox import Sandbox
+
+__all__ = ["JobRun"]
+
+_LOOK_EVERY_S = 1.0
+_PAUSE_ON_FULL_DISK_S = 0.5
+# Less than that is left. Where a job has filled the disk, its service may give up half as much before we look.
+_FULL_DISK_BYTES = 8 << 20
+
+
+@dataclass
+class _Ending:
+    """Why the job does not succeed."""
+
+    code: str
+    message: str
+    failed_instance: str | None = None
+
+
+@dataclass
+class _Worker:
+    """One instance and what has become of it."""
+
+    instance: Instance
+    environments: dict[str, dict[str, str]]
+    status: str = "Pending"
+    exit_code: int | None = None
+    is_above_memory_limit: bool = False
+
+
+class JobRun:
+    """The run of the job that a `job.json` describes."""
+
+    def __init__(self, sandbox: Sandbox, journal: Journal, job: dict[str, Any]) -> None:
+        self._sandbox = sandbox
+        self._journal = journal
+        self._job = job
+        self._workers = [_Worker(Instance(**i["instance"]), i["environments"]) for i in job["instances"]]
+        self._logs = InstanceLogs(sandbox, [worker.instance.name for worker in self._workers])
+        self._alive: dict[int, _Worker | None] = {}  # None: the one who installs the requirements
+        self._phase = "preparing"
+        self._started_at = time.time()
+        self._ended_at: float | None = None
+        self._ending: _Ending | None = None
+        self._alarm: Alarm | None = None
+        self._limit_s: float | None = job["max_running_s"]
+        self._deadline = time.monotonic() + self._limit_s if self._limit_s else None
+        self._next_look = 0.0
+        self._memory_limit_bytes: int | None = job["memory_limit_bytes"]
+        self._kernel_kills = memory.kernel_kills()
+        self._pip_begins_at_byte = 0
+
+    def run(self) -> None:
+        """Run the job to its end; whatever happens, no process is left and the state says how it ended."""
+        try:
+            self._alarm = Alarm(self._journal.open_control())
+            self._run()
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            is_full = isinstance(error, OSError) and error.errno in DISK_IS_FULL
+            code = REASON_DISK_FULL if is_full else REASON_SANDBOX_FAILED
+            self._end(code, f"The job could not be run on this machine: {error}")
+        finally:
+            self._finish()
+
+    def save_state(self) -> None:
+        """Write down how the job stands."""
+        ending = self._ending or _Ending("", "")
+        is_over = self._phase == "ended"
+        self._journal.write_state(
+            {
+                "phase": self._phase,
+                "started_at": self._started_at,
+                "ended_at": self._ended_at,
+                "succeeded": self._ending is None if is_over else None,
+                "instances": [
+                    {
+                        "name": w.instance.name,
+                        "role": w.instance.role,
+                        "status": w.status,
+                        "exit_code": w.exit_code,
+                    }
+                    for w in self._workers
+                ],
+                "failed_instance": ending.failed_instance,
+                "reason_code": ending.code,
+                "reason_message": ending.message,
+            }
+        )
+
+    # ---- the parts of a run ----
+
+    def _run(self) -> None:
+        refusal = self._mount_refusal()
+        if refusal:
+            self._logs.note(
+                f"/ml cannot be had on this machine ({refusal}); the PAI_* variables point at {self._sandbox.ml}"
+            )
+        layout = "plain" if refusal else "mounted"
+        if self._job["requirements"]:
+            self._install_requirements(layout)
+        if self._ending is None:
+            self._start_workers(layout)
+            self._go_on_while(lambda: bool(self._alive))
+
+    def _mount_refusal(self) -> str:
+        if self._job["hidden_by_ml"]:
+            return f"{self._job['hidden_by_ml']} lies in this machine's own /ml, and would be hidden"
+        try:
+            self._mount_point.mkdir(exist_ok=True)
+        except OSError as error:
+            return str(error)
+        return mlroot.refusal(self._sandbox.ml, self._mount_point, read_only=("input",))
+
+    def _install_requirements(self, layout: str) -> None:
+        from pai_sdk.agent.interpreter import Requirements, install  # heavier than all the rest together
+
+        requirements = Requirements(**self._job["requirements"])
+        lock = requirements.open_lock()  # stays open: nobody removes what the job uses
+        first = self._workers[0].instance.name
+        self._pip_begins_at_byte = self._logs.size_bytes(first)
+
+        def in_child() -> int:
+            if layout == "mounted":
+                self._enter_ml()
+            os.environ.clear()
+            os.environ.update(self._workers[0].environments[layout])
+            return install(requirements, lock=lock, working_dir=os.environ["PAI_WORKING_DIR"])
+
+        with self._logs.open(first) as log:
+            installer = processes.spawn_call(in_child, log=log.fileno())
+        self._alive[installer] = None
+        self._go_on_while(lambda: bool(self._alive))
+
+    def _start_workers(self, layout: str) -> None:
+        meeting = self._rendezvous()
+        self._phase = "running"
+        for worker in self._workers:
+            variables = dict(worker.environments[layout])
+            if meeting is not None:
+                shared = rendezvous_variables(worker.instance, meeting, job_type=self._job["job_type"])
+                variables = {**shared, **variables}
+            with self._logs.open(worker.instance.name) as log:
+                child = processes.spawn(
+                    launch_command(self._job["command"]),
+                    variables,
+                    log=log.fileno(),
+                    before_exec=self._enter_ml if layout == "mounted" else lambda: None,
+                )
+            worker.status = "Running"
+            self._alive[child] = worker
+        self.save_state()
+
+    def _enter_ml(self) -> None:
+        mlroot.enter(self._sandbox.ml, self._mount_point, read_only=("input",))
+
+    def _rendezvous(self) -> Rendezvous | None:
+        if len(self._workers) == 1:
+            return None
+        ports = free_ports(1 + len(self._workers))
+        return Rendezvous.on_loopback(ports, nproc_per_node=self._job["nproc_per_node"])
+
+    def _finish(self) -> None:
+        if self._ending is not None:
+            self._ask_all_to_end()
+        for group in self._living_groups():
+            processes.signal_group(group, signal.SIGKILL)
+        for child, exit_code in processes.kill_descendants():
+            self._record(child, exit_code)
+        self._logs.sample(time.time())
+        for worker in self._workers:
+            if worker.status == "Pending":
+                worker.status = "Terminated"
+        self._phase = "ended"
+        self._ended_at = time.time()
+        self._save_the_end()
+
+    def _save_the_end(self) -> None:
+        """A full disk must not hide how the job ended: wait for room, or until its folder is gone."""
+        while True:
+            try:
+                self.save_state()
+            except OSError as error:
+                if error.errno not in DISK_IS_FULL:
+                    raise
+                time.sleep(_PAUSE_ON_FULL_DISK_S)
+            else:
+                return
+
+    def _ask_all_to_end(self) -> None:
+        """SIGTERM, then as much time as the job is granted to end by itself."""
+        for group in self._living_groups():
+            processes.signal_group(group, signal.SIGTERM)
+        deadline = time.monotonic() + self._job["grace_s"]
+        while self._living_groups() and (left_s := deadline - time.monotonic()) > 0:
+            self._wait(min(left_s, 0.05))
+            self._reap()
+
+    def _living_groups(self) -> list[int]:
+        """The groups of all that the job has started: `timeout` and `setsid` make groups of their own.
+
+        Those of the instances come first: a shell that saw its last command end would go on to the next.
+        """
+        groups = dict.fromkeys([*self._alive, *processes.groups_below(os.getpid())])
+        return [group for group in groups if group != os.getpgrp()]
+
+    # ---- what happens meanwhile ----
+
+    def _go_on_while(self, condition: Callable[[], bool]) -> None:
+        """Watch until the condition is no more, or there is a reason to end the job."""
+        while True:
+            self._reap()
+            self._look_for_an_end()
+            if self._ending is not None or not condition():
+                return
+            now = time.monotonic()
+            if now >= self._next_look:
+                self._next_look = now + _LOOK_EVERY_S
+                self._logs.sample(time.time())
+                self._look_at_memory()
+            self._wait(min(self._next_look, self._deadline or self._next_look) - now)
+
+    def _reap(self) -> None:
+        for child, exit_code in processes.reap():
+            self._record(child, exit_code)
+
+    def _record(self, child: int, exit_code: int) -> None:
+        if child not in self._alive:
+            return  # an orphan that we have adopted
+        worker = self._alive.pop(child)
+        if worker is None:
+            if exit_code and self._ending is None:
+                problem = pip_problem(
+                    self._logs.text_from(self._workers[0].instance.name, self._pip_begins_at_byte)
+                )
+                first = self._workers[0]
+                first.status, first.exit_code = "Failed", exit_code
+                self._end(REASON_REQUIREMENTS_FAILED, requirements_message(exit_code, problem), first)
+            return
+        worker.exit_code = exit_code
+        if self._ending is not None:
+            worker.status = "Terminated"
+        elif exit_code == 0:
+            worker.status = "Succeed"
+        else:
+            worker.status = "Failed"
+            self._end(*self._why(worker, exit_code), worker)
+        with suppress(OSError):  # a disk that is full is no reason to end the other instances
+            self.save_state()
+
+    def _why(self, worker: _Worker, exit_code: int) -> tuple[str, str]:
+        """Reason code and sentence for an instance that has failed."""
+        name = worker.instance.name
+        if worker.is_above_memory_limit and self._memory_limit_bytes:
+            return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, self._memory_limit_bytes)
+        disk = os.statvfs(self._sandbox.root)
+        if disk.f_bavail * disk.f_frsize < _FULL_DISK_BYTES:
+            return REASON_DISK_FULL, disk_full_message(name, exit_code)
+        return exit_reason(name, exit_code, kernel_killed=memory.has_killed_since(self._kernel_kills))
+
+    def _look_at_memory(self) -> None:
+        if not self._memory_limit_bytes:
+            return
+        for child, worker in self._alive.items():
+            tree = [child, *processes.descendants(child)]
+            if worker is not None and memory.is_above(self._memory_limit_bytes, tree):
+                worker.is_above_memory_limit = True
+                processes.signal_group(child, signal.SIGKILL)
+
+    def _look_for_an_end(self) -> None:
+        wish = self._journal.stop_wish()
+        if wish:
+            self._end(*wish)
+        elif self._alarm and self._alarm.is_told_to_end:
+            self._end(REASON_STOPPED_FROM_OUTSIDE, "The job's supervisor was told to end (SIGTERM).")
+        elif self._limit_s and self._deadline and self._alive and time.monotonic() >= self._deadline:
+            self._end(REASON_MAX_RUNNING_TIME, max_running_time_message(self._limit_s))
+
+    def _end(self, code: str, message: str, worker: _Worker | None = None) -> None:
+        """The first reason to end a job is the one that is told."""
+        if self._ending is None:
+            self._ending = _Ending(code, message, worker.instance.name if worker else None)
+
+    def _wait(self, longest_s: float) -> None:
+        if self._alarm is not None:
+            self._alarm.wait(longest_s)
+
+    @property
+    def _mount_point(self) -> Path:
+        return self._sandbox.state_dir / "mount"

@@ -1,0 +1,144 @@
+"""The folder on a host that becomes `/ml` inside a job, with the job's logs and state beside it.
+
+root/ml/usercode/                  the code
+root/ml/input/config/              hyperparameters.json, training-job.json
+root/ml/input/data/<channel>/      each input channel
+root/ml/output/<channel>/          each output channel
+root/logs/<instance>.log           what an instance printed; .times: when it had which size; .cuts: see log_cuts
+root/resumed                       what the outputs held before the job began; see resumed.py
+root/state/                        the executor's own
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from pai_sdk.schemas.request import TrainingJobRequest
+
+__all__ = ["RESUMED_CHANNELS", "TRASH_PREFIX", "Sandbox", "output_channels"]
+
+RESUMED_CHANNELS = frozenset({"checkpoints"})
+"""The output channels whose folder begins with what their URI already holds, so that a job goes on from there."""
+
+TRASH_PREFIX = ".trash-"
+"""How the names of folders begin that are being removed."""
+
+_LONGEST_NAME_BYTES = 200  # a file system takes 255; the rest is for what is put before and after a name
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """A job's folder. The only place that knows its paths, and that decides whether a name may be one of them.
+
+    Attributes:
+        root: the folder; it need not exist yet.
+
+    Example:
+        >>> Sandbox(Path("/srv/jobs/train1")).input_dir("train").as_posix()
+        '/srv/jobs/train1/ml/input/data/train'
+    """
+
+    root: Path
+
+    @property
+    def ml(self) -> Path:
+        """What the job sees as `/ml`."""
+        return self.root / "ml"
+
+    @property
+    def usercode(self) -> Path:
+        """The code, and the job's working directory."""
+        return self.ml / "usercode"
+
+    @property
+    def config_dir(self) -> Path:
+        """Where `hyperparameters.json` and `training-job.json` lie."""
+        return self.ml / "input" / "config"
+
+    @property
+    def data_dir(self) -> Path:
+        """The parent of the input channels."""
+        return self.ml / "input" / "data"
+
+    @property
+    def logs_dir(self) -> Path:
+        """The logs of all instances."""
+        return self.root / "logs"
+
+    @property
+    def state_dir(self) -> Path:
+        """What the executor keeps of the job."""
+        return self.root / "state"
+
+    @property
+    def resumed_file(self) -> Path:
+        """What the outputs held before the job began."""
+        return self.root / "resumed"
+
+    def input_dir(self, channel: str) -> Path:
+        """The folder of one input channel."""
+        return self.data_dir / _one_name(channel, "input channel")
+
+    def output_dir(self, channel: str) -> Path:
+        """The folder of one output channel."""
+        return self.ml / "output" / _one_name(channel, "output channel")
+
+    def log_file(self, instance: str) -> Path:
+        """The log of one instance."""
+        return self.logs_dir / f"{_one_name(instance, 'instance')}.log"
+
+    def times_file(self, instance: str) -> Path:
+        """When the log of one instance had which size: lines of `<seconds since 1970> <bytes>`."""
+        return self.logs_dir / f"{_one_name(instance, 'instance')}.times"
+
+    def create(self, request: TrainingJobRequest) -> None:
+        """Make all folders that the request needs; those that exist stay as they are.
+
+        Raises:
+            InvalidInputError: a channel's name cannot be the name of a folder. Nothing has been made then.
+        """
+        folders = [
+            self.usercode,
+            self.config_dir,
+            self.data_dir,
+            self.ml / "output",
+            self.logs_dir,
+            self.state_dir,
+        ]
+        folders += [self.input_dir(channel.name) for channel in request.input_channels]
+        folders += [self.output_dir(name) for name in output_channels(request)]
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def output_channels(request: TrainingJobRequest) -> list[str]:
+    """The output channels a job may write to: those it was given, and those its algorithm defines besides.
+
+    A channel that is defined but was given no URI exists as a folder, so that code which writes there runs.
+    """
+    defined = request.algorithm_spec.output_channels if request.algorithm_spec else []
+    return list(dict.fromkeys([*(c.name for c in request.output_channels), *(c.name for c in defined)]))
+
+
+def _one_name(name: str, kind: str) -> str:
+    """The name itself, if it is the name of one file and nothing else."""
+    problem = ""
+    if not name or name in (".", ".."):
+        problem = "cannot be the name of a folder"
+    elif "/" in name or "\\" in name:
+        problem = "contains a path separator"
+    elif any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
+        problem = "contains a control character"
+    elif len(name.encode()) > _LONGEST_NAME_BYTES:
+        problem = f"is longer than {_LONGEST_NAME_BYTES} bytes"
+    if problem:
+        raise InvalidInputError(
+            [Problem(f"{kind} {name[:80]!r}", problem, "letters, digits, '_' and '-' are safe")]
+        )
+    return name

@@ -1,0 +1,259 @@
+"""What came back: a JSON object, or the error that it stands for."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import requests
+from pydantic import ValidationError
+
+from pai_sdk.api.refusals import api_error
+from pai_sdk.errors import ApiError, BadAnswerError
+from pai_sdk.schemas.wire import Received, problems_of
+
+__all__ = ["Answer", "read_answer", "read_body", "read_item", "read_items", "read_model", "retry_after_s"]
+
+_log = logging.getLogger(__name__)
+_Record = TypeVar("_Record", bound=Received)
+
+_LARGEST_BYTES = 256 << 20  # beyond, it is no answer of a service but an attempt to fill this machine's memory
+_PIECE_BYTES = 1 << 16
+
+_SENTENCES = {
+    "InvalidAccessKeyId": "the access key id is not known to {host}; check it, and that it has not been disabled",
+    "SignatureDoesNotMatch": "the access key secret does not belong to the access key id; check both",
+    "SignatureNonceUsed": "the request came twice; does something between here and {host} repeat requests?",
+    "IncompleteSignature": "the signature was not accepted; check the access key id and its secret",
+    "InvalidSecurityToken": "the security token is not valid or has expired; get a new temporary key",
+    "MissingSecurityToken": "this access key is a temporary one and needs its security token; give that too",
+    "InvalidTimeStamp": "the clock of this machine {skew}; set it",
+    "IllegalTimestamp": "the clock of this machine {skew}; set it",
+    "RequestTimeTooSkewed": "the clock of this machine {skew}; set it",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the service.
+
+    Attributes:
+        json: the object; empty for 204 and 304, which have none.
+        status_code: of HTTP, 2xx or 304.
+        headers: names in any case.
+        request_id: the service's id of the request.
+    """
+
+    json: dict[str, Any]
+    status_code: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    request_id: str | None = None
+
+
+def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
+    """Read the body of an answer of which the head has come, unpacked; the same arguments as for `read_answer`.
+
+    Raises:
+        BadAnswerError: there is no end of it.
+        requests.RequestException: it broke off.
+    """
+    body = bytearray()
+    for piece in response.iter_content(_PIECE_BYTES):
+        body += piece
+        if len(body) > _LARGEST_BYTES:
+            raise _bad(response, b"", action, host, f"more than {_LARGEST_BYTES >> 20} MiB")
+    return bytes(body)
+
+
+def read_answer(response: requests.Response, body: bytes, *, action: str, host: str) -> Answer:
+    """Read an answer.
+
+    Args:
+        response: what came.
+        body: its body.
+        action: what was asked for; begins each error's text.
+        host: who was asked.
+
+    Raises:
+        ApiError: the service refused.
+        BadAnswerError: it is not the service's answer.
+    """
+    status = response.status_code
+    if status == 429 and not body.lstrip().startswith(b"{"):
+        raise _turned_away(response, action, host)
+    if status in (204, 304):
+        return Answer({}, status, response.headers, _request_id(response, {}))
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        raise _bad(response, body, action, host, _kind(body)) from None
+    if not isinstance(content, dict):
+        raise _bad(response, body, action, host, f"a JSON {type(content).__name__} instead of an object")
+    if status >= 400:
+        raise _refused(response, content, action, host)
+    if status >= 300:
+        raise _bad(response, body, action, host, "a redirection")
+    return Answer(content, status, response.headers, _request_id(response, content))
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """When the answer asks to come back: `x-acs-retry-after` (ms), or `Retry-After` (seconds, or a date).
+
+    Example:
+        >>> retry_after_s({"x-acs-retry-after": "1500"}), retry_after_s({"Retry-After": "2"}), retry_after_s({})
+        (1.5, 2.0, None)
+    """
+    own = _number(headers.get("x-acs-retry-after"))
+    if own is not None and own > 0:
+        return own / 1000
+    text = headers.get("Retry-After")
+    seconds = _number(text)
+    if seconds is not None or not text:
+        return seconds
+    at = _timestamp(text)
+    # Counted from the service's own clock where it tells it: ours may be wrong.
+    now = _timestamp(headers.get("Date")) or time.time()
+    return None if at is None else max(0.0, at - now)
+
+
+def _refused(response: requests.Response, content: dict[str, Any], action: str, host: str) -> ApiError:
+    code = _text(content, "Code")
+    request_id = _request_id(response, content)
+    # These sentences stand in place of the service's own, which may quote what was signed, and so a token.
+    sentence = _SENTENCES.get(code) or _SENTENCES.get(code.partition(".")[0])
+    if sentence is None:
+        sentence = _text(content, "Message").strip() or "the service gave no reason"
+    else:
+        sentence = sentence.format(host=host, skew=_skew(response.headers.get("Date")))
+    return api_error(
+        f"{action}: {sentence}",
+        code=code,
+        status_code=response.status_code,
+        request_id=request_id,
+        retry_after_s=retry_after_s(response.headers),
+    )
+
+
+def _turned_away(response: requests.Response, action: str, host: str) -> ApiError:
+    """A gateway's 429, in whatever format: nothing has been carried out."""
+    return api_error(
+        f"{action}: {host} got too many requests; send fewer at a time",
+        code="",
+        status_code=429,
+        request_id=_request_id(response, {}),
+        retry_after_s=retry_after_s(response.headers),
+    )
+
+
+def _bad(response: requests.Response, body: bytes, action: str, host: str, what: str) -> BadAnswerError:
+    status = response.status_code
+    return BadAnswerError(
+        f"{action}: {host} answered HTTP {status} with {what}; {_advice(status)}",
+        status_code=status,
+        body=body[:500].decode("utf-8", errors="replace"),
+        request_id=_request_id(response, {}),
+        retry_after_s=retry_after_s(response.headers),
+    )
+
+
+def _advice(status: int) -> str:
+    if status >= 500:
+        return "the service, or a gateway before it, has a fault"
+    if status == 407:
+        return "the proxy wants a user and a password, as in HTTPS_PROXY=http://user:password@host:port"
+    return "check that the endpoint is one of PAI, and the proxy"
+
+
+def _kind(body: bytes) -> str:
+    start = body.lstrip()[:1]
+    if not start:
+        return "an empty body"
+    if start == b"<":
+        return "HTML or XML instead of JSON"
+    return "JSON that is cut off or broken" if start in b"{[" else "a text that is not JSON"
+
+
+def _request_id(response: requests.Response, content: dict[str, Any]) -> str | None:
+    return _text(content, "RequestId") or response.headers.get("x-acs-request-id") or None
+
+
+def _text(content: dict[str, Any], name: str) -> str:
+    # A few old actions begin their names with a small letter.
+    value = content.get(name) or content.get(name[0].lower() + name[1:])
+    return str(value) if value else ""
+
+
+def _skew(date: str | None) -> str:
+    there = _timestamp(date)
+    if there is None or abs(time.time() - there) < 60:
+        return "seems to differ from the service's"
+    seconds = time.time() - there
+    return f"is {_span(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the service's"
+
+
+def _span(seconds: float) -> str:
+    for unit, length_s in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _timestamp(date: str | None) -> float | None:
+    try:
+        moment = parsedate_to_datetime(date) if date else None
+    except ValueError:
+        return None
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text) if text else None
+    except ValueError:
+        return None
+    return number if number is not None and 0 <= number < float("inf") else None
+
+
+def read_model(model: type[_Record], content: Any, answer: Answer, action: str) -> _Record:
+    """The content of an answer as a model.
+
+    Raises:
+        BadAnswerError: it is not what the API describes; the fields are named.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
+        raise BadAnswerError(
+            f"{action}: the answer is not what the API describes (in {fields or 'all of it'})",
+            status_code=answer.status_code,
+            request_id=answer.request_id,
+            is_from_service=True,
+        ) from None  # pydantic quotes values, and those of environments may be secrets
+
+
+def read_item(model: type[_Record], content: Any, action: str) -> _Record | None:
+    """One of several things in an answer; None, with a warning, where it cannot be read. It hides no other."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        wrong = "; ".join(str(problem) for problem in problems_of(error, model.__name__))
+        _log.warning("%s: an item that cannot be read is left out: %s", action, wrong)
+        return None
+
+
+def read_items(model: type[_Record], found: Iterable[list[Any]], action: str) -> Iterator[_Record]:
+    """All that can be read of the pages of a list."""
+    for page in found:
+        for item in page:
+            record = read_item(model, item, action)
+            if record is not None:
+                yield record

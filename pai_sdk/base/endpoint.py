@@ -1,0 +1,69 @@
+"""What an OSS endpoint's text means: scheme, host, region, and whether OSS answers there."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from pai_sdk.config.rules import scheme_and_host
+
+__all__ = ["host_of", "is_alibaba_oss", "is_loopback", "region_of", "with_scheme"]
+
+_ALIYUN_HOST = re.compile(r"oss-(?P<region>[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com")
+# `oss-cn-hangzhou`, `vpc100-oss-cn-hangzhou`, `oss-accelerate`, with IPv6 `cn-hangzhou.oss`. Below aliyuncs.com
+# there are also the names of functions and load balancers, behind which the program of any customer reads what is
+# sent; `oss-object-process` hands requests to a function, too.
+_OSS_HOST = re.compile(
+    r"(?:[a-z0-9-]+\.)*(?:vpc100-)?oss(?!-object-process)(?:-[a-z0-9-]+)?\.aliyuncs\.com(?::[0-9]+)?"
+)
+_NOT_A_REGION = frozenset({"accelerate", "accelerate-overseas"})
+
+
+def with_scheme(endpoint: str) -> str:
+    """The endpoint as a URL without a slash at its end: https unless it says http itself.
+
+    Raises:
+        SettingsError: it is not an endpoint.
+
+    Example:
+        >>> with_scheme("oss-cn-hangzhou.aliyuncs.com"), with_scheme("http://127.0.0.1:8765/")
+        ('https://oss-cn-hangzhou.aliyuncs.com', 'http://127.0.0.1:8765')
+    """
+    return "{}://{}".format(*scheme_and_host(endpoint.strip()))
+
+
+def host_of(endpoint: str) -> str:
+    """The host of an endpoint, with its port if it has one, in lower case."""
+    return with_scheme(endpoint).partition("://")[2].lower()
+
+
+def region_of(endpoint: str) -> str | None:
+    """The region that an endpoint of Alibaba Cloud names, or None for any other.
+
+    Example:
+        >>> region_of("oss-cn-beijing-internal.aliyuncs.com"), region_of("127.0.0.1:8765")
+        ('cn-beijing', None)
+    """
+    found = _ALIYUN_HOST.fullmatch(host_of(endpoint))
+    return found["region"] if found and found["region"] not in _NOT_A_REGION else None
+
+
+def is_alibaba_oss(endpoint: str) -> bool:
+    """Whether the endpoint is one of Alibaba Cloud's OSS, and of nobody else.
+
+    Example:
+        >>> is_alibaba_oss("oss-cn-beijing.aliyuncs.com"), is_alibaba_oss("oss-cn-beijing.aliyuncs.com.evil.com")
+        (True, False)
+    """
+    return _OSS_HOST.fullmatch(host_of(endpoint)) is not None
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether the endpoint is this machine."""
+    host = host_of(endpoint).partition(":")[0]
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

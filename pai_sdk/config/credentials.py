@@ -1,0 +1,305 @@
+"""Access keys: what one is, and who gives them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from pai_sdk.errors import CredentialsError, CredentialsRenewalError, InvalidInputError, PaiError, Problem
+
+__all__ = ["Credentials", "CredentialsProvider", "default_credentials", "provider_of", "static_credentials"]
+
+_log = logging.getLogger(__name__)
+
+_ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
+_SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - the name of a variable
+_TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a variable
+# An OSError is mostly a network that fails for a while; these are not.
+_NOTHING_THERE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+class Credentials(NamedTuple):
+    """An access key, all its parts of one moment; or a bearer token instead of one.
+
+    Example:
+        >>> Credentials("LTAI-example", "do not tell")
+        Credentials('LTAI-example', ***)
+    """
+
+    access_key_id: str
+    access_key_secret: str
+    security_token: str | None = None
+    bearer_token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.access_key_id!r}, ***)"
+
+
+CredentialsProvider: TypeAlias = Callable[[], Credentials]
+"""Gives the key that is valid now; called before each request.
+
+Where it raises an error after it has given a key, or an OSError of the network, the request is tried again and
+`wait()` goes on. A `CredentialsError` that it raises means that there is no key, which is final."""
+
+
+def static_credentials(
+    access_key_id: str, access_key_secret: str, security_token: str | None = None
+) -> CredentialsProvider:
+    """A key that does not change.
+
+    Args:
+        access_key_id: its public part.
+        access_key_secret: its secret part.
+        security_token: belongs to a temporary key.
+
+    Raises:
+        CredentialsError: a part is empty, or holds what cannot be in a key.
+
+    Example:
+        >>> static_credentials("LTAI-example", "secret")().access_key_id
+        'LTAI-example'
+    """
+    key = _checked(Credentials(access_key_id, access_key_secret, security_token or None))
+    return lambda: key
+
+
+def _checked(key: Credentials) -> Credentials:
+    """The same key.
+
+    Raises:
+        CredentialsError: a part is missing, or holds what cannot be in a key.
+    """
+    for name, text in zip(
+        ("access key id", "access key secret", "security token", "bearer token"), key, strict=True
+    ):
+        if not text:
+            if name.startswith("access key") and not key.bearer_token:
+                raise CredentialsError(f"the {name} is empty; a key is an id and its secret")
+        elif not isinstance(text, str):
+            raise CredentialsError(f"the {name} is of type {type(text).__name__}; give a text")
+        # Such a text would end up as a broken header; a line end copied along is what mostly happens.
+        elif not re.fullmatch(r"[\x21-\x7e]+", text):
+            raise CredentialsError(
+                f"the {name} holds a space, a line end or a character outside ASCII; copy it again"
+            )
+    return key
+
+
+def default_credentials() -> CredentialsProvider:
+    """The key that Alibaba Cloud's tools would use here; searched for when first asked, from several threads too.
+
+    In this order: the environment (read at each call), the role of a pod (OIDC), the profile of the `aliyun`
+    command, `~/.alibabacloud/credentials.ini`, the role of the ECS machine, `ALIBABA_CLOUD_CREDENTIALS_URI`.
+
+    Returns:
+        A function that raises CredentialsError where no key is found; the error lists what was tried.
+
+    Example:
+        >>> import os
+        >>> os.environ.update(ALIBABA_CLOUD_ACCESS_KEY_ID="LTAI-example", ALIBABA_CLOUD_ACCESS_KEY_SECRET="secret")
+        >>> default_credentials()()
+        Credentials('LTAI-example', ***)
+    """
+    return _Chain()
+
+
+def provider_of(
+    access_key_id: str | None,
+    access_key_secret: str | None,
+    security_token: str | None,
+    credentials: CredentialsProvider | Credentials | None,
+) -> CredentialsProvider:
+    """The key as a session's arguments give it, or else the one that Alibaba Cloud's tools would use here.
+
+    Raises:
+        InvalidInputError: half a key is given, or two.
+        CredentialsError: what is given cannot be a key.
+    """
+    if credentials is not None:
+        if access_key_id or access_key_secret or security_token:
+            raise InvalidInputError([Problem("credentials", "contradicts access_key_id", "give one of them")])
+        if isinstance(credentials, Credentials):
+            key = _checked(credentials)
+            return lambda: key
+        if not callable(credentials):
+            what = f"is of type {type(credentials).__name__}"
+            raise InvalidInputError(
+                [Problem("credentials", what, "give Credentials, or a function that gives them")]
+            )
+        return _Given(credentials)
+    parts = {"access_key_id": access_key_id, "access_key_secret": access_key_secret}
+    if not (any(parts.values()) or security_token):
+        return default_credentials()
+    if missing := [name for name, part in parts.items() if not part]:
+        hint = "a key is an id and its secret"
+        raise InvalidInputError([Problem(name, "is missing", hint) for name in missing])
+    return static_credentials(access_key_id or "", access_key_secret or "", security_token)
+
+
+class _Given:
+    """A function of the user's: what it gives is checked to be a key, what it raises is wrapped."""
+
+    def __init__(self, ask: CredentialsProvider) -> None:
+        self._ask = ask
+        self._gave_a_key = False
+
+    def __call__(self) -> Credentials:
+        try:
+            key = self._ask()
+        except PaiError:
+            raise
+        except Exception as error:
+            if self._gave_a_key or (isinstance(error, OSError) and not isinstance(error, _NOTHING_THERE)):
+                raise _cannot_renew(error, "does the function given as credentials reach its source?") from error
+            raise CredentialsError(
+                f"the function given as credentials raised {type(error).__name__}: {_reason(error)}"
+            ) from error
+        key = self._checked(key)
+        self._gave_a_key = True
+        return key
+
+    @staticmethod
+    def _checked(key: object) -> Credentials:
+        if not isinstance(key, Credentials):
+            was = "None" if key is None else f"a {type(key).__name__}"
+            raise CredentialsError(
+                f"the function given as credentials returned {was}; return pai_sdk.config.credentials.Credentials(…)"
+            )
+        return _checked(key)
+
+
+class _Chain:
+    """Looks for a key in one place after the other, and stays with the place that had one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: Any = None  # a provider of the official library, which has no types
+
+    def __repr__(self) -> str:
+        return "default_credentials()"
+
+    def __call__(self) -> Credentials:
+        if key := _from_environment():
+            return key
+        with self._lock:
+            if self._found is None:
+                key, self._found = _search()
+                return key
+            provider = self._found
+        try:
+            return _ask(provider)
+        except Exception as error:
+            raise _cannot_renew(error, f"log in again, or set {_ID} and {_SECRET}") from error
+
+
+def _from_environment() -> Credentials | None:
+    access_key_id, secret = os.environ.get(_ID), os.environ.get(_SECRET)
+    if access_key_id and secret:
+        return static_credentials(access_key_id, secret, os.environ.get(_TOKEN))()
+    return None
+
+
+def _search() -> tuple[Credentials, Any]:
+    half = [name for name in (_ID, _SECRET) if os.environ.get(name)]
+    tried = [f"environment: {'only ' + half[0] if half else f'neither {_ID} nor {_SECRET}'} is set"]
+    for name, make in _places():
+        try:
+            provider = make()
+            key = _ask(provider)
+        except Exception as error:  # whatever is wrong with one place, the next may do
+            tried.append(f"{name}: {_reason(error)}")
+            continue
+        _log.debug("access key found: %s", name)
+        return key, provider
+    raise CredentialsError(_nothing_found(tried))
+
+
+def _places() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Where the official library looks. What it would read from the environment when imported is read here."""
+    env = os.environ.get
+    library = _library()
+    if env("ALIBABA_CLOUD_ROLE_ARN") and env("ALIBABA_CLOUD_OIDC_TOKEN_FILE"):
+        yield (
+            "role of the pod (OIDC)",
+            lambda: library.OIDCRoleArnCredentialsProvider(
+                role_arn=env("ALIBABA_CLOUD_ROLE_ARN"),
+                oidc_provider_arn=env("ALIBABA_CLOUD_OIDC_PROVIDER_ARN"),
+                oidc_token_file_path=env("ALIBABA_CLOUD_OIDC_TOKEN_FILE"),
+                role_session_name=env("ALIBABA_CLOUD_ROLE_SESSION_NAME"),
+                sts_region_id=env("ALIBABA_CLOUD_STS_REGION"),
+                enable_vpc=_is_on("ALIBABA_CLOUD_VPC_ENDPOINT_ENABLED"),
+            ),
+        )
+    profile = env("ALIBABA_CLOUD_PROFILE")
+    cli_file = Path.home() / ".aliyun" / "config.json"
+    if not _is_on("ALIBABA_CLOUD_CLI_PROFILE_DISABLED"):
+        yield (
+            f"aliyun command ({cli_file})",
+            lambda: library.CLIProfileCredentialsProvider(profile_file=str(cli_file), profile_name=profile),
+        )
+    ini_file = env("ALIBABA_CLOUD_CREDENTIALS_FILE") or str(Path.home() / ".alibabacloud" / "credentials.ini")
+    yield (
+        f"credentials file ({ini_file})",
+        lambda: library.ProfileCredentialsProvider(profile_file=ini_file, profile_name=profile or "default"),
+    )
+    if not _is_on("ALIBABA_CLOUD_ECS_METADATA_DISABLED"):
+        yield (
+            "role of the ECS machine",
+            # Without its scheduler: a thread for each provider, only to renew a key that nobody may ask for.
+            lambda: library.EcsRamRoleCredentialsProvider(
+                role_name=env("ALIBABA_CLOUD_ECS_METADATA"), async_update_enabled=False
+            ),
+        )
+    if uri := env("ALIBABA_CLOUD_CREDENTIALS_URI"):
+        yield "ALIBABA_CLOUD_CREDENTIALS_URI", lambda: library.URLCredentialsProvider(uri=uri)
+
+
+def _library() -> Any:
+    from alibabacloud_credentials import provider
+
+    # The library hangs handlers that write to stderr on a logger of its own; where logs go is not its business.
+    logger = logging.getLogger("credentials")
+    for handler in list(logger.handlers):
+        if type(handler) is logging.StreamHandler:
+            logger.removeHandler(handler)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return provider
+
+
+def _ask(provider: Any) -> Credentials:
+    # One answer, not three getters of the provider: between two of them a temporary key may be renewed.
+    key = provider.get_credentials()
+    return static_credentials(
+        key.get_access_key_id() or "", key.get_access_key_secret() or "", key.get_security_token()
+    )()
+
+
+def _cannot_renew(error: Exception, hint: str) -> CredentialsRenewalError:
+    return CredentialsRenewalError(f"the access key could not be renewed: {_reason(error)}; {hint}")
+
+
+def _reason(error: Exception) -> str:
+    # What follows "result" is an answer that may hold half a key.
+    text = re.split(r",?\s+result\b", str(error), maxsplit=1)[0]
+    return " ".join(text.split())[:200] or type(error).__name__
+
+
+def _is_on(name: str) -> bool:
+    return os.environ.get(name, "").lower() == "true"
+
+
+def _nothing_found(tried: list[str]) -> str:
+    places = "".join(f"\n  - {line}" for line in tried)
+    return (
+        f"no access key was found. Tried:{places}\n"
+        "Three ways out:\n"
+        f"  1. export {_ID}=… {_SECRET}=…\n"
+        "  2. run `aliyun configure`, or write ~/.alibabacloud/credentials.ini\n"
+        "  3. Session(access_key_id=…, access_key_secret=…); or Session.embedded(), which needs no account"
+    )

@@ -1,0 +1,92 @@
+"""The file `~/.pai/config.json`: found, read, and written so that nobody ever sees half of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.base.openfiles import locked_folder
+from pai_sdk.base.paths import expanded
+from pai_sdk.errors import SettingsError
+
+__all__ = ["config_path_of", "read_config", "write_config"]
+
+
+def config_path_of(environ: Mapping[str, str], given: str | Path | None = None) -> Path:
+    """Where the file is: the path given, else `PAI_CONFIG_PATH`, else `~/.pai/config.json`.
+
+    Raises:
+        SettingsError: what was given is not a path.
+    """
+    if given is not None:
+        if not isinstance(given, str | os.PathLike):
+            raise SettingsError(f"config_path is of type {type(given).__name__}; give the path of a file")
+        return expanded(given)
+    if environ.get("PAI_CONFIG_PATH"):
+        return expanded(environ["PAI_CONFIG_PATH"])
+    return Path.home() / ".pai" / "config.json"
+
+
+def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
+    """The file's content; empty when there is no file.
+
+    Raises:
+        SettingsError: it cannot be read or is not a JSON object, or it is missing and must exist.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        if must_exist:
+            raise SettingsError(f"there is no config file {path}") from error
+        return {}
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is not a text in UTF-8; write it again, as JSON") from error
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(
+            f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}); correct it"
+        ) from error
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all measure
+        raise SettingsError(f"{path} cannot be read as JSON: {error}; correct it") from error
+    if not isinstance(content, dict):
+        raise SettingsError(f'{path}, line 1: a JSON object is expected, such as {{"region_id": "cn-hangzhou"}}')
+    return content
+
+
+def write_config(path: Path, values: Mapping[str, str]) -> None:
+    """Put values into the file, beside what is there; atomically, and for its owner only.
+
+    Raises:
+        SettingsError: the file that is there is not a JSON object, or it cannot be written.
+    """
+    # A link is kept, and the file it leads to replaced.
+    target = path.resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with locked_folder(target.parent):  # what another one saves meanwhile would be lost
+            content = {**read_config(path), **values}
+            _replace(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _replace(target: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise

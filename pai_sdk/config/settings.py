@@ -1,0 +1,267 @@
+"""Settings: from arguments, from the environment, from `~/.pai/config.json`, in this order."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.config.file import config_path_of, read_config, write_config
+from pai_sdk.config.rules import CHECKS, api_region_of, scheme_and_host
+from pai_sdk.errors import SettingsError
+
+__all__ = ["Settings", "load_settings", "save_config"]
+
+_log = logging.getLogger(__name__)
+
+_VARIABLES: dict[str, tuple[str, ...]] = {
+    "region_id": ("PAI_REGION_ID", "ALIBABA_CLOUD_REGION_ID"),
+    "workspace_id": ("PAI_WORKSPACE_ID", "PAI_AI_WORKSPACE_ID"),
+    "oss_bucket_name": ("PAI_OSS_BUCKET_NAME",),
+    "oss_endpoint": ("PAI_OSS_ENDPOINT",),
+    "endpoint": ("PAI_ENDPOINT",),
+    "aiworkspace_endpoint": ("PAI_AIWORKSPACE_ENDPOINT",),
+    "network": ("PAI_NETWORK_TYPE",),
+    "trusted_oss_endpoints": ("PAI_TRUSTED_OSS_ENDPOINTS",),
+}
+# Names as common as REGION mean ours only where PAI has set them: in its notebooks (DSW) and jobs (DLC).
+_IN_PAI = ("DSW_INSTANCE_ID", "DLC_JOB_ID")
+_REGION_IN_PAI = ("dsw_region", "REGION")
+_OF_A_REGION = frozenset({"workspace_id", "oss_bucket_name", "oss_endpoint", "endpoint", "aiworkspace_endpoint"})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings in force. One that was not given anywhere is None.
+
+    Attributes:
+        region_id: region of PAI and OSS, such as `cn-hangzhou`.
+        workspace_id: the workspace jobs belong to.
+        oss_bucket_name: bucket for code, local inputs and outputs.
+        oss_endpoint: host of OSS, when not the region's.
+        endpoint: host of the PAI API, when not the region's.
+        aiworkspace_endpoint: host of the workspace API, likewise.
+        network: `PUBLIC` or `VPC`: which of the region's hosts; None is public.
+        trusted_oss_endpoints: further hosts that an `oss://` URI may name, with commas between them.
+        sources: setting to where it came from, for people.
+
+    Example:
+        >>> settings = load_settings({"region_id": "cn-hangzhou", "network": "VPC"}, environ={})
+        >>> settings.pai_url, settings.oss_url
+        ('https://pai-vpc.cn-hangzhou.aliyuncs.com', 'https://oss-cn-hangzhou-internal.aliyuncs.com')
+    """
+
+    region_id: str | None = None
+    workspace_id: str | None = None
+    oss_bucket_name: str | None = None
+    oss_endpoint: str | None = None
+    endpoint: str | None = None
+    aiworkspace_endpoint: str | None = None
+    network: str | None = None
+    trusted_oss_endpoints: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    passed_over: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Setting to why a value that was there is not used: it belongs to another region."""
+
+    @property
+    def pai_url(self) -> str:
+        """The PAI API, as a URL without a slash at its end.
+
+        Raises:
+            SettingsError: neither an endpoint nor a region is set.
+        """
+        return self._url(self.endpoint, "pai{vpc}.{region}.aliyuncs.com", "-vpc")
+
+    @property
+    def aiworkspace_url(self) -> str:
+        """The workspace API, likewise."""
+        return self._url(self.aiworkspace_endpoint, "aiworkspace{vpc}.{region}.aliyuncs.com", "-vpc")
+
+    @property
+    def oss_url(self) -> str:
+        """OSS, likewise."""
+        return self._url(self.oss_endpoint, "oss-{region}{vpc}.aliyuncs.com", "-internal")
+
+    @property
+    def trusted_endpoints(self) -> tuple[str, ...]:
+        """The hosts of `trusted_oss_endpoints`, one by one.
+
+        Example:
+            >>> load_settings({"trusted_oss_endpoints": "oss.example.com, http://10.0.0.5:9000"}).trusted_endpoints
+            ('oss.example.com', 'http://10.0.0.5:9000')
+        """
+        return tuple(each for each in (self.trusted_oss_endpoints or "").split(",") if each)
+
+    def _url(self, given: str | None, host: str, vpc: str) -> str:
+        if given:
+            return "{}://{}".format(*scheme_and_host(given))
+        self.require("region_id")
+        return "https://" + host.format(region=self.region_id, vpc=vpc if self.network == "VPC" else "")
+
+    def require(self, *names: str) -> None:
+        """Make sure that settings are there.
+
+        Args:
+            names: the settings, as attributes of this class.
+
+        Raises:
+            SettingsError: some are missing; all of those are named, each with the ways to set it.
+
+        Example:
+            >>> Settings(region_id="cn-hangzhou").require("region_id")
+        """
+        missing = [name for name in names if not getattr(self, name)]
+        if not missing:
+            return
+        what = "a setting is" if len(missing) == 1 else f"{len(missing)} settings are"
+        ways = "".join(f"\n  - {self._how_to_set(name)}" for name in missing)
+        without = "" if self.region_id else "\nWithout an account: Session.embedded() needs none of them"
+        raise SettingsError(f"{what} missing:{ways}{without}")
+
+    def _how_to_set(self, name: str) -> str:
+        note = f" ({self.passed_over[name]})" if name in self.passed_over else ""
+        return (
+            f"{name}{note}: Session({name}=…), or export {_VARIABLES[name][0]}=…, "
+            f'or "{name}": "…" in {config_path_of(os.environ)}'
+        )
+
+
+_NAMES = tuple(f.name for f in fields(Settings) if f.name in _VARIABLES)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Values from one place; `places` says for people where each was found."""
+
+    values: Mapping[str, str]
+    places: Mapping[str, str]
+
+
+def load_settings(
+    overrides: Mapping[str, str | None] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    config_path: str | Path | None = None,
+) -> Settings:
+    """Collect the settings: arguments win over the environment, and that over the config file. No network.
+
+    Workspace, bucket and endpoints belong to a region. Where a source names another region than the one in force,
+    its other values are passed over: a bucket of Hangzhou is of no use in Shanghai.
+
+    Args:
+        overrides: setting to value; None and empty mean "not given".
+        environ: in place of `os.environ`.
+        config_path: in place of `PAI_CONFIG_PATH`, or else `~/.pai/config.json`.
+
+    Raises:
+        SettingsError: a value is malformed, an endpoint is of another region than `region_id`, or the file is not
+            a JSON object.
+
+    Example:
+        >>> load_settings({"region_id": "cn-shanghai"}, environ={"PAI_WORKSPACE_ID": "7"}).workspace_id
+        '7'
+    """
+    environ = os.environ if environ is None else environ
+    sources = [_from_arguments(overrides or {}), _from_environment(environ), _from_file(environ, config_path)]
+    region = next((s.values["region_id"] for s in sources if "region_id" in s.values), None)
+    values: dict[str, str] = {}
+    places: dict[str, str] = {}
+    passed_over: dict[str, str] = {}
+    for source in sources:
+        its_region = source.values.get("region_id", region)
+        for name, value in source.values.items():
+            if name in values:
+                continue
+            if its_region != region and name in _OF_A_REGION:
+                passed_over[name] = f"{source.places[name]} has one of {its_region}, which is not {region}"
+                continue
+            values[name] = CHECKS[name](value, f"{name} ({source.places[name]})")
+            places[name] = source.places[name]
+    _refuse_contradiction(values, places)
+    around = next((environ[name] for name in _REGION_IN_PAI if environ.get(name)), region)
+    if "network" not in values and _is_in_pai(environ) and around == region:
+        # Inside PAI the internal hosts of its region are always in reach, and cost nothing.
+        values["network"], places["network"] = "VPC", "running inside PAI"
+    for name in passed_over.keys() - values.keys():
+        _log.info("%s: %s", name, passed_over[name])
+    return Settings(**values, sources=places, passed_over=passed_over)
+
+
+def _refuse_contradiction(values: Mapping[str, str], places: Mapping[str, str]) -> None:
+    region = values.get("region_id")
+    for name in ("endpoint", "aiworkspace_endpoint"):
+        named = api_region_of(values[name]) if name in values else None
+        if region and named and named != region:
+            raise SettingsError(
+                f"{name} ({places[name]}): {values[name]} is a host of {named}, but region_id "
+                f"({places['region_id']}) is {region}; change one of them"
+            )
+
+
+def save_config(settings: Settings, path: str | Path | None = None) -> Path:
+    """Write the settings that are set into the config file; what else is in it stays. Keys are never written.
+
+    Args:
+        settings: what to write.
+        path: in place of `PAI_CONFIG_PATH`, or else `~/.pai/config.json`.
+
+    Returns:
+        The file, readable by its owner only.
+
+    Raises:
+        SettingsError: the file that is there is not a JSON object, or it cannot be written.
+    """
+    target = config_path_of(os.environ, path)
+    write_config(target, {name: getattr(settings, name) for name in _NAMES if getattr(settings, name)})
+    return target
+
+
+def _from_arguments(overrides: Mapping[str, str | None]) -> _Source:
+    unknown = sorted(set(overrides) - set(_NAMES))
+    if unknown:
+        raise SettingsError(f"unknown setting: {', '.join(unknown)}; there are {', '.join(_NAMES)}")
+    return _source({name: overrides.get(name) for name in _NAMES}, "argument")
+
+
+def _from_environment(environ: Mapping[str, str]) -> _Source:
+    values: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for name in _NAMES:
+        variables = _VARIABLES[name] + (_REGION_IN_PAI if name == "region_id" and _is_in_pai(environ) else ())
+        found = next((v for v in variables if environ.get(v, "").strip()), None)
+        if found:
+            values[name], places[name] = environ[found].strip(), f"environment variable {found}"
+    return _Source(values, places)
+
+
+def _is_in_pai(environ: Mapping[str, str]) -> bool:
+    return any(environ.get(name) for name in _IN_PAI)
+
+
+def _from_file(environ: Mapping[str, str], given: str | Path | None) -> _Source:
+    path = config_path_of(environ, given)
+    content = read_config(path, must_exist=given is not None)
+    if given is None and environ.get("PAI_CONFIG_PATH") and not path.exists():
+        _log.warning("PAI_CONFIG_PATH names %s, which is not there", path)
+    unknown = sorted(set(content) - set(_NAMES))
+    if unknown:
+        _log.warning("%s: unknown settings are ignored: %s", path, ", ".join(unknown))
+    return _source({name: content.get(name) for name in _NAMES}, str(path))
+
+
+def _source(given: Mapping[str, Any], place: str) -> _Source:
+    texts = {name: _text(value, f"{name} ({place})") for name, value in given.items()}
+    values = {name: text for name, text in texts.items() if text}
+    return _Source(values, dict.fromkeys(values, place))
+
+
+def _text(value: Any, where: str) -> str:
+    # People write a workspace's number as a number; True and [7] would become texts that nobody meant.
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise SettingsError(f"{where}: is of type {type(value).__name__}; write a text")
+    return str(value).strip()

@@ -1,0 +1,1 @@
+"""Jobs as plain processes of this machine."""

@@ -1,0 +1,211 @@
+"""Jobs as plain processes of this machine, with the real `/ml` where the kernel allows it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.agent.distributed import Instance
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.processes import kill_strays
+from pai_sdk.agent.reasons import REASON_SUPERVISOR_LOST
+from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.errors import InvalidInputError, PaiError, Problem
+from pai_sdk.execution import contract
+from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
+from pai_sdk.schemas.request import TrainingJobRequest
+
+__all__ = ["ProcessExecutor", "hidden_by_ml"]
+
+# What a job may have of our own environment; all else, above all the keys in it, stays here.
+_INHERITED = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|(CUDA|NVIDIA|PIP)_\w+"
+    r"|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|((https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)"
+)
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_START_TIMEOUT_S = 30.0
+# -I and -S keep the supervisor's start short and free of whatever the environment has in store for Python.
+_SUPERVISE = (
+    "import sys; from pathlib import Path; sys.path.append(sys.argv[1]); "
+    "from pai_sdk.agent.supervisor import main; sys.exit(main(Path(sys.argv[2])))"
+)
+
+
+class ProcessExecutor(Executor):
+    """Runs the instances of a job as processes, watched over by a supervisor that outlives us.
+
+    All instances of a job share its sandbox and meet on the loopback address. Python requirements are installed
+    into a virtual environment that jobs with the same requirements share; packages of this interpreter count as
+    present. The request's image is not used.
+
+    Attributes:
+        cache_dir: where those environments are kept.
+        grace_s: seconds between SIGTERM and SIGKILL when a job is stopped.
+
+    Example:
+        >>> executor = ProcessExecutor(Path("/srv/cache"))
+        >>> executor.state(Path("/srv/jobs/none")).phase
+        'absent'
+    """
+
+    def __init__(self, cache_dir: Path, *, grace_s: float = 10.0) -> None:
+        self.cache_dir = cache_dir
+        self.grace_s = grace_s
+
+    def start(self, root: Path, job_id: str, request: TrainingJobRequest) -> None:
+        """Begin; returns as soon as the supervisor stands. A job that was started before is left alone.
+
+        Raises:
+            InvalidInputError: the request cannot become processes; nothing was started.
+            PaiError: the supervisor did not come up.
+        """
+        sandbox = Sandbox(root.resolve())
+        journal = Journal(sandbox.state_dir)
+        if journal.read_state() is not None:
+            return
+        sandbox.create(request)
+        contract.write_config(sandbox, request)
+        journal.write_job(self._job(sandbox, job_id, request))
+        _start_supervisor(sandbox.root, journal)
+
+    def withdraw(self, root: Path) -> None:
+        """Take back a start that was cut off.
+
+        Raises:
+            PaiError: a supervisor is there that neither begins nor ends.
+        """
+        if not Journal(Sandbox(root.resolve()).state_dir).withdraw_job(patience_s=_START_TIMEOUT_S):
+            raise PaiError("a supervisor that was started before neither begins nor ends; see its log")
+
+    def state(self, root: Path) -> ExecutionState:
+        """What is known now."""
+        sandbox = Sandbox(root.resolve())
+        state = Journal(sandbox.state_dir).current_state()
+        if state is None:
+            return ExecutionState(phase="absent")
+        if state["phase"] == "ended" and state["reason_code"] == REASON_SUPERVISOR_LOST:
+            # Where the guardian was killed too, what the instances had started may still be there, and write.
+            for instance in state["instances"]:
+                mark = f"PAI_INSTANCE_NAME={instance['name']}"
+                kill_strays(mark, within=str(sandbox.state_dir), ml=sandbox.ml)
+        instances = tuple(InstanceState(**instance) for instance in state.pop("instances"))
+        return ExecutionState(**state, instances=instances)
+
+    def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
+        """Ask all instances to end; returns at once. The first reason given stays."""
+        journal = Journal(Sandbox(root).state_dir)
+        state = journal.current_state()
+        if state is not None and state["phase"] != "ended":
+            journal.ask_to_stop(reason_code, reason_message)
+
+    def _job(self, sandbox: Sandbox, job_id: str, request: TrainingJobRequest) -> dict[str, Any]:
+        """All the supervisor needs to know, as plain JSON."""
+        from pai_sdk.agent.interpreter import find_requirements, has_pip, layer, service_paths, site_packages
+
+        if request.algorithm_spec is None or not request.algorithm_spec.command:
+            raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
+        requirements = find_requirements(
+            sandbox.usercode,
+            request.python_requirements or (),
+            state_dir=sandbox.state_dir,
+            cache_dir=self.cache_dir.resolve(),
+        )
+        python = sandbox.state_dir / "python"
+        shared = [site_packages(requirements.environment)] if requirements else []
+        layer(python, [*shared, *service_paths()], has_pip=has_pip())
+        programs = [python, Path(requirements.environment)] if requirements else [python]
+        needed: list[str | Path] = [
+            sandbox.root,
+            self.cache_dir.resolve(),
+            sys.prefix,
+            sys.base_prefix,
+            *service_paths(),
+        ]
+        return {
+            "job_id": job_id,
+            "job_type": contract.job_type(request),
+            "command": request.algorithm_spec.command,
+            "instances": _instances(sandbox, job_id, request, programs),
+            "nproc_per_node": _gpus(request) or 1,
+            "memory_limit_bytes": contract.memory_limit_bytes(request),
+            "max_running_s": contract.max_running_seconds(request),
+            "grace_s": self.grace_s,
+            "requirements": asdict(requirements) if requirements else None,
+            "hidden_by_ml": hidden_by_ml(needed),
+        }
+
+
+def hidden_by_ml(needed: Iterable[str | Path]) -> str:
+    """The first of these folders that lies in the host's own `/ml`, if it has one; else an empty text.
+
+    So it is where we run inside a PAI job: a job of ours that had its own `/ml` would not find its Python there.
+    """
+    return next((str(folder) for folder in needed if Path(folder).is_relative_to("/ml")), "")
+
+
+def _instances(
+    sandbox: Sandbox, job_id: str, request: TrainingJobRequest, environments: list[Path]
+) -> list[dict[str, Any]]:
+    """Each instance with its environment for both cases: `/ml` can be had, or it cannot."""
+    base = _base_environment(environments)
+    files = contract.input_files(sandbox, request)
+    layouts = {"mounted": "/ml", "plain": str(sandbox.ml)}
+
+    def variables(instance: Instance, ml: str) -> dict[str, str]:
+        found = {**base, **contract.environment(job_id, request, instance, ml=ml, input_files=files)}
+        return {**found, "PATH": _path(environments, found["PATH"])}
+
+    return [
+        {
+            "instance": asdict(instance),
+            "environments": {layout: variables(instance, ml) for layout, ml in layouts.items()},
+        }
+        for instance in contract.instances(job_id, request)
+    ]
+
+
+def _base_environment(environments: list[Path]) -> dict[str, str]:
+    """What an instance has besides the contract's variables."""
+    inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
+    return {
+        **inherited,
+        "PATH": os.environ.get("PATH", _DEFAULT_PATH),
+        "VIRTUAL_ENV": str(environments[0]),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _path(environments: list[Path], given: str) -> str:
+    """What is installed for the job comes first, and its Python, whatever PATH the user gives."""
+    folders = [str(environment / "bin") for environment in environments]
+    return os.pathsep.join([*folders, str(Path(sys.executable).parent), given])
+
+
+def _gpus(request: TrainingJobRequest) -> int:
+    spec = request.compute_resource.instance_spec
+    return int(spec.gpu) if spec and spec.gpu and spec.gpu.isdecimal() else 0
+
+
+def _start_supervisor(root: Path, journal: Journal) -> None:
+    package_parent = str(Path(__file__).parents[2])
+    with journal.log.open("ab") as log:
+        result = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _SUPERVISE, package_parent, str(root)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # closed when it is done: a wait for that needs no polling
+            stderr=log,
+            cwd="/",
+            env={"PATH": _DEFAULT_PATH},
+            start_new_session=True,
+            timeout=_START_TIMEOUT_S,
+            check=False,
+        )
+    if result.returncode != 0:
+        tail = journal.log.read_text(errors="replace")[-2000:]
+        raise PaiError(f"the job's supervisor did not start (exit code {result.returncode}):\n{tail}")

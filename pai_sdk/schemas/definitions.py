@@ -1,0 +1,228 @@
+"""What an algorithm says of the jobs that run it, and what is wrong with a job by that; for both ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from pai_sdk.errors import Problem
+from pai_sdk.schemas.fields import ChannelFields, ParameterFields, RangeFields
+from pai_sdk.schemas.spec import AlgorithmSpec, Channel, HyperParameter
+from pai_sdk.schemas.wire import Received
+
+__all__ = [
+    "AlgorithmDefinition",
+    "ChannelDefinition",
+    "ParameterDefinition",
+    "ParameterRange",
+    "hyperparameter_problems",
+    "instance_problems",
+    "near",
+    "with_defaults",
+]
+
+
+class ParameterRange(Received, RangeFields):
+    """What values a hyperparameter may take."""
+
+
+class ParameterDefinition(Received, ParameterFields):
+    """A hyperparameter, as a registered algorithm defines it."""
+
+    range: ParameterRange | None = None
+
+
+class ChannelDefinition(Received, ChannelFields):
+    """An input or output channel, as a registered algorithm defines it."""
+
+    def as_channel(self) -> Channel:
+        """The part of it that a job's channels are checked by."""
+        return Channel(name=self.name, description=self.description, required=self.required)
+
+
+class AlgorithmDefinition(Received):
+    """An algorithm's spec as it is read: what is missing is None or empty, what is unknown is kept."""
+
+    image: str | None = None
+    command: list[str] = Field(default_factory=list)
+    job_type: str | None = None
+    code_dir: dict[str, Any] | None = None
+    input_channels: list[ChannelDefinition] = Field(default_factory=list)
+    output_channels: list[ChannelDefinition] = Field(default_factory=list)
+    hyperparameter_definitions: list[ParameterDefinition] = Field(default_factory=list, alias="HyperParameters")
+    supported_instance_types: list[str] = Field(default_factory=list)
+    supports_distributed_training: bool | None = None
+    customization: dict[str, Any] | None = None
+
+    @field_validator(
+        "command",
+        "input_channels",
+        "output_channels",
+        "hyperparameter_definitions",
+        "supported_instance_types",
+        mode="before",
+    )
+    @classmethod
+    def _null_is_empty(cls, value: object) -> object:
+        return [] if value is None else value
+
+    @classmethod
+    def of(cls, spec: AlgorithmSpec) -> AlgorithmDefinition:
+        """The same spec, as it would be read."""
+        return cls.model_validate(spec.to_wire())
+
+    @property
+    def takes_code(self) -> bool:
+        """Whether a job may bring code of its own."""
+        return bool((self.customization or {}).get("CodeDir"))
+
+
+def with_defaults(
+    definitions: Sequence[ParameterDefinition], given: Sequence[HyperParameter]
+) -> list[HyperParameter]:
+    """What a job's code will see: the values given, and the defaults of those that were not.
+
+    Example:
+        >>> rate = ParameterDefinition(name="lr", default_value="0.1")
+        >>> [str(value.value) for value in with_defaults([rate], [])]
+        ['0.1']
+    """
+    names = {value.name for value in given}
+    defaults = [
+        HyperParameter(name=definition.name, value=definition.default_value)
+        for definition in definitions
+        if definition.name not in names and definition.default_value is not None
+    ]
+    return [*given, *defaults]
+
+
+def hyperparameter_problems(
+    definitions: Sequence[ParameterDefinition],
+    values: Sequence[HyperParameter],
+    where: str,
+    *,
+    fits_pattern: Callable[[str, str], bool] | None = None,
+) -> Iterator[Problem]:
+    """What is wrong with values, by what the algorithm says of them; nothing where it says nothing.
+
+    Args:
+        definitions: of the algorithm.
+        values: of the job, its defaults among them.
+        where: what the author of the job calls them.
+        fits_pattern: whether a text fits a regular expression; for those who must not trust the expression.
+    """
+    known = {definition.name: definition for definition in definitions}
+    for value in values if known else ():
+        definition = known.get(value.name)
+        at = f"{where}[{value.name!r}]"
+        if definition is None:
+            yield Problem(at, "the algorithm has no such hyperparameter", near(value.name, known))
+            continue
+        wrong = _type_problem(definition.type, value.value)
+        if wrong:
+            yield Problem(at, wrong)
+            continue
+        for wrong in _range_problems(definition.range, value.value, fits_pattern or _fits):
+            yield Problem(at, wrong)
+    present = {value.name for value in values}
+    for definition in definitions:
+        if definition.required and definition.name not in present:
+            yield Problem(f"{where}[{definition.name!r}]", "is required and missing", definition.description or "")
+
+
+def instance_problems(
+    definition: AlgorithmDefinition, instance_type: str | None, instance_count: int, names: tuple[str, str]
+) -> Iterator[Problem]:
+    """What is wrong with the hardware of a job, by what the algorithm says of it.
+
+    Args:
+        definition: the algorithm.
+        instance_type: of public instances; None for those of a quota, which are not checked.
+        instance_count: how many.
+        names: what the author of the job calls these two.
+    """
+    supported = definition.supported_instance_types
+    if instance_type is not None and supported and instance_type not in supported:
+        yield Problem(names[0], f"the algorithm does not run on {instance_type!r}", near(instance_type, supported))
+    if definition.supports_distributed_training is False and instance_count > 1:
+        yield Problem(names[1], f"the algorithm runs on one instance, not on {instance_count}")
+
+
+def near(name: str, known: Iterable[str], *, shown: int = 8) -> str:
+    """A hint that leads from a wrong name to a right one.
+
+    Example:
+        >>> near("epoch", ["epochs", "lr"]), near("x", ["epochs", "lr"])
+        ("did you mean 'epochs'?", 'there is: epochs, lr')
+    """
+    names = list(known)
+    if close := get_close_matches(name, names, n=1):
+        return f"did you mean {close[0]!r}?"
+    return f"there is: {', '.join(names[:shown])}{' …' if len(names) > shown else ''}" if names else ""
+
+
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {
+    **dict.fromkeys(
+        ("int", "integer", "long", "int32", "int64"),
+        ("a whole number", lambda text: _WHOLE.fullmatch(text.strip()) is not None),
+    ),
+    **dict.fromkeys(("float", "double", "number"), ("a number", lambda text: _number(text) is not None)),
+    **dict.fromkeys(
+        ("bool", "boolean"), ("true or false", lambda text: text.strip().lower() in ("true", "false", "0", "1"))
+    ),
+}
+
+
+def _type_problem(kind: str | None, text: str) -> str:
+    """Types beyond these are the algorithm's own; it will say itself what it does not like."""
+    wanted, fits = _KINDS.get((kind or "").lower(), ("", lambda _: True))
+    return "" if fits(text) else f"{text[:80]!r} is not {wanted}"
+
+
+def _range_problems(allowed: ParameterRange | None, text: str, fits: Callable[[str, str], bool]) -> Iterator[str]:
+    if allowed is None:
+        return
+    if allowed.enum and text not in allowed.enum:
+        yield f"{text[:80]!r} is none of {', '.join(allowed.enum)}"
+    yield from _bound_problems(allowed, text)
+    if allowed.min_length is not None and len(text) < allowed.min_length:
+        yield f"has {len(text)} characters; {allowed.min_length} at least"
+    if allowed.max_length is not None and len(text) > allowed.max_length:
+        yield f"has {len(text)} characters; {allowed.max_length} at most"
+    if allowed.pattern and not fits(allowed.pattern, text):
+        yield f"{text[:80]!r} does not fit {allowed.pattern}"
+
+
+def _bound_problems(allowed: ParameterRange, text: str) -> Iterator[str]:
+    value, least, most = (None if t is None else _number(t) for t in (text, allowed.minimum, allowed.maximum))
+    if value is None:
+        if least is not None or most is not None:
+            yield f"{text[:80]!r} is not a number"
+        return
+    if least is not None and (value < least or (allowed.exclusive_minimum and value == least)):
+        bound = "more than" if allowed.exclusive_minimum else "at least"
+        yield f"{text[:80]} is too small; {bound} {allowed.minimum}"
+    if most is not None and (value > most or (allowed.exclusive_maximum and value == most)):
+        bound = "less than" if allowed.exclusive_maximum else "at most"
+        yield f"{text[:80]} is too large; {bound} {allowed.maximum}"
+
+
+def _number(text: str) -> Decimal | None:
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() and "_" not in text else None
+
+
+def _fits(pattern: str, text: str) -> bool:
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return True  # in another dialect than ours: the service will say

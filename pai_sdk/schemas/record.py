@@ -1,0 +1,254 @@
+"""A job as a backend describes it: GetTrainingJob's answer, and what belongs to it. All of it is tolerant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, field_validator, model_validator
+
+from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
+from pai_sdk.schemas.wire import Received
+
+__all__ = [
+    "ChannelUri",
+    "ErrorInfo",
+    "InstanceMetrics",
+    "InstanceRecord",
+    "JobRecord",
+    "KeyValue",
+    "LogLine",
+    "LogPage",
+    "MetricPoint",
+    "NameValue",
+    "OutputModel",
+    "StatusTransition",
+    "UsagePoint",
+]
+
+
+def _status_of(value: object) -> JobStatus:
+    return value if isinstance(value, JobStatus) else JobStatus("" if value is None else str(value))
+
+
+_Status = Annotated[
+    JobStatus,
+    PlainValidator(_status_of),
+    PlainSerializer(str, return_type=str),
+]
+
+
+class StatusTransition(Received):
+    """One status a job went through."""
+
+    status: str | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+    reason_code: str | None = None
+    reason_message: str | None = None
+
+
+class InstanceRecord(Received):
+    """One worker of a job."""
+
+    name: str | None = None
+    role: str | None = None
+    status: str | None = None
+
+
+class MetricPoint(Received):
+    """One value of one metric; `timestamp` is UTC, ISO 8601."""
+
+    name: str | None = None
+    timestamp: str | None = None
+    value: float | None = None
+
+
+class UsagePoint(Received):
+    """What an instance used at one time; `time` is UTC, ISO 8601."""
+
+    time: str | None = None
+    value: float | None = None
+
+
+class InstanceMetrics(Received):
+    """What one instance used of its machine, over time."""
+
+    instance_id: str | None = None
+    node_name: str | None = None
+    metrics: list[UsagePoint] = Field(default_factory=list)
+
+
+class ErrorInfo(Received):
+    """Why a job failed, as the service sees it. `additional_info` is JSON text or None."""
+
+    code: str | None = None
+    message: str | None = None
+    additional_info: str | None = None
+
+
+class ChannelUri(Received):
+    """An input or output channel of a job that exists."""
+
+    name: str | None = None
+    input_uri: str | None = None
+    output_uri: str | None = None
+    dataset_id: str | None = None
+    version_name: str | None = None
+    options: str | None = None
+    role_arn: str | None = None
+
+    @property
+    def uri(self) -> str | None:
+        """Where the channel comes from or goes to."""
+        return self.input_uri or self.output_uri
+
+
+class NameValue(Received):
+    """A hyperparameter of a job that exists."""
+
+    name: str | None = None
+    value: str | None = None
+
+
+class OutputModel(Received):
+    """The output channel that holds the model, and where it is."""
+
+    output_channel_name: str | None = None
+    uri: str | None = None
+
+
+class KeyValue(Received):
+    """A label of a job that exists."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+class JobRecord(Received):
+    """A snapshot of one job. Fields the service left out are None or empty; unknown ones are kept."""
+
+    training_job_id: str
+    training_job_name: str | None = None
+    training_job_url: str | None = None
+    training_job_description: str | None = None
+    workspace_id: str | None = None
+    status: _Status = JobStatus("")
+    reason_code: str | None = None
+    reason_message: str | None = None
+    gmt_create_time: str | None = None
+    gmt_modified_time: str | None = None
+    duration: int | None = None
+    user_id: str | None = None
+    status_transitions: list[StatusTransition] = Field(default_factory=list)
+    instances: list[InstanceRecord] = Field(default_factory=list)
+    latest_metrics: list[MetricPoint] = Field(default_factory=list)
+    latest_progress: dict[str, Any] | None = None
+    input_channels: list[ChannelUri] = Field(default_factory=list)
+    output_channels: list[ChannelUri] = Field(default_factory=list)
+    hyperparameters: list[NameValue] = Field(default_factory=list, alias="HyperParameters")
+    labels: list[KeyValue] = Field(default_factory=list)
+    output_model: OutputModel | None = None
+    algorithm_spec: dict[str, Any] | None = None
+    algorithm_id: str | None = None
+    algorithm_name: str | None = None
+    algorithm_version: str | None = None
+    algorithm_provider: str | None = None
+    is_temp_algo: bool | None = None
+    compute_resource: dict[str, Any] | None = None
+    user_vpc: dict[str, Any] | None = None
+    assign_node_spec: dict[str, Any] | None = None
+    credential_config: dict[str, Any] | None = Field(default=None, repr=False)  # may hold a temporary key
+    priority: int | None = None
+    role_arn: str | None = None
+    dlc_job_id: str | None = None
+    environments: dict[str, Any] | None = Field(default=None, repr=False)  # values may be secrets
+    python_requirements: list[str] | None = Field(default=None, repr=False)  # an index URL may hold a password
+    experiment_config: dict[str, Any] | None = None
+    scheduler: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+
+    # The service's version tag of this snapshot, by which a caller can wait for the next one.
+    _etag: str | None = PrivateAttr(default=None)
+    # The backend lists an instance before there is a line of it. The services of this package say so by a marker.
+    _lists_all: bool = PrivateAttr(default=False)
+    # The backend can hold its answer back until the job changes (`Prefer: wait`), and has said so.
+    _may_wait: bool = PrivateAttr(default=False)
+
+    @field_validator(
+        "status_transitions",
+        "instances",
+        "latest_metrics",
+        "input_channels",
+        "output_channels",
+        "hyperparameters",
+        "labels",
+        mode="before",
+    )
+    @classmethod
+    def _null_is_empty(cls, value: object) -> object:
+        return [] if value is None else value
+
+    @model_validator(mode="after")
+    def _see_an_unknown_end(self) -> JobRecord:
+        last = self.status_transitions[-1] if self.status_transitions else None
+        is_over = last is not None and bool(last.end_time) and last.status == self.status
+        if is_over and self.status and self.status not in KNOWN_STATUSES:
+            # The model is frozen for its readers; it is still being made here.
+            self.__dict__["status"] = JobStatus(self.status, has_ended=True)
+        return self
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Output channel to URI."""
+        return {c.name: c.uri for c in self.output_channels if c.name and c.uri}
+
+    @property
+    def instance_names(self) -> list[str]:
+        """The instances that have begun to exist, in the service's order."""
+        return [instance.name for instance in self.instances if instance.name]
+
+    @property
+    def may_list_more(self) -> bool:
+        """Whether the job has ended, and instances that have run may be listed a little later still."""
+        if self._lists_all or self.status not in (JobStatus.SUCCEED, JobStatus.FAILED):
+            return False
+        resource = self.compute_resource or {}
+        count = resource.get("InstanceCount") or resource.get("EcsCount")
+        return len(self.instances) < (count if isinstance(count, int) else 1)
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of one instance's log.
+
+    Attributes:
+        instance: which instance wrote it.
+        number: its place in that instance's log, counted from 0; a reader goes on from `number + 1`.
+        text: the line, without its line end.
+    """
+
+    instance: str
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """Consecutive lines of one instance's log.
+
+    Attributes:
+        lines: the lines, without their line ends; the first is the one that was asked for.
+        complete: the service says that no line will follow these.
+        waited: the service holds its answers back until there is news, where it is asked to.
+        total: how many lines the service has in all, where it says so.
+    """
+
+    lines: tuple[str, ...]
+    complete: bool = False
+    waited: bool = False
+    total: int | None = None
+
+    def numbered(self, instance: str, start: int) -> list[LogLine]:
+        """The lines as records, the first of them with number `start`."""
+        return [LogLine(instance, number, text) for number, text in enumerate(self.lines, start)]

@@ -1,0 +1,63 @@
+"""The body of CreateTrainingJob: the one description of a job."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pai_sdk.schemas.compute import (
+    AssignNodeSpec,
+    ComputeResource,
+    CredentialConfig,
+    ExperimentConfig,
+    SchedulerConfig,
+    Settings,
+    UserVpcConfig,
+)
+from pai_sdk.schemas.spec import AlgorithmSpec, CodeDir, HyperParameter, InputChannel, Label, OutputChannel
+from pai_sdk.schemas.wire import Sent
+
+__all__ = ["SUBMISSION_LABEL", "TrainingJobRequest"]
+
+SUBMISSION_LABEL = "pai-sdk-submission"
+"""Label whose value is unique to one submission: a create whose answer was lost is found again by it."""
+
+
+class TrainingJobRequest(Sent):
+    """A training job, described. What runs is either an `algorithm_spec` or a registered algorithm's name."""
+
+    training_job_name: str
+    workspace_id: str | None = None
+    training_job_description: str | None = None
+
+    algorithm_spec: AlgorithmSpec | None = None
+    algorithm_name: str | None = None
+    algorithm_version: str | None = None
+    algorithm_provider: str | None = None
+    code_dir: CodeDir | None = None
+
+    compute_resource: ComputeResource
+    hyperparameters: list[HyperParameter] = Field(default_factory=list, alias="HyperParameters")
+    input_channels: list[InputChannel] = Field(default_factory=list)
+    output_channels: list[OutputChannel] = Field(default_factory=list)
+    environments: dict[str, str] | None = Field(default=None, repr=False)  # values may be secrets
+    python_requirements: list[str] | None = Field(default=None, repr=False)  # an index URL may hold a password
+    labels: list[Label] = Field(default_factory=list)
+
+    scheduler: SchedulerConfig | None = None
+    settings: Settings | None = None
+    priority: int | None = None
+    experiment_config: ExperimentConfig | None = None
+    user_vpc: UserVpcConfig | None = None
+    role_arn: str | None = None
+    assign_node_spec: AssignNodeSpec | None = None
+    credential_config: CredentialConfig | None = None
+
+    @property
+    def instance_count(self) -> int:
+        """How many instances the job has."""
+        return self.compute_resource.ecs_count or self.compute_resource.instance_count or 1
+
+    def with_label(self, key: str, value: str) -> TrainingJobRequest:
+        """The same request with one label more (or replaced)."""
+        others = [label for label in self.labels if label.key != key]
+        return self.model_copy(update={"labels": [*others, Label(key=key, value=value)]})

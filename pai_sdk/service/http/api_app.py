@@ -1,0 +1,125 @@
+"""The service as one ASGI application: the API below `/api/`, the object store everywhere else."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pai_sdk.api.signature import ACS3
+from pai_sdk.service.http.context import Parts
+from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
+from pai_sdk.service.http.routes import (
+    algorithms,
+    experiments,
+    job_instances,
+    job_logs,
+    job_metrics,
+    training_jobs,
+    workspaces,
+)
+from pai_sdk.service.http.routes.json_responses import request_id
+from pai_sdk.service.http.tokens import TokenChecked
+from pai_sdk.service.objects.request import bucket_in_host, host_of
+from pai_sdk.service.state.disk import is_about_room, is_read_only
+from pai_sdk.service.state.reserve import Reserve
+from pai_sdk.service.wire_errors import Fault, fault_response, invalid_parameter
+
+__all__ = ["Dispatcher", "create_api"]
+
+logger = logging.getLogger(__name__)
+
+_API_SCHEMES = (ACS3.encode() + b" ", b"acs ")
+
+_FULL = "The disk of the service is full; nothing was changed. Delete jobs or outputs that are not needed."
+_READ_ONLY = "The data folder of the service cannot be written any more; make it writable. Nothing was changed."
+
+
+def create_api(parts: Parts) -> FastAPI:
+    """The PAI API. It trusts whoever reaches it: put a `Gate` before it."""
+    app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.state.parts = parts
+    for module in (training_jobs, job_logs, job_metrics, job_instances, algorithms, experiments, workspaces):
+        app.include_router(module.router, dependencies=[TokenChecked])
+
+    @app.exception_handler(Fault)
+    async def refused(request: Request, fault: Fault) -> JSONResponse:
+        return _response(request, fault)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
+        problems = "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
+        return _response(request, invalid_parameter(problems))
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> JSONResponse:
+        codes = {404: "InvalidAction.NotFound", 405: "InvalidAction.NotFound"}
+        message = f"This service has no action {request.method} {request.url.path[:200]}."
+        return _response(
+            request, Fault(error.status_code, codes.get(error.status_code, "InvalidRequest"), message)
+        )
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> JSONResponse:
+        # Starlette raises the error once more after this answer is sent; the gate writes it to the log.
+        if is_about_room(error):
+            if request.method == "DELETE" or request.url.path.endswith("/stop"):
+                # What makes room may use the last of it: the client's next attempt succeeds.
+                Reserve.of(parts.info.data_dir).give_up()
+            return _response(request, Fault(507, "InsufficientStorage", _FULL))
+        if is_read_only(error):
+            return _response(request, Fault(500, "InternalError", _READ_ONLY))
+        message = "The service met an unexpected fault; its log has the details."
+        return _response(request, Fault(500, "InternalError", message))
+
+    return app
+
+
+def _response(request: Request, fault: Fault) -> JSONResponse:
+    return fault_response(fault, request_id=request_id(request), host=request.headers.get("host", ""))
+
+
+class Dispatcher:
+    """Sends each request to the API or to the object store, and knows since when there was none.
+
+    Args:
+        api: the API behind its gate.
+        objects: the object store.
+        description: answers with the description of the API, to everybody.
+    """
+
+    def __init__(self, api: ASGIApp, objects: ASGIApp, description: ASGIApp) -> None:
+        self._api = api
+        self._objects = objects
+        self._description = description
+        self.requests_under_way = 0
+        self.requests_answered = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        app = self._app_for(scope)
+        self.requests_under_way += 1
+        try:
+            await app(scope, receive, send)
+        finally:
+            self.requests_under_way -= 1
+            self.requests_answered += 1
+
+    def _app_for(self, scope: Scope) -> ASGIApp:
+        path: str = scope["path"]
+        if bucket_in_host(host_of(scope)) is not None:
+            return self._objects  # the path is all key, whatever it begins with
+        if path == DESCRIPTION_PATH and scope["method"] in ("GET", "HEAD"):
+            return self._description
+        is_for_api = path == "/api" or path.startswith("/api/") or _is_signed_for_api(scope)
+        return self._api if is_for_api else self._objects
+
+
+def _is_signed_for_api(scope: Scope) -> bool:
+    """Whether a client of the API sent the request. It cannot read XML, also where its path has no action."""
+    headers = dict(scope["headers"])
+    return headers.get(b"authorization", b"").startswith(_API_SCHEMES) or b"x-acs-version" in headers

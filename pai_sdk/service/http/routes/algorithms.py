@@ -1,0 +1,201 @@
+"""Registered algorithms and their versions."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.http.context import PartsOf
+from pai_sdk.service.http.routes.json_responses import answer
+from pai_sdk.service.http.routes.training_jobs import PageNumber
+from pai_sdk.service.jobs.algorithm_registry import PROVIDER
+from pai_sdk.service.jobs.creation import read_body, read_spec
+from pai_sdk.service.state.models import Algorithm, AlgorithmVersion
+from pai_sdk.service.wire_errors import Fault, invalid_parameter
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/algorithms")
+
+_PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
+_Text = Annotated[str | None, Field(max_length=4096)]
+
+
+class _NewAlgorithm(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(alias="AlgorithmName")
+    description: _Text = Field(default=None, alias="AlgorithmDescription")
+    display_name: _Text = Field(default=None, alias="DisplayName")
+    workspace_id: str | None = Field(default=None, alias="WorkspaceId")
+
+
+class _ChangedAlgorithm(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    description: _Text = Field(default=None, alias="AlgorithmDescription")
+    display_name: _Text = Field(default=None, alias="DisplayName")
+
+
+@router.post("")
+async def create_algorithm(request: Request, parts: PartsOf) -> Response:
+    """CreateAlgorithm."""
+    wanted = _read(_NewAlgorithm, await _fields(request))
+    workspace_id = parts.settings.workspace_id
+    if wanted.workspace_id not in (None, workspace_id):
+        raise Fault(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {wanted.workspace_id[:60]!r} here.")
+    algorithm_id = await run_in_threadpool(
+        parts.algorithms.create,
+        wanted.name,
+        workspace_id=workspace_id,
+        display_name=wanted.display_name,
+        description=wanted.description,
+    )
+    return answer(request, {"AlgorithmId": algorithm_id})
+
+
+@router.get("")
+def list_algorithms(
+    request: Request,
+    parts: PartsOf,
+    page_number: PageNumber = 1,
+    page_size: _PageSize = 10,
+    algorithm_id: Annotated[str | None, Query(alias="AlgorithmId")] = None,
+    name: Annotated[str | None, Query(alias="AlgorithmName")] = None,
+    provider: Annotated[str | None, Query(alias="AlgorithmProvider")] = None,
+    workspace_id: Annotated[str | None, Query(alias="WorkspaceId")] = None,
+) -> Response:
+    """ListAlgorithms."""
+    found, total = parts.algorithms.find(
+        algorithm_id=algorithm_id,
+        name=name,
+        provider=provider,
+        workspace_id=workspace_id,
+        page_number=page_number,
+        page_size=page_size,
+    )
+    return answer(request, {"Algorithms": [_shown(algorithm) for algorithm in found], "TotalCount": total})
+
+
+@router.get("/{algorithm_id}")
+def get_algorithm(request: Request, parts: PartsOf, algorithm_id: str) -> Response:
+    """GetAlgorithm."""
+    return answer(request, _shown(parts.algorithms.get(algorithm_id)))
+
+
+@router.put("/{algorithm_id}")
+async def update_algorithm(request: Request, parts: PartsOf, algorithm_id: str) -> Response:
+    """UpdateAlgorithm."""
+    wanted = _read(_ChangedAlgorithm, await _fields(request))
+    await run_in_threadpool(
+        parts.algorithms.update, algorithm_id, display_name=wanted.display_name, description=wanted.description
+    )
+    return answer(request, {"AlgorithmId": algorithm_id})
+
+
+@router.delete("/{algorithm_id}")
+def delete_algorithm(request: Request, parts: PartsOf, algorithm_id: str) -> Response:
+    """DeleteAlgorithm."""
+    parts.algorithms.delete(algorithm_id)
+    return answer(request)
+
+
+@router.get("/{algorithm_id}/versions")
+def list_algorithm_versions(
+    request: Request, parts: PartsOf, algorithm_id: str, page_number: PageNumber = 1, page_size: _PageSize = 10
+) -> Response:
+    """ListAlgorithmVersions."""
+    algorithm, found, total = parts.algorithms.list_versions(
+        algorithm_id, page_number=page_number, page_size=page_size
+    )
+    shown = [_shown_version(algorithm, version) for version in found]
+    return answer(request, {"AlgorithmVersions": shown, "TotalCount": total})
+
+
+@router.post("/{algorithm_id}/versions/{version}")
+async def create_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
+    """CreateAlgorithmVersion."""
+    spec = await run_in_threadpool(read_spec, await _fields(request))
+    await run_in_threadpool(parts.algorithms.create_version, algorithm_id, version, spec)
+    return answer(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
+
+
+@router.get("/{algorithm_id}/versions/{version}")
+def get_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
+    """GetAlgorithmVersion."""
+    algorithm, found = parts.algorithms.get_version(algorithm_id, version)
+    return answer(request, {**_shown_version(algorithm, found), "AlgorithmSpec": found.spec})
+
+
+@router.put("/{algorithm_id}/versions/{version}")
+async def update_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
+    """UpdateAlgorithmVersion."""
+    spec = await run_in_threadpool(read_spec, await _fields(request))
+    await run_in_threadpool(parts.algorithms.update_version, algorithm_id, version, spec)
+    return answer(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
+
+
+@router.delete("/{algorithm_id}/versions/{version}")
+def delete_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
+    """DeleteAlgorithmVersion."""
+    parts.algorithms.delete_version(algorithm_id, version)
+    return answer(request)
+
+
+_Body = TypeVar("_Body", bound=BaseModel)
+
+
+async def _fields(request: Request) -> dict[str, Any]:
+    """The body's fields: PAI's clients send a form to these actions; JSON is taken too."""
+    body = await request.body()
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return read_body(body)
+    try:
+        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError as error:
+        raise invalid_parameter("The body is not a form in UTF-8.") from error
+    # Through the same checks, for text that could be stored nowhere.
+    return read_body(json.dumps(dict(pairs)).encode())
+
+
+def _read(model: type[_Body], fields: dict[str, Any]) -> _Body:
+    present = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return model.model_validate(present, by_alias=True, by_name=False)
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
+        raise invalid_parameter("; ".join(wrong)) from error
+
+
+def _shown(algorithm: Algorithm) -> dict[str, Any]:
+    return {
+        "AlgorithmId": algorithm.id,
+        "AlgorithmName": algorithm.name,
+        "AlgorithmProvider": algorithm.provider,
+        "AlgorithmDescription": algorithm.description,
+        "DisplayName": algorithm.display_name,
+        "WorkspaceId": algorithm.workspace_id,
+        "UserId": PROVIDER,
+        "TenantId": PROVIDER,
+        "GmtCreateTime": wire_time(algorithm.created_at),
+        "GmtModifiedTime": wire_time(algorithm.modified_at),
+    }
+
+
+def _shown_version(algorithm: Algorithm, version: AlgorithmVersion) -> dict[str, Any]:
+    return {
+        "AlgorithmId": algorithm.id,
+        "AlgorithmName": algorithm.name,
+        "AlgorithmProvider": algorithm.provider,
+        "AlgorithmVersion": version.version,
+        "UserId": PROVIDER,
+        "TenantId": PROVIDER,
+        "GmtCreateTime": wire_time(version.created_at),
+        "GmtModifiedTime": wire_time(version.modified_at),
+    }

@@ -1,0 +1,224 @@
+"""Experiment: create, get, list, update, delete, and its labels."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from pai_sdk.schemas.spec import Label
+from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.http.context import Parts, PartsOf
+from pai_sdk.service.http.routes.json_responses import answer, request_id
+from pai_sdk.service.http.routes.training_jobs import PageNumber
+from pai_sdk.service.jobs.creation import read_body
+from pai_sdk.service.jobs.experiments import ORDERS, ExperimentQuery
+from pai_sdk.service.state.models import Experiment
+from pai_sdk.service.wire_errors import Fault, invalid_parameter
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/experiments")
+
+_OWNER = "local"  # this service has no accounts
+_PageSize = Annotated[int, Query(ge=1, le=1000)]
+_Accessibility = Literal["PRIVATE", "PUBLIC"]
+
+
+class _NewExperiment(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(alias="Name")
+    workspace_id: str | None = Field(default=None, alias="WorkspaceId")
+    artifact_uri: str | None = Field(default=None, alias="ArtifactUri")
+    accessibility: _Accessibility = Field(default="PRIVATE", alias="Accessibility")
+    labels: list[Label] = Field(default_factory=list, alias="Labels")
+
+
+class _ChangedExperiment(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = Field(default=None, alias="Name")
+    accessibility: _Accessibility | None = Field(default=None, alias="Accessibility")
+
+
+class _Labels(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    labels: list[Label] = Field(default_factory=list, alias="Labels")
+
+
+@router.post("")
+async def create_experiment(request: Request, parts: PartsOf) -> Response:
+    """CreateExperiment."""
+    wanted = _read(_NewExperiment, await request.body())
+    experiment_id = await run_in_threadpool(
+        parts.experiments.create,
+        wanted.name,
+        workspace_id=_workspace(parts, wanted.workspace_id),
+        accessibility=wanted.accessibility,
+        artifact_uri=wanted.artifact_uri,
+        labels=_by_key(wanted.labels),
+    )
+    return answer(request, {"ExperimentId": experiment_id})
+
+
+@router.get("")
+def list_experiments(
+    request: Request,
+    parts: PartsOf,
+    page_number: PageNumber = 1,
+    page_size: Annotated[_PageSize | None, Query(alias="PageSize")] = None,
+    page_token: Annotated[int, Query(alias="PageToken", ge=0, le=1_000_000_000)] = 0,
+    max_results: Annotated[_PageSize, Query(alias="MaxResults")] = 10,
+    name: Annotated[str | None, Query(alias="Name")] = None,
+    options: Annotated[str | None, Query(alias="Options")] = None,
+    labels: Annotated[str | None, Query(alias="Labels")] = None,
+    workspace_id: Annotated[str | None, Query(alias="WorkspaceId")] = None,
+    sort_by: Annotated[str, Query(alias="SortBy")] = "GmtCreateTime",
+    order: Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")] = "DESC",
+    order_by: Annotated[str | None, Query(alias="OrderBy")] = None,
+) -> Response:
+    """ListExperiment, in pages by number or by token. `Options` may hold `{"match_name_exactly": "true"}`.
+
+    There are no runs here, so `Verbose` adds no `LatestRun`.
+    """
+    size = page_size or max_results
+    offset = page_token + (page_number - 1) * size
+    query = ExperimentQuery(
+        name=name,
+        is_exact=_is_exact(options),
+        workspace_id=workspace_id,
+        labels=_read_labels(labels),
+        order_by=_order(order_by) or _order(f"{sort_by} {order}"),
+        offset=offset,
+        limit=size,
+    )
+    found, total = parts.experiments.find(query)
+    fields = {
+        "Experiments": [_shown(experiment) for experiment in found],
+        "TotalCount": total,
+        "requestId": request_id(request),  # as this one answer has it on the wire
+    }
+    if offset + len(found) < total:
+        fields["NextPageToken"] = offset + len(found)
+    return answer(request, fields)
+
+
+@router.get("/{experiment_id}")
+def get_experiment(request: Request, parts: PartsOf, experiment_id: str) -> Response:
+    """GetExperiment."""
+    return answer(request, _shown(parts.experiments.get(experiment_id)))
+
+
+@router.put("/{experiment_id}")
+async def update_experiment(request: Request, parts: PartsOf, experiment_id: str) -> Response:
+    """UpdateExperiment."""
+    wanted = _read(_ChangedExperiment, await request.body())
+    await run_in_threadpool(
+        parts.experiments.update, experiment_id, name=wanted.name, accessibility=wanted.accessibility
+    )
+    return answer(request)
+
+
+@router.delete("/{experiment_id}")
+def delete_experiment(request: Request, parts: PartsOf, experiment_id: str) -> Response:
+    """DeleteExperiment."""
+    parts.experiments.delete(experiment_id)
+    return answer(request)
+
+
+@router.post("/{experiment_id}/labels")
+async def set_experiment_labels(request: Request, parts: PartsOf, experiment_id: str) -> Response:
+    """SetExperimentLabels."""
+    labels = _by_key(_read(_Labels, await request.body()).labels)
+    await run_in_threadpool(parts.experiments.set_labels, experiment_id, labels)
+    return answer(request)
+
+
+@router.delete("/{experiment_id}/labels/{key:path}")
+def delete_experiment_label(request: Request, parts: PartsOf, experiment_id: str, key: str) -> Response:
+    """DeleteExperimentLabel."""
+    parts.experiments.delete_label(experiment_id, key)
+    return answer(request)
+
+
+_Body = TypeVar("_Body", bound=BaseModel)
+
+
+def _read(model: type[_Body], body: bytes) -> _Body:
+    # An empty text stands for what is not set, as null does: no field here has a use for it.
+    present = {name: value for name, value in read_body(body).items() if value is not None and value != ""}
+    try:
+        return model.model_validate(present, by_alias=True, by_name=False)
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
+        raise invalid_parameter("; ".join(wrong)) from error
+
+
+def _workspace(parts: Parts, wanted: str | None) -> str:
+    only = parts.settings.workspace_id
+    if wanted not in (None, only):
+        raise Fault(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {wanted[:60]!r} here, only {only!r}.")
+    return only
+
+
+def _by_key(labels: list[Label]) -> dict[str, str]:
+    return {label.key: label.value for label in labels}
+
+
+def _read_labels(text: str | None) -> dict[str, str]:
+    """The filter `key=value,key=value`."""
+    pairs = [pair.partition("=") for pair in (text or "").split(",") if pair]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise invalid_parameter("Labels: is not of the form key=value,key=value.")
+    return {key: value for key, _, value in pairs}
+
+
+def _is_exact(options: str | None) -> bool:
+    try:
+        wanted = json.loads(options or "{}")
+    except (ValueError, RecursionError) as error:
+        raise invalid_parameter("Options: is not a JSON object.") from error
+    if not isinstance(wanted, dict) or wanted.keys() - {"match_name_exactly"}:
+        raise invalid_parameter('Options: only {"match_name_exactly": "true"} is known.')
+    return str(wanted.get("match_name_exactly", "")).lower() == "true"
+
+
+def _order(text: str | None) -> tuple[tuple[str, bool], ...]:
+    """`GmtCreateTime DESC,Name` as columns, each with whether the largest comes first."""
+    found = []
+    for part in filter(None, (piece.strip() for piece in (text or "").split(","))):
+        column, _, direction = part.partition(" ")
+        if column not in ORDERS or direction.strip().upper() not in ("", "ASC", "DESC"):
+            raise invalid_parameter(f"OrderBy: {part[:60]!r} is none of {', '.join(ORDERS)}, with ASC or DESC.")
+        found.append((column, direction.strip().upper() == "DESC"))
+    return tuple(found)
+
+
+def _shown(experiment: Experiment) -> dict[str, Any]:
+    return {
+        "ExperimentId": experiment.id,
+        "Name": experiment.name,
+        "WorkspaceId": experiment.workspace_id,
+        "Accessibility": experiment.accessibility,
+        "ArtifactUri": experiment.artifact_uri,
+        "TensorboardLogUri": f"{experiment.artifact_uri.rstrip('/')}/tensorboard/",
+        "OwnerId": _OWNER,
+        "UserId": _OWNER,
+        "GmtCreateTime": wire_time(experiment.created_at),
+        "GmtModifiedTime": wire_time(experiment.modified_at),
+        "Labels": [
+            {
+                "ExperimentId": experiment.id,
+                "Key": label.key,
+                "Value": label.value,
+                "GmtCreateTime": wire_time(label.created_at),
+                "GmtModifiedTime": wire_time(label.modified_at),
+            }
+            for label in experiment.labels
+        ],
+    }

@@ -1,0 +1,101 @@
+"""TrainingJob: what its instances use, terminals into them, and tokens."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.http.context import PartsOf
+from pai_sdk.service.http.routes.json_responses import answer
+from pai_sdk.service.http.times import parse_time
+from pai_sdk.service.http.tokens import new_token
+from pai_sdk.service.jobs.usage import MEASURED, read_usage
+from pai_sdk.service.wire_errors import Fault, invalid_parameter
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1")
+
+_METRICS = ("GpuCoreUsage", "GpuMemoryUsage", *MEASURED, "NetworkInputRate", "NetworkOutputRate")
+_STEP = re.compile(r"([1-9][0-9]{0,5})([smh])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+_NO_TERMINALS = (
+    "This service has no web terminals: its jobs are processes of the machine it runs on. "
+    "Read the instance's log, or look at its processes there."
+)
+
+
+@router.get("/trainingjobs/{job_id}/instancemetrics")
+def list_training_job_instance_metrics(
+    request: Request,
+    parts: PartsOf,
+    job_id: str,
+    metric: Annotated[str, Query(alias="MetricType")],
+    instance: Annotated[str | None, Query(alias="InstanceId")] = None,
+    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
+    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
+    step: Annotated[str, Query(alias="TimeStep")] = "10s",
+) -> Response:
+    """ListTrainingJobInstanceMetrics: the mean of each step, in percent of the machine or bytes per second.
+
+    GPU and network are not measured: they have no values.
+    """
+    job = parts.jobs.get(job_id)
+    logs = parts.logs.files(job, instance)
+    if metric not in _METRICS:
+        raise invalid_parameter(f"MetricType: {metric[:60]!r} is none of {', '.join(_METRICS)}.")
+    length = _STEP.fullmatch(step)
+    if length is None:
+        raise invalid_parameter(f"TimeStep: {step[:60]!r} is not a length of time such as 10s, 5m, 30m or 1h.")
+    begin, end = parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime")
+
+    def shown(log_of: str, values: list[tuple[float, float]]) -> dict[str, Any]:
+        points = [{"Time": wire_time(moment), "Value": round(value, 4)} for moment, value in values]
+        return {"InstanceId": log_of, "NodeName": socket.gethostname(), "Metrics": points}
+
+    found = [
+        shown(
+            log.stem,
+            read_usage(
+                log,
+                metric,
+                begin=job.created_at if begin is None else begin,
+                end=time.time() if end is None else end,
+                step_s=int(length[1]) * _SECONDS[length[2]],
+            ),
+        )
+        for log in logs
+    ]
+    return answer(request, {"InstanceMetrics": found})
+
+
+@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals")
+def create_instance_web_terminal(request: Request, parts: PartsOf, job_id: str, instance: str) -> Response:
+    """CreateInstanceWebTerminal, which this service does not have."""
+    parts.logs.files(parts.jobs.get(job_id), instance)
+    raise Fault(400, "NotSupported", _NO_TERMINALS)
+
+
+@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals/action/check")
+def check_instance_web_terminal(request: Request, parts: PartsOf, job_id: str, instance: str) -> Response:
+    """CheckInstanceWebTerminal, which this service does not have."""
+    parts.logs.files(parts.jobs.get(job_id), instance)
+    raise Fault(400, "NotSupported", _NO_TERMINALS)
+
+
+@router.get("/tokens")
+def get_token(
+    request: Request,
+    parts: PartsOf,
+    job_id: Annotated[str | None, Query(alias="TrainingJobId")] = None,
+    expire_time_s: Annotated[int, Query(alias="ExpireTime", ge=1, le=604_800)] = 3600,
+) -> Response:
+    """GetToken: for one job, or for all."""
+    if job_id is not None:
+        parts.jobs.version(job_id)
+    return answer(request, {"Token": new_token(parts, job_id, time.time() + expire_time_s)})

@@ -1,0 +1,151 @@
+"""TrainingJob: logs and events."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from sqlalchemy import func, select
+from starlette.concurrency import run_in_threadpool
+
+from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.http.context import Parts, PartsOf
+from pai_sdk.service.http.routes.json_responses import answer, offering, wished_hold_s
+from pai_sdk.service.http.routes.training_jobs import PageNumber
+from pai_sdk.service.http.times import parse_time
+from pai_sdk.service.jobs.changes import News
+from pai_sdk.service.jobs.logs import LogSlice, LogWindow, sizes_bytes
+from pai_sdk.service.state.models import Event, Job
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
+
+_PAGE_BYTES = 16 << 20  # ten thousand lines of a job that writes long ones would fill the memory
+_LOOK_S = 0.04  # how often a log that somebody waits for is looked at
+_SLOWEST_LOOK_S = 0.2  # likewise, when what was written were no whole lines
+_UNSETTLED_LOOK_S = 0.5  # a progress bar that stands still is told soon all the same
+_FIRST_LINE = re.compile(r"\bfirst-line\s*=\s*(\d{1,18})\b")
+_PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]
+
+
+@router.get("/logs")
+async def list_training_job_logs(
+    request: Request,
+    parts: PartsOf,
+    job_id: str,
+    page_number: PageNumber = 1,
+    page_size: _PageSize = 100,
+    instance: Annotated[str | None, Query(alias="InstanceId")] = None,
+    worker: Annotated[str | None, Query(alias="WorkerId")] = None,
+    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
+    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
+) -> Response:
+    """ListTrainingJobLogs.
+
+    Without an instance, the lines of all instances come in one order that never changes. With `Prefer: wait=N` an
+    empty page is held back until there is a line; with `Prefer: first-line=N` the page begins with that line,
+    whatever its number says, and may be short where lines are long. `x-pai-offers` announces both.
+    The answer names its instance and first line, and `x-pai-log-complete: true` says that no line will follow.
+    """
+    hold_s = wished_hold_s(request, parts.settings.longest_hold_s)
+    deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
+    window = LogWindow(parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime"))
+    first_line = _FIRST_LINE.search(request.headers.get("prefer", ""))
+    start = int(first_line[1]) if first_line else (page_number - 1) * page_size
+    name, look_s = instance or worker or None, _LOOK_S
+    with parts.changes.of(job_id) as news:
+        while True:
+            page, files, seen = await run_in_threadpool(
+                _read, parts, job_id, name, start, page_size, window, _PAGE_BYTES if first_line else None
+            )
+            out_of_time = asyncio.get_running_loop().time() >= deadline
+            if page.lines or page.complete or out_of_time or parts.changes.closed:
+                break
+            await _wait_for_lines(news, files, seen, deadline, look_s=look_s, unsettled=page.unsettled)
+            look_s = min(look_s * 1.5, _SLOWEST_LOOK_S)
+    headers = offering("wait", "first-line")
+    headers |= {"x-pai-log-instance": name or "", "x-pai-log-first-line": str(start)}
+    if page.complete:
+        headers["x-pai-log-complete"] = "true"
+    applied = [] if hold_s is None else [f"wait={hold_s:g}"]
+    if first_line:
+        applied.append(f"first-line={start}")
+    if applied:
+        headers["Preference-Applied"] = ", ".join(applied)
+    return answer(request, {"Logs": page.lines, "TotalCount": str(page.total)}, headers=headers)
+
+
+@router.get("/events")
+def list_training_job_events(
+    request: Request,
+    parts: PartsOf,
+    job_id: str,
+    page_number: PageNumber = 1,
+    page_size: _PageSize = 100,
+    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
+    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
+) -> Response:
+    """ListTrainingJobEvents."""
+    parts.jobs.get(job_id)
+    window = LogWindow(parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime"))
+    return answer(request, _events(parts, job_id, None, window, page_number, page_size))
+
+
+@router.get("/instances/{instance}/events")
+def list_training_job_instance_events(
+    request: Request,
+    parts: PartsOf,
+    job_id: str,
+    instance: str,
+    page_number: PageNumber = 1,
+    page_size: _PageSize = 100,
+    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
+    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
+) -> Response:
+    """ListTrainingJobInstanceEvents."""
+    parts.logs.files(parts.jobs.get(job_id), instance)
+    window = LogWindow(parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime"))
+    return answer(request, _events(parts, job_id, instance, window, page_number, page_size))
+
+
+def _read(
+    parts: Parts, job_id: str, instance: str | None, start: int, limit: int, window: LogWindow, most: int | None
+) -> tuple[LogSlice, list[Path], list[int]]:
+    # In this order: the job before its log, so that "ended" means that the log read afterwards is whole, and the
+    # sizes before the lines, so that a line written in between counts as news.
+    job: Job = parts.jobs.get(job_id)
+    files = parts.logs.files(job, instance)
+    seen = sizes_bytes(files)
+    return parts.logs.page(job, instance, start=start, limit=limit, window=window, most_bytes=most), files, seen
+
+
+async def _wait_for_lines(
+    news: News, files: list[Path], seen: list[int], deadline: float, *, look_s: float, unsettled: bool
+) -> None:
+    clock = asyncio.get_running_loop().time
+    until = min(deadline, clock() + _UNSETTLED_LOOK_S) if unsettled else deadline
+    while clock() < until:
+        if await news.wait(min(look_s, until - clock())) or sizes_bytes(files) != seen:
+            return
+
+
+def _events(
+    parts: Parts, job_id: str, instance: str | None, window: LogWindow, page_number: int, page_size: int
+) -> dict[str, object]:
+    conditions = [Event.job_id == job_id]
+    if instance is not None:
+        conditions.append(Event.instance == instance)
+    if window.started_at is not None:
+        conditions.append(Event.happened_at >= window.started_at)
+    if window.ended_at is not None:
+        conditions.append(Event.happened_at <= window.ended_at)
+    with parts.jobs.database.read() as session:
+        total = session.scalar(select(func.count()).select_from(Event).where(*conditions)) or 0
+        page = select(Event).where(*conditions).order_by(Event.number)
+        events = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size)).all()
+    lines = [f"{wire_time(event.happened_at)} {event.text}" for event in events]
+    return {"Events": lines, "TotalCount": str(total)}

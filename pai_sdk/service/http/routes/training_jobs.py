@@ -1,0 +1,176 @@
+"""TrainingJob: create, get, list, stop, delete."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from pai_sdk.service.http.context import Parts, PartsOf
+from pai_sdk.service.http.routes.json_responses import answer, offering, wished_hold_s
+from pai_sdk.service.http.times import parse_time
+from pai_sdk.service.jobs.buckets import refuse_unknown_buckets
+from pai_sdk.service.jobs.creation import read_body, read_request
+from pai_sdk.service.jobs.experiments import experiment_names
+from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
+from pai_sdk.service.jobs.ineffective import unused_notice
+from pai_sdk.service.jobs.job_table import existing_job, latest_metrics
+from pai_sdk.service.jobs.listing import JobQuery, find_jobs, read_labels
+from pai_sdk.service.jobs.progress_figures import latest_progress
+from pai_sdk.service.jobs.snapshot import error_info, job_in_full, job_in_list, output_models
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/trainingjobs")
+
+PageNumber = Annotated[int, Query(alias="PageNumber", ge=1, le=100_000_000)]
+_PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
+
+
+@router.post("")
+async def create_training_job(request: Request, parts: PartsOf) -> Response:
+    """CreateTrainingJob."""
+    body = read_body(await request.body())
+    job_id, notice = await run_in_threadpool(_create, parts, body)
+    parts.runner.wake()
+    fields = {"TrainingJobId": job_id, **({"Notices": [notice]} if notice else {})}
+    return answer(request, fields, headers=_offers(parts))
+
+
+@router.get("")
+def list_training_jobs(
+    request: Request,
+    parts: PartsOf,
+    page_number: PageNumber = 1,
+    page_size: _PageSize = 10,
+    status: Annotated[str | None, Query(alias="Status")] = None,
+    name: Annotated[str | None, Query(alias="TrainingJobName")] = None,
+    job_id: Annotated[str | None, Query(alias="TrainingJobId")] = None,
+    workspace_id: Annotated[str | None, Query(alias="WorkspaceId")] = None,
+    algorithm_name: Annotated[str | None, Query(alias="AlgorithmName")] = None,
+    algorithm_provider: Annotated[str | None, Query(alias="AlgorithmProvider")] = None,
+    is_temp_algo: Annotated[bool | None, Query(alias="IsTempAlgo")] = None,
+    labels: Annotated[str | None, Query(alias="Labels")] = None,
+    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
+    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
+    sort_by: Annotated[str, Query(alias="SortBy")] = "GmtCreateTime",
+    order: Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")] = "DESC",
+) -> Response:
+    """ListTrainingJobs. A name fits when it contains what is asked for."""
+    query = JobQuery(
+        status=status,
+        name=name,
+        job_id=job_id,
+        workspace_id=workspace_id,
+        algorithm_name=algorithm_name,
+        algorithm_provider=algorithm_provider,
+        is_temp_algo=is_temp_algo,
+        labels=read_labels(labels),
+        started_at=parse_time(start_time, "StartTime"),
+        ended_at=_shown_until(parts, parse_time(end_time, "EndTime")),
+        sort_by=sort_by,
+        descending=order.upper() == "DESC",
+        page_number=page_number,
+        page_size=page_size,
+    )
+    with parts.jobs.database.read() as session:
+        jobs, total = find_jobs(session, query)
+        experiments = experiment_names(session, jobs)
+    shown = [job_in_list(job, experiments) for job in jobs]
+    return answer(request, {"TrainingJobs": shown, "TotalCount": total}, headers=_offers(parts))
+
+
+@router.get("/{job_id}")
+async def get_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the answer waits for the next snapshot.
+
+    `x-pai-offers` announces this, and that an instance is listed before there is a line of its log.
+    """
+    known = request.headers.get("if-none-match")
+    hold_s = wished_hold_s(request, parts.settings.longest_hold_s)
+    applied = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
+    headers = {**offering("wait", "all-instances"), **applied}
+    deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
+    with parts.changes.of(job_id) as news:
+        while known is not None:
+            version = await run_in_threadpool(parts.jobs.version, job_id)
+            if known != _etag(version):
+                break
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0 or parts.changes.closed:
+                return Response(status_code=304, headers={**headers, "ETag": known})
+            await news.wait(left_s)
+    version, fields = await run_in_threadpool(_snapshot, parts, job_id)
+    return answer(request, fields, headers={**headers, "ETag": _etag(version)})
+
+
+@router.put("/{job_id}/stop")
+def stop_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """StopTrainingJob. A job that has ended stays as it is."""
+    parts.jobs.request_stop(job_id)
+    parts.runner.wake()
+    return answer(request)
+
+
+@router.delete("/{job_id}")
+def delete_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """DeleteTrainingJob. What it put into the object store stays there."""
+    parts.jobs.delete(job_id)
+    parts.logs.forget(job_id)
+    parts.runner.discard(job_id)
+    return answer(request)
+
+
+@router.get("/{job_id}/errorinfo")
+def get_training_job_error_info(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """GetTrainingJobErrorInfo."""
+    return answer(request, {"ErrorInfo": error_info(parts.jobs.get(job_id))})
+
+
+@router.get("/{job_id}/outputmodels")
+def list_training_job_output_models(request: Request, parts: PartsOf, job_id: str) -> Response:
+    """ListTrainingJobOutputModels."""
+    return answer(request, {"OutputModels": output_models(parts.jobs.get(job_id))})
+
+
+def _offers(parts: Parts) -> dict[str, str]:
+    """What this service does beyond PAI's API; clients must not rely on it where it is not announced."""
+    return {"x-pai-offers": "submission-dedupe"} if parts.jobs.dedupes else {}
+
+
+def _shown_until(parts: Parts, ended_at: float | None) -> float | None:
+    """Jobs created after this time are not listed; the test mode has lists that lag."""
+    if parts.settings.foreign is None:
+        return ended_at
+    return min(time.time() - parts.settings.foreign.list_lag_s, ended_at or math.inf)
+
+
+def _create(parts: Parts, body: dict[str, Any]) -> tuple[str, str]:
+    """The new job's id, and what is to be said of it."""
+    workspace_id = parts.settings.workspace_id
+    job = read_request(body, workspace_id=workspace_id, slots=parts.settings.slots, algorithms=parts.algorithms)
+    refuse_what_never_fits(job.request, Capacity.of(parts.settings))
+    if job.request.experiment_config is not None:
+        parts.experiments.get(job.request.experiment_config.experiment_id)
+    refuse_unknown_buckets(job.request, parts.bucket_exists)
+    notice = unused_notice(job.request)
+    job_id = parts.jobs.create(
+        job.request, workspace_id=workspace_id, algorithm_id=job.algorithm_id, notice=notice
+    )
+    return job_id, notice
+
+
+def _snapshot(parts: Parts, job_id: str) -> tuple[int, dict[str, object]]:
+    # One transaction, so that the version is that of all that is shown.
+    with parts.jobs.database.read() as session:
+        job = existing_job(session, job_id)
+        metrics, progress = latest_metrics(session, job_id), latest_progress(session, job_id)
+        return job.version, job_in_full(job, metrics, progress, experiment_names(session, [job]))
+
+
+def _etag(version: int) -> str:
+    return f'"{version}"'

@@ -1,0 +1,60 @@
+"""Tokens that let somebody look at one job, or at all of them, for a while (GetToken)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from typing import Annotated
+
+from fastapi import Depends, Query, Request
+
+from pai_sdk.service.http.context import Parts, PartsOf
+from pai_sdk.service.wire_errors import Fault
+
+__all__ = ["TokenChecked", "new_token"]
+
+_CONTEXT = b"pai-sdk token"
+
+
+def new_token(parts: Parts, job_id: str | None, expires_at: float) -> str:
+    """A token for one job, or for all of them."""
+    claims = json.dumps({"job": job_id, "expires": int(expires_at)}, separators=(",", ":")).encode()
+    return f"{_text(claims)}.{_text(_mark(parts, claims))}"
+
+
+def _checked(request: Request, parts: PartsOf, token: Annotated[str | None, Query(alias="Token")] = None) -> None:
+    """A token that comes with a question must be a good one; the signature is needed all the same.
+
+    Raises:
+        Fault: it was not made here, is for another job, or has expired.
+    """
+    if not token:
+        return
+    try:
+        claims, mark = (base64.urlsafe_b64decode(part + "==") for part in token.split("."))
+        is_ours = hmac.compare_digest(mark, _mark(parts, claims))
+    except ValueError:
+        is_ours = False
+    if not is_ours:
+        raise Fault(403, "InvalidToken", "The token was not made by this service.")
+    known = json.loads(claims)
+    if known["expires"] < time.time():
+        raise Fault(403, "InvalidToken", "The token has expired; ask for another one with GetToken.")
+    if known["job"] not in (None, request.path_params.get("job_id")):
+        raise Fault(403, "InvalidToken", f"The token is for job {known['job']} only.")
+
+
+TokenChecked = Depends(_checked)
+"""A dependency of routes: the query's `Token`, if there is one, is good."""
+
+
+def _mark(parts: Parts, claims: bytes) -> bytes:
+    key = hashlib.sha256(_CONTEXT + parts.info.access_key_secret.encode()).digest()
+    return hmac.digest(key, claims, "sha256")
+
+
+def _text(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()

@@ -1,0 +1,1 @@
+"""The jobs of the service: creation, scheduling, files, logs, metrics."""

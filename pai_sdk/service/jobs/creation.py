@@ -1,0 +1,241 @@
+"""The body of CreateTrainingJob: read, and refused with all that is wrong with it at once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pai_sdk.agent.sandbox import Sandbox, output_channels
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.execution import contract
+from pai_sdk.schemas.compute import ComputeResource
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import AlgorithmSpec
+from pai_sdk.service.jobs.algorithm_registry import Algorithms
+from pai_sdk.service.jobs.job_table import LONGEST_LABEL
+from pai_sdk.service.jobs.patterns import pattern_problems
+from pai_sdk.service.jobs.progress_figures import progress_patterns
+from pai_sdk.service.jobs.resolution import Resolved, resolve, spec_problems
+from pai_sdk.service.jobs.unset import without_unset
+from pai_sdk.service.wire_errors import Fault, invalid_parameter
+
+__all__ = ["read_body", "read_request", "read_spec"]
+
+_LONGEST_NAME = 256
+_MOST_PRIORITY = (1 << 31) - 1
+_LONGEST_LIMIT = (1 << 31) - 1  # of a job's running time, in seconds or minutes
+_LARGEST_INTEGER = (1 << 63) - 1  # what databases and other languages' clients can hold
+# A body's bytes are bounded, but each wrong item of it costs a hundred times as much to complain about.
+_MOST_ITEMS = 1000
+_MOST_VALUES = 20_000
+_SHOWN_PROBLEMS = 20
+
+
+def read_body(body: bytes) -> dict[str, Any]:
+    """A request's body as a JSON object.
+
+    Raises:
+        Fault: it is none, has too many values, or holds text that can be stored nowhere.
+    """
+    try:
+        value = json.loads(body or b"{}")
+        # What can be read need not be writable: lone surrogates, NaN, infinity.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise invalid_parameter(f"The body is not JSON: {type(error).__name__}.") from error
+    if not isinstance(value, dict):
+        raise invalid_parameter("The body is not a JSON object.")
+    _check_values(value)
+    return value
+
+
+def read_request(body: dict[str, Any], *, workspace_id: str, slots: int, algorithms: Algorithms) -> Resolved:
+    """The job that is asked for, with the spec it runs, and the registered algorithm where it names one.
+
+    Args:
+        body: as it came; what is not set may be written in any form.
+        workspace_id: the only workspace there is.
+        slots: how many instances can run here at once.
+        algorithms: the registered ones.
+
+    Raises:
+        Fault: this service cannot run it; the message names every problem.
+    """
+    try:
+        request = TrainingJobRequest.model_validate(
+            without_unset(body, TrainingJobRequest), by_alias=True, by_name=False
+        )
+    except ValidationError as error:
+        raise invalid_parameter(_all_of(_wire_problems(error))) from error
+    if request.workspace_id not in (None, workspace_id):
+        raise Fault(
+            404,
+            "WORKSPACE_NOT_FOUND",
+            f"There is no workspace {request.workspace_id!r} here, only {workspace_id!r}.",
+        )
+    resolved = resolve(request, algorithms, workspace_id=workspace_id)
+    request = resolved.request
+    if request.algorithm_spec is None:
+        raise invalid_parameter(
+            "AlgorithmSpec: is missing; give one, or the AlgorithmName of a registered algorithm."
+        )
+    # What is out of bounds is refused before anything is built from it: instances, compiled patterns.
+    _refuse([*_bound_problems(request, slots), *_pattern_problems(request.algorithm_spec)])
+    _refuse([*_problems(request), *spec_problems(request), *_contract_problems(request)])
+    return resolved
+
+
+def read_spec(body: dict[str, Any]) -> AlgorithmSpec:
+    """The spec of a version that is registered: JSON text in the body's `AlgorithmSpec`, or an object.
+
+    Raises:
+        Fault: no job could run it; the message names every problem.
+    """
+    given = body.get("AlgorithmSpec")
+    if isinstance(given, str):
+        try:
+            given = read_body(given.encode())
+        except Fault as fault:
+            raise invalid_parameter(f"AlgorithmSpec: {fault.message}") from fault
+    try:
+        spec = AlgorithmSpec.model_validate(without_unset(given, AlgorithmSpec), by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise invalid_parameter(
+            _all_of(f"AlgorithmSpec.{problem}" for problem in _wire_problems(error))
+        ) from error
+    problems = [*_spec_problems(spec), *_pattern_problems(spec)]
+    for where, names in (
+        ("InputChannels", (channel.name for channel in spec.input_channels)),
+        ("OutputChannels", (channel.name for channel in spec.output_channels)),
+        ("HyperParameters", (definition.name for definition in spec.hyperparameter_definitions)),
+    ):
+        problems += _repeated(f"AlgorithmSpec.{where}", names)
+    _refuse(problems)
+    return spec
+
+
+def _check_values(body: dict[str, Any]) -> None:
+    """Refuse what is too much to look at closely, and what could not be stored."""
+    count, left = 0, [("body", body)]
+    while left:
+        where, value = left.pop()
+        count += 1
+        if isinstance(value, dict | list):
+            if len(value) > _MOST_ITEMS:
+                raise invalid_parameter(f"{where[:100]}: has {len(value)} items; {_MOST_ITEMS} are allowed")
+            pairs = value.items() if isinstance(value, dict) else ((where, item) for item in value)
+            left += pairs
+        has_nul = "\0" in where or (isinstance(value, str) and "\0" in value)
+        if has_nul:
+            raise invalid_parameter("The body holds a NUL character, which no database and no environment can.")
+        if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+            raise invalid_parameter(f"{where[:100]}: the number has more than 64 bits")
+        if count + len(left) > _MOST_VALUES:
+            raise invalid_parameter(f"The body holds more than {_MOST_VALUES} values.")
+
+
+def _wire_problems(error: ValidationError) -> Iterator[str]:
+    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+        where = ".".join(str(part) for part in problem["loc"]) or "body"
+        yield f"{where}: {problem['msg']}"
+
+
+def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
+    yield from _count_problems(request.compute_resource, slots)
+    if request.scheduler is not None:
+        for name, limit in request.scheduler.to_wire().items():
+            if limit < 0:
+                yield f"Scheduler.{name}: {limit} is less than 0; 0 is without limit"
+            elif limit > _LONGEST_LIMIT:
+                yield f"Scheduler.{name}: {limit} is more than {_LONGEST_LIMIT}; 0 is without limit"
+    if not -_MOST_PRIORITY <= (request.priority or 0) <= _MOST_PRIORITY:
+        yield f"Priority: {request.priority} is not between -{_MOST_PRIORITY} and {_MOST_PRIORITY}"
+
+
+def _count_problems(resource: ComputeResource, slots: int) -> Iterator[str]:
+    counts = {"EcsCount": resource.ecs_count, "InstanceCount": resource.instance_count}
+    given = {name: count for name, count in counts.items() if count is not None}
+    for name, count in given.items():
+        if count < 1:
+            yield f"ComputeResource.{name}: {count} instances cannot run; ask for 1 at least"
+        elif count > slots:
+            yield f"ComputeResource.{name}: {count} instances never fit here; at most {slots} run at once"
+    if len(set(given.values())) > 1:
+        yield f"ComputeResource: EcsCount {resource.ecs_count} contradicts InstanceCount {resource.instance_count}"
+
+
+def _problems(request: TrainingJobRequest) -> Iterator[str]:
+    if not request.training_job_name.strip() or len(request.training_job_name) > _LONGEST_NAME:
+        yield f"TrainingJobName: has {len(request.training_job_name)} characters; 1 to {_LONGEST_NAME} are allowed"
+    if request.algorithm_spec is not None:
+        yield from _spec_problems(request.algorithm_spec)
+    for where, names in (
+        ("InputChannels", (c.name for c in request.input_channels)),
+        ("OutputChannels", (c.name for c in request.output_channels)),
+        ("HyperParameters", (h.name for h in request.hyperparameters)),
+        ("Labels", (label.key for label in request.labels)),
+    ):
+        yield from _repeated(where, names)
+    for label in request.labels:
+        if not label.key or max(len(label.key), len(label.value)) > LONGEST_LABEL:
+            yield f"Labels: key or value of {label.key[:60]!r} is empty or longer than {LONGEST_LABEL} characters"
+
+
+def _spec_problems(spec: AlgorithmSpec) -> Iterator[str]:
+    if not spec.command:
+        yield "AlgorithmSpec.Command: is empty; give the program to run"
+
+
+def _pattern_problems(spec: AlgorithmSpec) -> Iterator[str]:
+    metrics = [("MetricDefinitions", metric.name, metric.regex) for metric in spec.metric_definitions]
+    progress = [("ProgressDefinitions", name, text) for name, text in progress_patterns(spec)]
+    ranges = [(definition.name, definition.range) for definition in spec.hyperparameter_definitions]
+    allowed = [("HyperParameters", name, found.pattern) for name, found in ranges if found and found.pattern]
+    read = [*metrics, *progress]
+    yield from _said_of(read, pattern_problems([text for _, _, text in read]))
+    # A pattern that cannot be read forbids no value; one that would take all memory is refused all the same.
+    limits = pattern_problems([text for _, _, text in allowed], readable=False)
+    yield from _said_of(allowed, limits)
+
+
+def _said_of(patterns: Iterable[tuple[str, str, str]], problems: Iterable[str]) -> Iterator[str]:
+    for (where, name, _), problem in zip(patterns, problems, strict=True):
+        if problem:
+            yield f"{where}: the regex of {name!r} {problem}"
+
+
+def _repeated(where: str, names: Iterable[str]) -> Iterator[str]:
+    for name, times in Counter(names).items():
+        if times > 1:
+            yield f"{where}: {name!r} is there {times} times"
+
+
+def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:
+    """What could not become folders and variables of the job."""
+    sandbox = Sandbox(Path("/"))
+    try:
+        for channel in request.input_channels:
+            sandbox.input_dir(channel.name)
+        for name in output_channels(request):
+            sandbox.output_dir(name)
+        contract.environment("train", request, contract.instances("train", request)[0])
+    except InvalidInputError as error:
+        for problem in error.problems:
+            yield str(problem)
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise invalid_parameter(_all_of(problems))
+
+
+def _all_of(problems: Iterable[str]) -> str:
+    found = list(problems)
+    shown = "; ".join(found[:_SHOWN_PROBLEMS])
+    more = len(found) - _SHOWN_PROBLEMS
+    return shown + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,248 @@
+"""The experiments of the service: names under which jobs are kept together."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import Experiment, ExperimentLabel, Job
+from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.storage.uri import OssUri
+
+__all__ = ["ORDERS", "ExperimentQuery", "Experiments", "experiment_names"]
+
+ORDERS: Mapping[str, InstrumentedAttribute[Any]] = {
+    "GmtCreateTime": Experiment.created_at,
+    "GmtModifiedTime": Experiment.modified_at,
+    "Name": Experiment.name,
+    "ExperimentId": Experiment.id,
+}
+"""What a list of experiments can be sorted by."""
+
+_ID_ALPHABET = string.ascii_lowercase + string.digits
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_LONGEST_URI = 4096
+_LONGEST_LABEL_BYTES = 128
+
+
+@dataclass(frozen=True)
+class ExperimentQuery:
+    """What ListExperiment asks for. None and empty mean: any.
+
+    Attributes:
+        name: a part of the name, or all of it with `is_exact`.
+        is_exact: whether the name must be the same.
+        workspace_id: the workspace.
+        labels: keys and values that an experiment must have.
+        order_by: columns of `ORDERS`, each with whether the largest comes first.
+        offset: how many to skip.
+        limit: at most so many.
+    """
+
+    name: str | None = None
+    is_exact: bool = False
+    workspace_id: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    order_by: tuple[tuple[str, bool], ...] = (("GmtCreateTime", True),)
+    offset: int = 0
+    limit: int = 10
+
+
+class Experiments:
+    """All experiments, each in a workspace. Safe to use from several threads.
+
+    Args:
+        database: where they are kept.
+        bucket: where the artifacts of an experiment go that names no place for them.
+    """
+
+    def __init__(self, database: Database, *, bucket: str) -> None:
+        self._database = database
+        self._bucket = bucket
+
+    def create(
+        self,
+        name: str,
+        *,
+        workspace_id: str,
+        accessibility: str,
+        artifact_uri: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> str:
+        """Create an experiment.
+
+        Returns:
+            Its id.
+
+        Raises:
+            Fault: the name is not usable, or taken; a label or the URI is not usable.
+        """
+        _check_name(name)
+        _check_labels(labels or {})
+        now = time.time()
+        experiment_id = "exp-" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(16))
+        folder = _artifact_folder(artifact_uri or f"oss://{self._bucket}/pai/experiments/{experiment_id}/")
+        with self._database.write() as session:
+            _refuse_taken(session, name, workspace_id)
+            session.add(
+                Experiment(
+                    id=experiment_id,
+                    workspace_id=workspace_id,
+                    name=name,
+                    accessibility=accessibility,
+                    artifact_uri=folder,
+                    created_at=now,
+                    modified_at=now,
+                    labels=[_label(key, value, now) for key, value in (labels or {}).items()],
+                )
+            )
+        return experiment_id
+
+    def get(self, experiment_id: str) -> Experiment:
+        """One experiment, with its labels.
+
+        Raises:
+            Fault: there is no such experiment.
+        """
+        with self._database.read() as session:
+            return _existing(session, experiment_id)
+
+    def find(self, query: ExperimentQuery) -> tuple[list[Experiment], int]:
+        """One page of the experiments that fit, and how many there are in all."""
+        conditions: list[ColumnElement[bool]] = []
+        if query.workspace_id:
+            conditions.append(Experiment.workspace_id == query.workspace_id)
+        if query.name and query.is_exact:
+            conditions.append(Experiment.name == query.name)
+        elif query.name:
+            conditions.append(Experiment.name.contains(query.name, autoescape=True))
+        for key, value in query.labels.items():
+            same = (ExperimentLabel.key == key, ExperimentLabel.value == value)
+            conditions.append(Experiment.number.in_(select(ExperimentLabel.experiment).where(*same)))
+        order = [ORDERS[name].desc() if down else ORDERS[name].asc() for name, down in query.order_by]
+        newest_first = query.order_by[0][1]
+        last = Experiment.number.desc() if newest_first else Experiment.number.asc()
+        page = select(Experiment).where(*conditions).order_by(*order, last).limit(query.limit).offset(query.offset)
+        with self._database.read() as session:
+            total = session.scalar(select(func.count()).select_from(Experiment).where(*conditions)) or 0
+            return list(session.scalars(page)), total
+
+    def update(self, experiment_id: str, *, name: str | None = None, accessibility: str | None = None) -> None:
+        """Change an experiment; None leaves a value as it is.
+
+        Raises:
+            Fault: the name is not usable, or taken, or there is no such experiment.
+        """
+        with self._database.write() as session:
+            experiment = _existing(session, experiment_id)
+            if name is not None and name != experiment.name:
+                _check_name(name)
+                _refuse_taken(session, name, experiment.workspace_id)
+                experiment.name = name
+            if accessibility is not None:
+                experiment.accessibility = accessibility
+            experiment.modified_at = time.time()
+
+    def delete(self, experiment_id: str) -> None:
+        """Delete an experiment. Its jobs, and what they have written, stay.
+
+        Raises:
+            Fault: there is no such experiment.
+        """
+        with self._database.write() as session:
+            number = _existing(session, experiment_id).number
+            session.execute(delete(Experiment).where(Experiment.number == number))
+
+    def set_labels(self, experiment_id: str, labels: Mapping[str, str]) -> None:
+        """Add labels, or replace those of the same key.
+
+        Raises:
+            Fault: a label is not usable, or there is no such experiment.
+        """
+        _check_labels(labels)
+        now = time.time()
+        with self._database.write() as session:
+            experiment = _existing(session, experiment_id)
+            known = {label.key: label for label in experiment.labels}
+            for key, value in labels.items():
+                if key in known:
+                    known[key].value, known[key].modified_at = value, now
+                else:
+                    experiment.labels.append(_label(key, value, now))
+            experiment.modified_at = now
+
+    def delete_label(self, experiment_id: str, key: str) -> None:
+        """Delete a label; one that is not there is no error.
+
+        Raises:
+            Fault: there is no such experiment.
+        """
+        with self._database.write() as session:
+            experiment = _existing(session, experiment_id)
+            mine = (ExperimentLabel.experiment == experiment.number, ExperimentLabel.key == key)
+            session.execute(delete(ExperimentLabel).where(*mine))
+            experiment.modified_at = time.time()
+
+
+def experiment_names(session: Session, jobs: Iterable[Job]) -> dict[str, str]:
+    """The names of the experiments that these jobs belong to, by id; deleted experiments are left out."""
+    ids = {job.request["ExperimentConfig"]["ExperimentId"] for job in jobs if job.request.get("ExperimentConfig")}
+    if not ids:
+        return {}
+    rows = session.execute(select(Experiment.id, Experiment.name).where(Experiment.id.in_(ids)))
+    return {row.id: row.name for row in rows}
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise invalid_parameter(
+            f"Name: {name[:100]!r} is not usable; use letters, digits, '_' and '-' behind a letter, at most 63."
+        )
+
+
+def _check_labels(labels: Mapping[str, str]) -> None:
+    for key, value in labels.items():
+        if not key or any(
+            len(text.encode()) > _LONGEST_LABEL_BYTES or set(text) & set("=,") for text in (key, value)
+        ):
+            raise invalid_parameter(
+                f"Labels: key or value of {key[:60]!r} is not usable; at most {_LONGEST_LABEL_BYTES} bytes each, "
+                "without '=' and ','."
+            )
+
+
+def _artifact_folder(uri: str) -> str:
+    if len(uri) > _LONGEST_URI:
+        raise invalid_parameter(f"ArtifactUri: is longer than {_LONGEST_URI} characters.")
+    try:
+        OssUri.parse(uri)
+    except InvalidInputError as error:
+        raise invalid_parameter(f"ArtifactUri: {error}") from error
+    return uri
+
+
+def _refuse_taken(session: Session, name: str, workspace_id: str) -> None:
+    same = (Experiment.workspace_id == workspace_id, Experiment.name == name)
+    if session.scalar(select(Experiment.id).where(*same)) is not None:
+        raise Fault(409, "EXPERIMENT_ALREADY_EXISTS", f"There is an experiment {name!r} already.")
+
+
+def _existing(session: Session, experiment_id: str) -> Experiment:
+    experiment = session.scalar(select(Experiment).where(Experiment.id == experiment_id))
+    if experiment is None:
+        raise Fault(404, "EXPERIMENT_NOT_FOUND", f"There is no experiment {experiment_id[:100]!r} here.")
+    return experiment
+
+
+def _label(key: str, value: str, now: float) -> ExperimentLabel:
+    return ExperimentLabel(key=key, value=value, created_at=now, modified_at=now)

@@ -1,0 +1,124 @@
+"""What a job takes up while it runs, and what there is for all: instances, CPUs, memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.execution import contract
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.service.settings import ServiceSettings
+from pai_sdk.service.wire_errors import invalid_parameter
+
+__all__ = ["Capacity", "Need", "need_of", "refuse_what_never_fits"]
+
+_GIB = 1 << 30
+_GPUS = re.compile("[0-9]{1,9}")
+_MOST_GPUS = 1024
+
+
+@dataclass(frozen=True)
+class Need:
+    """What one job takes up, all instances together; what it does not ask for in `InstanceSpec` counts as 0."""
+
+    instances: int
+    cpus: float = 0.0
+    memory_gib: float = 0.0
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What there is for all jobs that run; None is not counted.
+
+    Example:
+        >>> capacity = Capacity(slots=4, cpus=8)
+        >>> list(capacity.lacks(Need(3, cpus=4), [Need(2, cpus=6)]))
+        ['3 instances (2 of 4 are free)', '4 CPUs (2 of 8 are free)']
+    """
+
+    slots: int
+    cpus: float | None = None
+    memory_gib: float | None = None
+    gpus: int | None = None
+
+    @classmethod
+    def of(cls, settings: ServiceSettings) -> Capacity:
+        """The capacity that a service was given; of processes, also the GPUs that the machine has.
+
+        The GPUs of an engine's machine are known to the engine only.
+        """
+        gpus = _count_gpus() if settings.executor == "process" else None
+        return cls(settings.slots, settings.cpus, settings.memory_gib, gpus)
+
+    def lacks(self, need: Need, running: Iterable[Need] = ()) -> Iterator[str]:
+        """What is missing for a job beside those that run, as text; nothing when it fits."""
+        taken = list(running)
+        for what, limit, asked, used in (
+            ("instances", self.slots, need.instances, sum(other.instances for other in taken)),
+            ("CPUs", self.cpus, need.cpus, sum(other.cpus for other in taken)),
+            ("GPUs", self.gpus, need.gpus, sum(other.gpus for other in taken)),
+            ("GiB of memory", self.memory_gib, need.memory_gib, sum(other.memory_gib for other in taken)),
+        ):
+            if limit is not None and asked > max(0, limit - used):
+                yield f"{asked:g} {what} ({max(0, limit - used):g} of {limit:g} are free)"
+
+
+def need_of(request: TrainingJobRequest) -> Need:
+    """What a job takes up.
+
+    Raises:
+        InvalidInputError: its amounts cannot be read.
+    """
+    count = request.instance_count
+    memory_bytes = contract.memory_limit_bytes(request) or 0
+    return Need(count, count * _cpus(request), count * memory_bytes / _GIB, count * _gpus(request))
+
+
+def refuse_what_never_fits(request: TrainingJobRequest, capacity: Capacity) -> None:
+    """Check that the job could run if it were alone.
+
+    Raises:
+        Fault: it could not, and would wait for ever.
+    """
+    try:
+        lacking = list(capacity.lacks(need_of(request)))
+    except InvalidInputError as error:
+        raise invalid_parameter("; ".join(map(str, error.problems))) from error
+    if lacking:
+        raise invalid_parameter(f"ComputeResource: this service never has {', '.join(lacking)}; ask for less")
+
+
+def _cpus(request: TrainingJobRequest) -> float:
+    spec = request.compute_resource.instance_spec
+    text = spec.cpu if spec is not None else None
+    if not text:
+        return 0.0
+    try:
+        cpus = float(text)
+    except ValueError:
+        cpus = -1.0
+    if not 0 <= cpus < 1e6:
+        raise InvalidInputError(
+            [Problem("instance_spec.cpu", f"{text[:60]!r} is no number of CPUs", "write 4 or 0.5")]
+        )
+    return cpus
+
+
+def _gpus(request: TrainingJobRequest) -> int:
+    spec = request.compute_resource.instance_spec
+    text = spec.gpu if spec is not None else None
+    if not text:
+        return 0
+    if not _GPUS.fullmatch(text) or int(text) > _MOST_GPUS:
+        problem = f"{text[:60]!r} is no number of GPUs from 0 to {_MOST_GPUS}"
+        raise InvalidInputError([Problem("instance_spec.gpu", problem, "write 1 or 8")])
+    return int(text)
+
+
+def _count_gpus() -> int:
+    """The GPUs of this machine, by the device files that the drivers of NVIDIA make."""
+    return sum(1 for device in Path("/dev").glob("nvidia[0-9]*"))

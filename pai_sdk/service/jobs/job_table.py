@@ -1,0 +1,390 @@
+"""The jobs of the service: created, found, moved from status to status. Every change is told to those who wait."""
+
+from __future__ import annotations
+
+import secrets
+import string
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.execution.base import InstanceState
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.status import JobStatus
+from pai_sdk.service.jobs.changes import Changes
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import (
+    Event,
+    Job,
+    JobAlgorithm,
+    JobLabel,
+    LogCursor,
+    Metric,
+    Progress,
+    Transition,
+)
+from pai_sdk.service.wire_errors import Fault, invalid_parameter, job_not_found
+
+__all__ = ["LONGEST_LABEL", "QUEUED", "Jobs", "existing_job", "latest_metrics", "new_job_id"]
+
+QUEUED = (JobStatus.CREATING, JobStatus.CREATED, JobStatus.SUBMITTED)
+"""The statuses of a job that has not begun."""
+
+LONGEST_LABEL = 256
+"""The most characters of a label's key, and of its value: both fit into an index of any database."""
+
+_ID_ALPHABET = string.ascii_lowercase + string.digits
+
+
+def new_job_id() -> str:
+    """An id as PAI gives them: `train` and 12 letters or digits."""
+    return "train" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(12))
+
+
+class Jobs:
+    """All that the service knows of its jobs. Safe to use from several threads.
+
+    Attributes:
+        database: where it is kept; for questions that are not asked here.
+        changes: who is told.
+        dedupes: whether a create with the submission label of a job that is there makes no second one.
+    """
+
+    def __init__(self, database: Database, changes: Changes, *, dedupes: bool = True) -> None:
+        self.dedupes = dedupes
+        self.database = database
+        self.changes = changes
+
+    # ---- finding ------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> Job:
+        """One job, with its labels and transitions.
+
+        Raises:
+            Fault: there is no such job.
+        """
+        with self.database.read() as session:
+            return existing_job(session, job_id)
+
+    def version(self, job_id: str) -> int:
+        """The number of the job's last change.
+
+        Raises:
+            Fault: there is no such job.
+        """
+        with self.database.read() as session:
+            version = session.scalar(select(Job.version).where(Job.id == job_id))
+        if version is None:
+            raise job_not_found(job_id)
+        return version
+
+    def first_in_queue(self) -> Job | None:
+        """Of the jobs that have not begun the oldest of the highest priority; None when there are none."""
+        queued = select(Job).where(Job.status.in_(QUEUED)).order_by(Job.priority.desc(), Job.number)
+        with self.database.read() as session:
+            return session.scalars(queued.limit(1)).first()
+
+    def begun(self) -> list[Job]:
+        """The jobs that have begun and not ended."""
+        statuses = (JobStatus.INITIALIZING, JobStatus.RUNNING)
+        with self.database.read() as session:
+            return list(session.scalars(select(Job).where(Job.status.in_(statuses)).order_by(Job.number)))
+
+    def ids(self) -> set[str]:
+        """The ids of all jobs."""
+        with self.database.read() as session:
+            return set(session.scalars(select(Job.id)))
+
+    def stop_is_requested(self, job_id: str) -> bool:
+        """Whether somebody asked for the job's end."""
+        with self.database.read() as session:
+            return bool(session.scalar(select(Job.stop_requested).where(Job.id == job_id)))
+
+    # ---- changing -----------------------------------------------------------------------------------------
+
+    def create(
+        self, request: TrainingJobRequest, *, workspace_id: str, algorithm_id: str | None = None, notice: str = ""
+    ) -> str:
+        """Put a job at the end of the queue.
+
+        A request that carries the submission label of a job that is there already is the same submission, sent
+        again because our answer was lost: it makes no second job.
+
+        Args:
+            request: the job.
+            workspace_id: where it belongs.
+            algorithm_id: of the registered algorithm that it names.
+            notice: an event to note beside its creation, if any.
+
+        Returns:
+            Its id.
+        """
+        job_id, now = new_job_id(), time.time()
+        with self.database.write() as session:
+            known = _submitted_before(session, request) if self.dedupes else None
+            if known is not None:
+                return known
+            session.add(
+                Job(
+                    id=job_id,
+                    name=request.training_job_name,
+                    workspace_id=workspace_id,
+                    request=request.to_wire(),
+                    instance_count=request.instance_count,
+                    priority=request.priority or 0,
+                    status=JobStatus.SUBMITTED,
+                    created_at=now,
+                    modified_at=now,
+                    instances=[],
+                    transitions=[
+                        Transition(status=JobStatus.CREATING, started_at=now, ended_at=now),
+                        Transition(status=JobStatus.SUBMITTED, started_at=now),
+                    ],
+                    labels=[JobLabel(key=label.key, value=label.value) for label in request.labels],
+                    algorithm=None if algorithm_id is None else _algorithm(algorithm_id, request),
+                )
+            )
+            session.flush()
+            ahead = _count_ahead(session, request.priority or 0)
+            position = f", behind {ahead} other{'s' if ahead > 1 else ''}" if ahead else ""
+            _note(session, job_id, f"The job was created and waits in the queue{position}.", now)
+            if notice:
+                _note(session, job_id, notice, now)
+        return job_id
+
+    def move(
+        self,
+        job_id: str,
+        status: JobStatus,
+        *,
+        text: str,
+        reason_code: str | None = None,
+        reason_message: str | None = None,
+        instances: Sequence[InstanceState] | None = None,
+        failed_instance: str | None = None,
+        started_at: float | None = None,
+        ended_at: float | None = None,
+    ) -> bool:
+        """Bring a job into another status; False when it has ended already, or is there.
+
+        Args:
+            job_id: which job.
+            status: the new status.
+            text: the event that is noted.
+            reason_code: why, for programs.
+            reason_message: why, for people.
+            instances: their states, when known.
+            failed_instance: the first that failed.
+            started_at: when the job began to run, if before now.
+            ended_at: when the instances ended, if before now.
+        """
+        with self._changing(job_id) as (session, job):
+            if JobStatus(job.status).is_terminal or job.status == status:
+                return False
+            if instances is not None:
+                _set_instances(session, job, instances)
+            if failed_instance is not None:
+                job.failed_instance = failed_instance
+                job.exit_code = next((i["exit_code"] for i in job.instances if i["name"] == failed_instance), None)
+            _enter(session, job, status, text, reason_code, reason_message)
+            if status == JobStatus.RUNNING:
+                job.started_at = started_at or job.started_at
+            if status.is_terminal:
+                job.ended_at = ended_at or job.ended_at
+        return True
+
+    def set_instances(self, job_id: str, instances: Sequence[InstanceState]) -> None:
+        """Note what became of the instances."""
+        with self._changing(job_id) as (session, job):
+            _set_instances(session, job, instances)
+
+    def note(self, job_id: str, text: str, *, instance: str | None = None) -> None:
+        """Note an event."""
+        with self._changing(job_id) as (session, _):
+            _note(session, job_id, text, time.time(), instance)
+
+    def add_metrics(self, job_id: str, values: Sequence[tuple[str, float]], *, instance: str, offset: int) -> None:
+        """Note values of metrics, and how far the instance's log has been read for them: both or neither.
+
+        Raises:
+            Fault: there is no such job.
+        """
+        now = time.time()
+        cursor = LogCursor(job_id=job_id, instance=instance, offset=offset)
+        if not values:
+            with self.database.write() as session:
+                existing_job(session, job_id)
+                session.merge(cursor)
+            return
+        with self._changing(job_id) as (session, _):
+            session.add_all(Metric(job_id=job_id, name=name, timestamp=now, value=value) for name, value in values)
+            session.merge(cursor)
+
+    def set_progress(self, job_id: str, values: Mapping[str, float]) -> None:
+        """Note the last figures of a job's progress, by the wire's names."""
+        now = time.time()
+        with self._changing(job_id) as (session, _):
+            for name, value in values.items():
+                session.merge(Progress(job_id=job_id, name=name, timestamp=now, value=value))
+
+    def log_cursors(self, job_id: str) -> dict[str, int]:
+        """How far the logs of a job have been read for its metrics, in bytes, by instance."""
+        with self.database.read() as session:
+            cursors = session.scalars(select(LogCursor).where(LogCursor.job_id == job_id))
+            return {cursor.instance: cursor.offset for cursor in cursors}
+
+    def request_stop(self, job_id: str) -> bool:
+        """Ask for a job's end; one that has not begun ends at once.
+
+        Returns:
+            Whether there is something left to be stopped.
+        """
+        with self._changing(job_id) as (session, job):
+            if JobStatus(job.status).is_terminal or job.stop_requested:
+                return False
+            job.stop_requested = True
+            _note(session, job_id, "A stop was requested.", time.time())
+            if job.status not in QUEUED:
+                return True
+            message = "The job was stopped before it began."
+            _enter(session, job, JobStatus.TERMINATED, message, REASON_STOPPED_BY_USER, message)
+            return False
+
+    def delete(self, job_id: str) -> None:
+        """Forget a job that has ended.
+
+        Raises:
+            Fault: it has not ended, or there is no such job.
+        """
+        with self.database.write() as session:
+            job = existing_job(session, job_id)
+            if not JobStatus(job.status).is_terminal:
+                raise Fault(
+                    409, "TRAINING_JOB_NOT_ENDED", f"Job {job_id} is {job.status}; stop it before it is deleted."
+                )
+            session.execute(delete(Job).where(Job.id == job_id))
+        self.changes.publish(job_id)
+
+    def set_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
+        """Add labels, or replace those of the same key.
+
+        Raises:
+            Fault: one of them is too long, or there is no such job.
+        """
+        for key, value in labels.items():
+            if not key or max(len(key), len(value)) > LONGEST_LABEL:
+                message = (
+                    f"Labels: key or value of {key[:60]!r} is empty or longer than {LONGEST_LABEL} characters"
+                )
+                raise invalid_parameter(message)
+        with self._changing(job_id) as (session, _):
+            for key, value in labels.items():
+                session.merge(JobLabel(job_id=job_id, key=key, value=value))
+
+    def delete_labels(self, job_id: str, keys: Iterable[str]) -> None:
+        """Delete labels; those that are not there do no harm."""
+        with self._changing(job_id) as (session, _):
+            session.execute(delete(JobLabel).where(JobLabel.job_id == job_id, JobLabel.key.in_(list(keys))))
+
+    @contextmanager
+    def _changing(self, job_id: str) -> Iterator[tuple[Session, Job]]:
+        with self.database.write() as session:
+            job = existing_job(session, job_id)
+            yield session, job
+            job.modified_at = time.time()
+            job.version += 1
+        self.changes.publish(job_id)
+
+
+def latest_metrics(session: Session, job_id: str, names: Sequence[str] = ()) -> list[Metric]:
+    """The last value of each metric, by name."""
+    newest = select(func.max(Metric.number)).where(Metric.job_id == job_id).group_by(Metric.name)
+    if names:
+        newest = newest.where(Metric.name.in_(names))
+    return list(session.scalars(select(Metric).where(Metric.number.in_(newest)).order_by(Metric.name)))
+
+
+def existing_job(session: Session, job_id: str) -> Job:
+    """One job, in a session that is open already.
+
+    Raises:
+        Fault: there is no such job.
+    """
+    job = session.scalar(select(Job).where(Job.id == job_id))
+    if job is None:
+        raise job_not_found(job_id)
+    return job
+
+
+def _submitted_before(session: Session, request: TrainingJobRequest) -> str | None:
+    submission = next((label.value for label in request.labels if label.key == SUBMISSION_LABEL), None)
+    if submission is None:
+        return None
+    same = select(JobLabel.job_id).where(JobLabel.key == SUBMISSION_LABEL, JobLabel.value == submission)
+    return session.scalars(same.limit(1)).first()
+
+
+def _count_ahead(session: Session, priority: int) -> int:
+    """How many jobs of the queue begin before a new one, which is in it already."""
+    ahead = select(func.count()).select_from(Job).where(Job.status.in_(QUEUED), Job.priority >= priority)
+    return (session.scalar(ahead) or 1) - 1
+
+
+def _algorithm(algorithm_id: str, request: TrainingJobRequest) -> JobAlgorithm:
+    return JobAlgorithm(
+        algorithm_id=algorithm_id,
+        name=request.algorithm_name,
+        provider=request.algorithm_provider,
+        version=request.algorithm_version,
+    )
+
+
+def _note(session: Session, job_id: str, text: str, now: float, instance: str | None = None) -> None:
+    session.add(Event(job_id=job_id, instance=instance, happened_at=now, text=text))
+
+
+def _enter(
+    session: Session,
+    job: Job,
+    status: JobStatus,
+    text: str,
+    reason_code: str | None,
+    reason_message: str | None,
+) -> None:
+    """Let a job be in another status from now on."""
+    now = time.time()
+    job.transitions[-1].ended_at = now
+    job.transitions.append(
+        Transition(
+            status=status,
+            started_at=now,
+            ended_at=now if status.is_terminal else None,
+            reason_code=reason_code,
+            reason_message=reason_message,
+        )
+    )
+    job.status, job.reason_code, job.reason_message = status, reason_code, reason_message
+    if status == JobStatus.RUNNING:
+        job.started_at = now
+    if status.is_terminal:
+        job.ended_at = now
+    _note(session, job.id, text, now)
+
+
+def _set_instances(session: Session, job: Job, instances: Sequence[InstanceState]) -> None:
+    before = {known["name"]: known["status"] for known in job.instances}
+    states: list[dict[str, Any]] = [asdict(instance) for instance in instances]
+    if states == job.instances:
+        return
+    job.instances = states
+    for instance in instances:
+        if before.get(instance.name) != instance.status:
+            ending = "" if instance.exit_code is None else f" (exit code {instance.exit_code})"
+            text = f"Instance {instance.name} is {instance.status}{ending}."
+            _note(session, job.id, text, time.time(), instance.name)

@@ -1,0 +1,131 @@
+"""Which jobs a list holds, and in which order."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from pai_sdk.schemas.status import KNOWN_STATUSES
+from pai_sdk.service.state.models import Job, JobAlgorithm, JobLabel
+from pai_sdk.service.wire_errors import invalid_parameter
+
+__all__ = ["JobQuery", "find_jobs", "read_labels"]
+
+_DEFAULT_WINDOW_S = 7 * 24 * 3600
+_MOST_LABELS = 100  # each is a condition of its own, and a database takes only so many
+_ORDERS: dict[str, InstrumentedAttribute[Any]] = {
+    "GmtCreateTime": Job.created_at,
+    "GmtModifiedTime": Job.modified_at,
+    "TrainingJobName": Job.name,
+    "TrainingJobId": Job.id,
+    "Status": Job.status,
+}
+
+
+@dataclass(frozen=True)
+class JobQuery:
+    """What ListTrainingJobs asks for. None and empty mean: any.
+
+    Without `started_at`, only jobs of the last seven days are listed, as the real service does it.
+    """
+
+    status: str | None = None
+    name: str | None = None
+    job_id: str | None = None
+    workspace_id: str | None = None
+    algorithm_name: str | None = None
+    algorithm_provider: str | None = None
+    is_temp_algo: bool | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    started_at: float | None = None
+    ended_at: float | None = None
+    sort_by: str = "GmtCreateTime"
+    descending: bool = True
+    page_number: int = 1
+    page_size: int = 10
+
+
+def find_jobs(session: Session, query: JobQuery) -> tuple[list[Job], int]:
+    """One page of jobs, and how many there are in all.
+
+    Raises:
+        Fault: there is no such status, or jobs cannot be sorted by that.
+    """
+    if query.status and query.status not in KNOWN_STATUSES:
+        raise invalid_parameter(f"Status: {query.status[:60]!r} is none of {', '.join(KNOWN_STATUSES)}.")
+    if query.sort_by not in _ORDERS:
+        raise invalid_parameter(f"SortBy: {query.sort_by[:60]!r} is none of {', '.join(_ORDERS)}.")
+    total = session.scalar(_filtered(select(func.count()).select_from(Job), query)) or 0
+    columns = (_ORDERS[query.sort_by], Job.number)
+    page = (
+        _filtered(select(Job), query)
+        .order_by(*(column.desc() if query.descending else column.asc() for column in columns))
+        .limit(query.page_size)
+        .offset((query.page_number - 1) * query.page_size)
+    )
+    return list(session.scalars(page)), total
+
+
+def read_labels(text: str | None) -> dict[str, str]:
+    """The parameter `Labels`: a JSON object, or a JSON array of `{Key, Value}`.
+
+    Raises:
+        Fault: it is neither.
+    """
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+        if isinstance(value, list):
+            value = {label["Key"]: label["Value"] for label in value}
+        labels = {str(key): str(wanted) for key, wanted in value.items()}
+        if len(labels) > _MOST_LABELS:
+            raise invalid_parameter(f"Labels: has {len(labels)} labels; {_MOST_LABELS} can be asked for at once.")
+        for text in chain(labels, labels.values()):
+            text.encode()
+            if "\0" in text:
+                raise ValueError("no database takes a NUL")
+        return labels
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise invalid_parameter('Labels: is not a JSON object such as {"team":"search"}.') from error
+
+
+def _filtered(selection: Select[Any], query: JobQuery) -> Select[Any]:
+    conditions: list[ColumnElement[bool]] = []
+    if query.job_id:
+        conditions.append(Job.id == query.job_id)
+    if query.status:
+        conditions.append(Job.status == query.status)
+    if query.workspace_id:
+        conditions.append(Job.workspace_id == query.workspace_id)
+    if query.name:
+        conditions.append(Job.name.contains(query.name, autoescape=True))
+    conditions += _algorithm_conditions(query)
+    for key, value in query.labels.items():
+        labelled = select(JobLabel.job_id).where(JobLabel.key == key, JobLabel.value == value)
+        conditions.append(Job.id.in_(labelled))
+    started_at = query.started_at
+    if started_at is None and not query.job_id:
+        started_at = time.time() - _DEFAULT_WINDOW_S
+    if started_at is not None:
+        conditions.append(Job.created_at >= started_at)
+    if query.ended_at is not None:
+        conditions.append(Job.created_at <= query.ended_at)
+    return selection.where(*conditions)
+
+
+def _algorithm_conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
+    registered = select(JobAlgorithm.job_id)
+    if query.algorithm_name:
+        yield Job.id.in_(registered.where(JobAlgorithm.name == query.algorithm_name))
+    if query.algorithm_provider:
+        yield Job.id.in_(registered.where(JobAlgorithm.provider == query.algorithm_provider))
+    if query.is_temp_algo is not None:
+        yield Job.id.not_in(registered) if query.is_temp_algo else Job.id.in_(registered)

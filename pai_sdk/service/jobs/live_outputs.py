@@ -1,0 +1,62 @@
+"""What is to be seen of a job's outputs while it runs: published now and then, and what cannot be is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+
+from pai_sdk.service.jobs.publishing import Publisher, PublishingCancelled
+
+__all__ = ["LiveOutputs"]
+
+_PUBLISH_S = 30.0
+
+
+class LiveOutputs:
+    """Publishes the live outputs of one job, on threads of others.
+
+    Args:
+        publisher: the job's.
+        threads: where files are copied.
+        note: tells the job's owner what cannot be saved: that is worth knowing before the job's end.
+        tell: tells the service's log of a fault.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        threads: Executor,
+        *,
+        note: Callable[[str], None],
+        tell: Callable[[str, Exception], None],
+    ) -> None:
+        self._publisher = publisher
+        self._threads = threads
+        self._note = note
+        self._tell = tell
+        self._at_work: Future[str] | None = None
+        self._noted = ""
+        self._next_at = time.monotonic() + _PUBLISH_S
+
+    def look(self) -> None:
+        """Begin to publish when it is time; called often, and never waits."""
+        if self._at_work is not None and self._at_work.done():
+            done, self._at_work = self._at_work, None
+            self._tell_problems(done)
+        is_due = time.monotonic() >= self._next_at and self._publisher.has_live_channels
+        if is_due and self._at_work is None:
+            self._next_at = time.monotonic() + _PUBLISH_S
+            self._at_work = self._threads.submit(self._publisher.publish, live_only=True)
+
+    def _tell_problems(self, done: Future[str]) -> None:
+        try:
+            problems = done.result()
+        except PublishingCancelled:
+            return
+        except Exception as error:
+            self._tell("its live outputs cannot be saved now, and are tried again", error)
+            return
+        if problems and problems != self._noted:
+            self._note(f"Not all outputs could be saved so far: {problems}")
+        self._noted = problems

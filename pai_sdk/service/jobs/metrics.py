@@ -1,0 +1,234 @@
+"""Metrics from logs: the regular expressions of a job's metric definitions, applied to what it prints."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import regex
+
+from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.execution.contract import instances
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import AlgorithmSpec
+from pai_sdk.service.jobs.job_table import Jobs
+from pai_sdk.service.jobs.progress_figures import progress_patterns
+from pai_sdk.service.jobs.usage import UsageMeter
+from pai_sdk.service.wire_errors import Fault
+
+__all__ = ["MetricsCollector"]
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S = 0.5
+_CHUNK_BYTES = 1 << 20
+_LONGEST_LINE = 4096
+# Of the reading thread's own processor time: a machine that is slow must not cost anybody a metric.
+_LONGEST_MATCH_S = 0.05
+_LONGEST_CHUNK_S = 2.0
+
+
+@dataclass
+class _Definition:
+    """One metric of one job, or a figure of its progress. A pattern that takes too long is not applied again."""
+
+    name: str
+    pattern: Any  # the library has no types
+    is_progress: bool = False
+    trouble: str = ""
+
+    def values(self, lines: list[str]) -> Iterator[tuple[int, float]]:
+        """The values in the lines, in their order, each with the number of its line."""
+        begun = time.thread_time()
+        for number, line in enumerate(lines):
+            try:
+                texts = self._matches(line)
+            except TimeoutError:
+                self.trouble = f"its regex needs more than {_LONGEST_MATCH_S:g} s for a single line"
+                return
+            for value in map(_number, texts):
+                if value is not None:
+                    yield number, value
+            if time.thread_time() - begun > _LONGEST_CHUNK_S:
+                self.trouble = f"its regex needs more than {_LONGEST_CHUNK_S:g} s for {len(lines)} lines"
+                return
+
+    def _matches(self, line: str) -> list[str | None]:
+        begun = time.thread_time()
+        while True:
+            try:
+                # The GIL is let go and there is a limit, so a hostile pattern cannot stop the service.
+                found = self.pattern.finditer(line, timeout=_LONGEST_MATCH_S, concurrent=True)
+                return [match.group(1) for match in found]
+            except TimeoutError:
+                # The library counts the processor time of all threads together: it may have been the others'.
+                if time.thread_time() - begun >= _LONGEST_MATCH_S:
+                    raise
+
+
+@dataclass
+class _Log:
+    instance: str
+    path: Path
+    offset: int
+
+
+@dataclass
+class _WatchedJob:
+    job_id: str
+    definitions: list[_Definition]
+    logs: list[_Log]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class MetricsCollector:
+    """One thread that reads the logs of the running jobs that define metrics or progress; another meters all jobs.
+
+    How far it has come is kept with the values themselves, so that a restart neither loses nor repeats one.
+    """
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._watched: dict[str, _WatchedJob] = {}
+        self._lock = threading.Lock()
+        self._woken = threading.Event()
+        self._closing = False
+        self._usage = UsageMeter()
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._usage.start()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; what was not read yet is read after the next start."""
+        self._closing = True
+        self._woken.set()
+        self._thread.join()
+        self._usage.close()
+
+    def watch(self, job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> None:
+        """Read the logs of a job from now on, where it left off, and note what its instances use."""
+        names = [instance.name for instance in instances(job_id, request)]
+        self._usage.watch(job_id, {name: sandbox.log_file(name) for name in names})
+        definitions = [] if request.algorithm_spec is None else _definitions(request.algorithm_spec)
+        if not definitions:
+            return
+        offsets = self._jobs.log_cursors(job_id)
+        watched = _WatchedJob(
+            job_id,
+            definitions,
+            [_Log(name, sandbox.log_file(name), offsets.get(name, 0)) for name in names],
+        )
+        with self._lock:
+            self._watched.setdefault(job_id, watched)
+        self._woken.set()
+
+    def finish(self, job_id: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
+        """Read the rest of a job's logs, which no instance writes to any more, and let go of it.
+
+        Args:
+            job_id: which.
+            is_cancelled: asked now and then.
+
+        Returns:
+            Whether all was read, and nobody cancelled it.
+        """
+        self._usage.finish(job_id)
+        with self._lock:
+            watched = self._watched.get(job_id)
+        if watched is not None and not self._read(watched, is_final=True, is_cancelled=is_cancelled):
+            return False
+        with self._lock:
+            self._watched.pop(job_id, None)
+        return True
+
+    def _run(self) -> None:
+        while not self._closing:
+            with self._lock:
+                watched_jobs = list(self._watched.values())
+            for watched in watched_jobs:
+                try:
+                    self._read(watched, is_final=False, is_cancelled=lambda: self._closing)
+                except Exception:  # whatever it is, the other jobs' metrics are still to be read
+                    logger.exception("the metrics of job %s cannot be read", watched.job_id)
+            self._woken.wait(_PAUSE_S if watched_jobs else None)
+            self._woken.clear()
+
+    def _read(self, watched: _WatchedJob, *, is_final: bool, is_cancelled: Callable[[], bool]) -> bool:
+        for log in watched.logs:
+            is_more = True
+            while is_more:
+                with watched.lock:  # for one piece: nobody waits while another reads all
+                    is_more = self._read_chunk(watched, log, is_final=is_final)
+                if is_more and is_cancelled():
+                    return False
+        return True
+
+    def _read_chunk(self, watched: _WatchedJob, log: _Log, *, is_final: bool) -> bool:
+        """Read one piece of one log; False when there is nothing more."""
+        try:
+            with log.path.open("rb") as file:
+                file.seek(log.offset)
+                chunk = file.read(_CHUNK_BYTES)
+        except FileNotFoundError:
+            return False
+        is_whole = len(chunk) == _CHUNK_BYTES
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1  # a progress bar ends its states with `\r`
+        if end == 0 and (is_whole or is_final):
+            end = len(chunk)  # a line beyond all bounds, or the last one without its end
+        if end == 0:
+            return False
+        lines = [line[:_LONGEST_LINE] for line in chunk[:end].decode("utf-8", errors="replace").splitlines()]
+        values: list[tuple[int, str, float]] = []
+        progress: dict[str, float] = {}
+        for definition in watched.definitions:
+            found = [(number, definition.name, value) for number, value in definition.values(lines)]
+            if not definition.is_progress:
+                values += found
+            elif found:
+                progress[definition.name] = found[-1][2]
+        in_order = [(name, value) for _, name, value in sorted(values, key=lambda one: one[0])]
+        try:
+            if progress:  # first: read twice after a crash, it is the same figure
+                self._jobs.set_progress(watched.job_id, progress)
+            self._jobs.add_metrics(watched.job_id, in_order, instance=log.instance, offset=log.offset + end)
+            self._tell_troubles(watched)
+        except Fault:
+            return False  # the job was deleted meanwhile
+        log.offset += end
+        return is_whole or is_final
+
+    def _tell_troubles(self, watched: _WatchedJob) -> None:
+        for definition in watched.definitions:
+            if definition.trouble:
+                self._jobs.note(
+                    watched.job_id, f"Metric {definition.name!r} is no longer read: {definition.trouble}."
+                )
+        watched.definitions = [definition for definition in watched.definitions if not definition.trouble]
+
+
+def _definitions(spec: AlgorithmSpec) -> list[_Definition]:
+    metrics = [_Definition(metric.name, _compiled(metric.regex)) for metric in spec.metric_definitions]
+    figures = [_Definition(name, _compiled(text), is_progress=True) for name, text in progress_patterns(spec)]
+    return [*metrics, *figures]
+
+
+def _compiled(pattern: str) -> Any:
+    # Not kept in the library's own memory of patterns, which would outlive the job.
+    return regex.compile(pattern, cache_pattern=False)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,30 @@
+"""How far a job is, as its log tells: the progress definitions of its algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from pai_sdk.schemas.spec import AlgorithmSpec
+from pai_sdk.service.state.models import Progress
+
+__all__ = ["OVERALL_PROGRESS", "REMAINING_TIME", "latest_progress", "progress_patterns"]
+
+OVERALL_PROGRESS = "OverallProgress"
+REMAINING_TIME = "RemainingTime"
+
+
+def progress_patterns(spec: AlgorithmSpec) -> Iterator[tuple[str, str]]:
+    """The figures an algorithm defines, by the wire's names: name and regular expression."""
+    defined = spec.progress_definitions
+    if defined is not None and defined.overall_progress is not None:
+        yield OVERALL_PROGRESS, defined.overall_progress.regex
+    if defined is not None and defined.remaining_time is not None:
+        yield REMAINING_TIME, defined.remaining_time.regex
+
+
+def latest_progress(session: Session, job_id: str) -> Sequence[Progress]:
+    """The last figure of each kind."""
+    return session.scalars(select(Progress).where(Progress.job_id == job_id).order_by(Progress.name)).all()

@@ -1,0 +1,109 @@
+"""What a job runs: the algorithm it names or brings, the defaults of its hyperparameters, what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import regex
+
+from pai_sdk.errors import Problem
+from pai_sdk.schemas.definitions import (
+    AlgorithmDefinition,
+    hyperparameter_problems,
+    instance_problems,
+    with_defaults,
+)
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import AlgorithmSpec, Channel
+from pai_sdk.service.jobs.algorithm_registry import Algorithms
+from pai_sdk.service.wire_errors import invalid_parameter
+
+__all__ = ["Resolved", "resolve", "spec_problems"]
+
+_LONGEST_MATCH_S = 0.05
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A job with all that it needs.
+
+    Attributes:
+        request: with the spec it runs, as that is now; what is registered later under its name changes nothing.
+        algorithm_id: of the registered algorithm that it names; None when it brings its own.
+    """
+
+    request: TrainingJobRequest
+    algorithm_id: str | None = None
+
+
+def resolve(request: TrainingJobRequest, algorithms: Algorithms, *, workspace_id: str) -> Resolved:
+    """Put the algorithm that a job names into it, and the defaults of its hyperparameters.
+
+    Raises:
+        Fault: there is no such algorithm, it takes no code, or the request contradicts itself.
+    """
+    algorithm_id = None
+    if request.algorithm_name is not None:
+        if request.algorithm_spec is not None:
+            raise invalid_parameter("AlgorithmSpec: contradicts AlgorithmName; give one of them.")
+        algorithm, version = algorithms.named(
+            request.algorithm_name,
+            request.algorithm_version,
+            request.algorithm_provider,
+            workspace_id=workspace_id,
+        )
+        algorithm_id = algorithm.id
+        named = {"algorithm_version": version.version, "algorithm_provider": algorithm.provider}
+        spec = AlgorithmSpec.model_validate(version.spec)
+        request = request.model_copy(update={**named, "algorithm_spec": spec})
+    if request.algorithm_spec is not None:
+        definition = AlgorithmDefinition.of(request.algorithm_spec)
+        if algorithm_id is not None and request.code_dir is not None and not definition.takes_code:
+            raise invalid_parameter("CodeDir: the algorithm has code of its own, and takes no other.")
+        definitions = definition.hyperparameter_definitions
+        values = with_defaults(definitions, request.hyperparameters)
+        request = request.model_copy(update={"hyperparameters": values})
+    return Resolved(request, algorithm_id)
+
+
+def spec_problems(request: TrainingJobRequest) -> Iterator[str]:
+    """What is wrong with a job by the definitions of its algorithm, registered or its own."""
+    if request.algorithm_spec is None:
+        return
+    definition = AlgorithmDefinition.of(request.algorithm_spec)
+    resource = request.compute_resource
+    found: list[Problem] = [
+        *hyperparameter_problems(
+            definition.hyperparameter_definitions,
+            request.hyperparameters,
+            "HyperParameters",
+            fits_pattern=_fits_in_time,
+        ),
+        *instance_problems(
+            definition,
+            resource.ecs_spec,
+            request.instance_count,
+            ("ComputeResource.EcsSpec", "ComputeResource.EcsCount"),
+        ),
+    ]
+    yield from map(str, found)
+    yield from _missing(
+        "InputChannels", request.algorithm_spec.input_channels, {c.name for c in request.input_channels}
+    )
+
+
+def _missing(where: str, definitions: Sequence[Channel], given: set[str]) -> Iterator[str]:
+    for channel in definitions:
+        if channel.required and channel.name not in given:
+            yield f"{where}: {channel.name!r} is required and missing"
+
+
+def _fits_in_time(pattern: str, text: str) -> bool:
+    """An expression that cannot be read, or takes too long, forbids nothing: it must not hold the service up."""
+    try:
+        # Not kept in the library's own memory of patterns, which counts them but not their size.
+        compiled = regex.compile(pattern, cache_pattern=False)
+        return compiled.search(text, timeout=_LONGEST_MATCH_S, concurrent=True) is not None
+    except (regex.error, TimeoutError, RecursionError, OverflowError):
+        return True

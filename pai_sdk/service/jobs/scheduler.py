@@ -1,0 +1,387 @@
+"""What brings jobs from the queue to their end: one thread that decides, a few that copy files."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.errors import InvalidInputError, PaiError
+from pai_sdk.execution.base import ExecutionState, Executor
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.status import JobStatus
+from pai_sdk.service.jobs.host_resources import Capacity, Need, need_of
+from pai_sdk.service.jobs.job_table import Jobs
+from pai_sdk.service.jobs.live_outputs import LiveOutputs
+from pai_sdk.service.jobs.metrics import MetricsCollector
+from pai_sdk.service.jobs.publishing import Publisher, PublishingCancelled
+from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
+from pai_sdk.service.jobs.trash import Trash
+from pai_sdk.service.state.disk import DiskWatch
+from pai_sdk.service.state.folder import DataFolder
+from pai_sdk.service.state.models import Job
+
+if TYPE_CHECKING:
+    from pai_sdk.service.objects.store import ObjectStore
+
+__all__ = ["Scheduler"]
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S = 0.05  # how often running jobs are looked at
+_LOOK_S_A_JOB = 0.005  # more of them are looked at less often: that costs the same however many there are
+_PAUSE_AFTER_FAULT_S = 1.0
+_COPY_THREADS = 4
+_STOPPED = "The job was stopped by its user."
+
+_Step: TypeAlias = Literal["staging", "running", "finishing"]
+
+
+@dataclass
+class _ActiveJob:
+    """A job that has left the queue and not ended."""
+
+    id: str
+    request: TrainingJobRequest
+    need: Need
+    sandbox: Sandbox
+    publisher: Publisher
+    live_outputs: LiveOutputs
+    step: _Step
+    status: JobStatus
+    stop_requested: bool = False
+    stop_passed_on: bool = False
+    seen: ExecutionState = field(default_factory=lambda: ExecutionState("absent"))
+    work: Future[None] | None = None
+    not_before: float = 0.0
+
+
+class Scheduler:
+    """Runs jobs by priority, and those of one priority in the order they came, as many as there is room for.
+
+    No job is overtaken by one of the same or a lower priority: a large job waits until there is room, and all
+    behind it wait with it. So none waits for ever because it is large; one of low priority does, as long as ever
+    more come that have a higher one. A job that runs is never stopped for another.
+
+    It keeps no state of its own: what it knows is in the database and in the executor's folders, and after a
+    restart it goes on from there.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        folder: DataFolder,
+        store: ObjectStore,
+        executor: Executor,
+        collector: MetricsCollector,
+        *,
+        capacity: Capacity,
+    ) -> None:
+        self._jobs = jobs
+        self._folder = folder
+        self._store = store
+        self._executor = executor
+        self._collector = collector
+        self._capacity = capacity
+        self._next_in_line = ""
+        self._active: dict[str, _ActiveJob] = {}
+        self._queue_is_empty = False
+        self._has_news = False  # of the queue, or of a stop
+        self._woken = threading.Event()
+        self._closing = threading.Event()
+        self._trash = Trash(folder.jobs_dir)
+        self._disk = DiskWatch(folder.root)
+        self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
+        # Apart from the above: neither the end of a job nor its beginning must wait for large files of another.
+        self._publishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="publish")
+        self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    # ---- asked from outside -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take up what an earlier process left, and begin."""
+        self._disk.all_is_well()
+        self._woken.set()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop deciding. Running jobs go on; the next service on this folder takes them up."""
+        self._closing.set()
+        self._woken.set()
+        self._thread.join()
+        for pool in (self._copiers, self._publishers, self._finishers):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._trash.close()
+
+    def wake(self) -> None:
+        """There is a job in the queue, or one to be stopped."""
+        self._queue_is_empty = False
+        self._woken.set()
+
+    def discard(self, job_id: str) -> None:
+        """The job was deleted; its folder can go."""
+        self._trash.put(self._folder.job_dir(job_id))
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing is begun any more."""
+        return self._closing.is_set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job runs or waits."""
+        return self._queue_is_empty and not self._active and not self._woken.is_set()
+
+    # ---- the thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        is_taken_up = False
+        while not self._closing.is_set():
+            try:
+                if not is_taken_up:
+                    self._take_up_again()
+                    is_taken_up = True
+                self._look_around()
+                pause_s = max(_LOOK_S, _LOOK_S_A_JOB * len(self._active)) if self._active else None
+            except Exception as error:  # a full disk, say: the jobs are still there when it is mended
+                self._disk.tell("the scheduler cannot go on, and tries again", error)
+                pause_s = _PAUSE_AFTER_FAULT_S
+            if not self._closing.is_set():
+                self._woken.wait(pause_s)
+
+    def _take_up_again(self) -> None:
+        """Go on with what an earlier process began: with its jobs, and with the deletion of their folders."""
+        known = self._jobs.ids()
+        for folder in self._folder.jobs_dir.iterdir():
+            if folder.name not in known:
+                self._trash.put(folder)
+        for job in self._jobs.begun():
+            if job.id not in self._active:
+                logger.info("job %s is taken up again", job.id)
+                self._activate(job, "running", JobStatus(job.status))
+
+    def _look_around(self) -> None:
+        if self._woken.is_set():
+            self._queue_is_empty = False  # as far as we know, until we have looked
+            self._woken.clear()
+            self._has_news = True
+        if self._has_news:
+            for active in self._active.values():
+                active.stop_requested = active.stop_requested or self._jobs.stop_is_requested(active.id)
+            self._admit()
+            self._has_news = False  # not before: after a fault, we look again
+        for active in list(self._active.values()):
+            if time.monotonic() >= active.not_before:
+                try:
+                    self._advance(active)
+                except Exception as error:
+                    self._disk.tell(f"job {active.id} cannot go on, and is tried again", error)
+                    active.not_before = time.monotonic() + _PAUSE_AFTER_FAULT_S
+
+    def _admit(self) -> None:
+        """Begin the first jobs of the queue, as long as there is room; nobody is overtaken."""
+        while (job := self._jobs.first_in_queue()) is not None:
+            request = TrainingJobRequest.model_validate(job.request)
+            lacking = list(self._capacity.lacks(_need(request), [active.need for active in self._active.values()]))
+            if lacking:
+                self._tell_whom_all_wait_for(job.id, lacking)
+                return
+            if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
+                self._activate(job, "staging", JobStatus.INITIALIZING)
+        self._queue_is_empty = True
+
+    def _tell_whom_all_wait_for(self, job_id: str, lacking: Sequence[str]) -> None:
+        if job_id != self._next_in_line:
+            self._next_in_line = job_id
+            self._jobs.note(job_id, f"The job is the next to begin; it waits for {', '.join(lacking)}.")
+
+    def _activate(self, job: Job, step: _Step, status: JobStatus) -> None:
+        request = TrainingJobRequest.model_validate(job.request)
+        sandbox = Sandbox(self._folder.job_dir(job.id))
+        publisher = Publisher(self._store, sandbox, request, is_cancelled=self._closing.is_set)
+        live_outputs = LiveOutputs(
+            publisher,
+            self._publishers,
+            note=partial(self._note, job.id),
+            tell=lambda what, error: self._disk.tell(f"job {job.id}: {what}", error),
+        )
+        self._active[job.id] = _ActiveJob(
+            job.id,
+            request,
+            _need(request),
+            sandbox,
+            publisher,
+            live_outputs,
+            step,
+            status,
+            stop_requested=job.stop_requested,
+        )
+        self._collector.watch(job.id, request, sandbox)
+
+    def _advance(self, active: _ActiveJob) -> None:
+        if active.step == "staging":
+            self._advance_staging(active)
+        if active.step == "running":
+            self._advance_running(active)
+        if active.step == "finishing":
+            self._advance_finishing(active)
+
+    # ---- staging ------------------------------------------------------------------------------------------
+
+    def _advance_staging(self, active: _ActiveJob) -> None:
+        if active.work is None:
+            active.work = self._copiers.submit(self._stage_and_start, active)
+        if not active.work.done():
+            if active.stop_requested:  # the executor may be at it already, and wait for an image
+                self._pass_stop_on(active)
+            return
+        work, active.work = active.work, None
+        try:
+            work.result()
+        except StagingCancelled:
+            if not self._closing.is_set():
+                self._end(active, JobStatus.TERMINATED, REASON_STOPPED_BY_USER, _STOPPED)
+        except StagingFailed as failure:
+            self._end(active, JobStatus.INITIALIZE_FAILED, failure.reason_code, failure.message)
+        except PaiError as error:
+            self._end(active, JobStatus.INITIALIZE_FAILED, "ExecutorFailed", str(error))
+        except Exception as error:
+            logger.exception("job %s cannot begin", active.id)
+            message = f"The service met an unexpected fault ({type(error).__name__}); its log has the details."
+            self._end(active, JobStatus.INITIALIZE_FAILED, "InternalError", message)
+        else:
+            active.step = "running"
+
+    def _stage_and_start(self, active: _ActiveJob) -> None:
+        def is_cancelled() -> bool:
+            return active.stop_requested or self._closing.is_set()
+
+        # A service before this one may have died with the start under way: the job begins once, from one filling.
+        self._executor.withdraw(active.sandbox.root)
+        if self._executor.state(active.sandbox.root).phase != "absent":
+            return
+        stage(
+            self._store,
+            active.sandbox,
+            active.request,
+            is_cancelled=is_cancelled,
+            tell=partial(self._note, active.id),
+        )
+        if is_cancelled():
+            raise StagingCancelled
+        self._executor.start(active.sandbox.root, active.id, active.request)
+
+    # ---- running ------------------------------------------------------------------------------------------
+
+    def _advance_running(self, active: _ActiveJob) -> None:
+        state = self._executor.state(active.sandbox.root)
+        if state.phase == "absent":  # the service ended before the job could begin
+            active.step = "staging"
+            return
+        if active.stop_requested and not active.stop_passed_on:
+            self._pass_stop_on(active)
+            active.stop_passed_on = True
+        if state.started_at is not None and active.status == JobStatus.INITIALIZING:
+            self._jobs.move(
+                active.id,
+                JobStatus.RUNNING,
+                text="The job runs.",
+                instances=state.instances,
+                started_at=state.started_at,
+            )
+            active.status = JobStatus.RUNNING
+        elif state.instances != active.seen.instances and state.phase != "ended":
+            self._jobs.set_instances(active.id, state.instances)
+        active.seen = state
+        if state.phase == "ended":
+            active.step = "finishing"
+        else:
+            active.live_outputs.look()
+
+    def _pass_stop_on(self, active: _ActiveJob) -> None:
+        self._executor.stop(active.sandbox.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
+
+    # ---- the end ------------------------------------------------------------------------------------------
+
+    def _advance_finishing(self, active: _ActiveJob) -> None:
+        if active.work is None:
+            active.work = self._finishers.submit(self._finish, active)
+        if active.work.done():
+            work, active.work = active.work, None
+            if not isinstance(work.exception(), PublishingCancelled):
+                work.result()
+                self._let_go(active)
+
+    def _finish(self, active: _ActiveJob) -> None:
+        """Collect what the job has left, then say that it has ended: whoever sees the end finds all of it."""
+        state = active.seen
+        try:
+            if not self._collector.finish(active.id, is_cancelled=self._closing.is_set):
+                raise PublishingCancelled
+            problems = active.publisher.publish(live_only=False)
+        except PublishingCancelled:
+            logger.info("job %s has ended; the next service here saves the rest of what it has left", active.id)
+            raise
+        status, reason_code, reason_message = _outcome(state, problems)
+        if problems and status != JobStatus.FAILED:
+            logger.warning("job %s: not all outputs were saved: %s", active.id, problems)
+        self._jobs.move(
+            active.id,
+            status,
+            text=reason_message or "The job has succeeded.",
+            reason_code=reason_code,
+            reason_message=reason_message,
+            instances=state.instances,
+            failed_instance=state.failed_instance,
+            ended_at=state.ended_at,
+        )
+        self._woken.set()
+
+    def _end(self, active: _ActiveJob, status: JobStatus, reason_code: str, reason_message: str) -> None:
+        self._collector.finish(active.id)
+        self._jobs.move(
+            active.id, status, text=reason_message, reason_code=reason_code, reason_message=reason_message
+        )
+        self._let_go(active)
+
+    def _note(self, job_id: str, text: str) -> None:
+        """Note an event that a job can do without."""
+        try:
+            self._jobs.note(job_id, text)
+        except Exception as error:
+            self._disk.tell(f"an event of job {job_id} cannot be noted", error)
+
+    def _let_go(self, active: _ActiveJob) -> None:
+        self._disk.all_is_well()
+        del self._active[active.id]
+        self.wake()
+
+
+def _need(request: TrainingJobRequest) -> Need:
+    try:
+        return need_of(request)
+    except InvalidInputError:  # an earlier build let it in; the executor says what is wrong with it
+        return Need(request.instance_count)
+
+
+def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None, str | None]:
+    """Status, reason code and reason of a job that has ended."""
+    if state.reason_code == REASON_STOPPED_BY_USER:
+        return JobStatus.TERMINATED, state.reason_code, state.reason_message
+    if not state.succeeded:
+        return JobStatus.FAILED, state.reason_code or None, state.reason_message or None
+    if unsaved:
+        return (
+            JobStatus.FAILED,
+            "OutputsNotSaved",
+            f"The job ended well, but not all of its outputs were saved: {unsaved}",
+        )
+    return JobStatus.SUCCEED, None, None

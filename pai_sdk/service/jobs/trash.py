@@ -1,0 +1,58 @@
+"""Getting rid of folders without making anybody wait for it."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import shutil
+import threading
+import uuid
+from pathlib import Path
+
+from pai_sdk.agent.sandbox import TRASH_PREFIX
+
+__all__ = ["Trash"]
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_CLOSE_S = 2.0
+
+
+class Trash:
+    """Removes folders in the background; one that it did not get to is removed after the next start."""
+
+    def __init__(self, parent: Path) -> None:
+        self._parent = parent
+        self._closing = threading.Event()
+        self._folders: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
+        for folder in parent.glob(f"{TRASH_PREFIX}*"):
+            self._folders.put(folder)
+        self._thread = threading.Thread(target=self._run, name="trash", daemon=True)
+        self._thread.start()
+
+    def put(self, folder: Path) -> None:
+        """Remove a folder of the parent; its name is free at once."""
+        if folder.name.startswith(TRASH_PREFIX):
+            return  # it is in the queue since the start
+        target = self._parent / f"{TRASH_PREFIX}{uuid.uuid4().hex}"
+        try:
+            folder.rename(target)
+        except FileNotFoundError:
+            return
+        self._folders.put(target)
+
+    def close(self) -> None:
+        """Stop after the folder that is being removed, or without it when that takes long."""
+        self._closing.set()
+        self._folders.put(None)
+        self._thread.join(_LONGEST_CLOSE_S)
+        if self._thread.is_alive():
+            logger.info("a deleted job's folder is large; the next service here removes the rest of it")
+
+    def _run(self) -> None:
+        while (folder := self._folders.get()) is not None and not self._closing.is_set():
+            shutil.rmtree(folder, onerror=self._log)
+
+    @staticmethod
+    def _log(function: object, path: str, error: object) -> None:
+        logger.warning("%s cannot be removed", path)

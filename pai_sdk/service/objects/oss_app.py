@@ -1,0 +1,206 @@
+"""The OSS wire: an ASGI application over an object store."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pai_sdk.service.objects.bucket_operations import BucketOperations
+from pai_sdk.service.objects.error_codes import fault
+from pai_sdk.service.objects.multipart_operations import MultipartOperations
+from pai_sdk.service.objects.names import check_bucket, encode_key
+from pai_sdk.service.objects.object_operations import ObjectOperations
+from pai_sdk.service.objects.oss_auth import Keys, Verifier
+from pai_sdk.service.objects.request import DOMAINS, OssRequest, host_of, is_signed, read_request
+from pai_sdk.service.objects.store import ObjectStore
+from pai_sdk.service.objects.threads import Threads
+from pai_sdk.service.objects.xml_responses import as_fault, fault_answer
+from pai_sdk.service.rate import RateLimit
+
+__all__ = ["create_app"]
+
+_log = logging.getLogger(__name__)
+
+# Parameters that say who asks and how to answer, not what is wanted.
+_COMMON = frozenset({"OSSAccessKeyId", "Expires", "Signature", "security-token", "encoding-type"})
+_CHANGES_MEANING = frozenset(
+    {
+        "x-oss-ac-forward-allow",
+        "x-oss-ac-source-ip",
+        "x-oss-ac-subnet-mask",
+        "x-oss-ac-vpc-id",
+        "x-oss-async-process",
+        "x-oss-process",
+        "x-oss-traffic-limit",
+        "x-oss-write-get-object-response",
+    }
+)
+_OVERRIDES = tuple(
+    f"response-{name}"
+    for name in (
+        "content-type",
+        "content-language",
+        "expires",
+        "cache-control",
+        "content-disposition",
+        "content-encoding",
+    )
+)
+
+Handler = Callable[[OssRequest], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: the parameters that mark it, and those it may have beside them."""
+
+    handler: Handler
+    marks: frozenset[str]
+    options: frozenset[str]
+
+
+def create_app(
+    store: ObjectStore,
+    keys: Keys,
+    *,
+    region: str,
+    domains: Collection[str] = DOMAINS,
+    now: Callable[[], float] = time.time,
+    rate: RateLimit | None = None,
+) -> ASGIApp:
+    """The OSS wire over a store, as an ASGI application to be mounted at the root of a server.
+
+    Args:
+        store: what it gives access to; closed by whoever made it.
+        keys: the secret of each access key id, or a function that gives it, None for an unknown one.
+        region: the region clients must sign for, such as `cn-hangzhou`.
+        domains: hosts below which the first label is the bucket (`bucket.localhost`); elsewhere the path names it.
+        now: the clock that signatures are checked by.
+        rate: how often those with a key may ask.
+
+    Example:
+        >>> import uvicorn                                          # doctest: +SKIP
+        >>> app = create_app(store, {"id": "secret"}, region="cn-hangzhou")  # doctest: +SKIP
+        >>> uvicorn.run(app, port=8766, lifespan="off")             # doctest: +SKIP
+    """
+    verifier = Verifier(keys, region=region, now=now)
+    return _ObjectApp(store, verifier, region=region, domains=tuple(domains), rate=rate)
+
+
+class _ObjectApp:
+    def __init__(
+        self,
+        store: ObjectStore,
+        verifier: Verifier,
+        *,
+        region: str,
+        domains: Sequence[str],
+        rate: RateLimit | None,
+    ) -> None:
+        self._verifier, self._domains, self._rate = verifier, domains, rate
+        threads = Threads()
+        buckets = BucketOperations(store, threads, region=region)
+        objects, uploads = ObjectOperations(store, threads), MultipartOperations(store, threads)
+        self._operations: dict[tuple[str, str], tuple[Operation, ...]] = {
+            ("service", "GET"): (_operation(buckets.list_buckets, "", "prefix marker max-keys"),),
+            ("bucket", "GET"): (
+                _operation(buckets.list_objects, "", "prefix delimiter marker max-keys"),
+                _operation(
+                    buckets.list_objects_v2,
+                    "list-type",
+                    "prefix delimiter start-after continuation-token max-keys fetch-owner",
+                ),
+                _operation(buckets.info, "bucketInfo"),
+                _operation(buckets.location, "location"),
+                _operation(buckets.acl, "acl"),
+                _operation(
+                    uploads.list_uploads, "uploads", "prefix delimiter key-marker upload-id-marker max-uploads"
+                ),
+            ),
+            ("bucket", "PUT"): (_operation(buckets.create),),
+            ("bucket", "DELETE"): (_operation(buckets.delete),),
+            ("bucket", "POST"): (_operation(buckets.delete_objects, "delete"),),
+            ("object", "GET"): (
+                _operation(objects.get, "", " ".join(_OVERRIDES)),
+                _operation(objects.acl, "acl"),
+                _operation(uploads.list_parts, "uploadId", "max-parts part-number-marker"),
+            ),
+            ("object", "HEAD"): (
+                _operation(objects.head, "", " ".join(_OVERRIDES)),
+                _operation(objects.meta, "objectMeta"),
+            ),
+            ("object", "PUT"): (
+                _operation(objects.put),
+                _operation(uploads.put_part, "partNumber uploadId"),
+            ),
+            ("object", "POST"): (
+                _operation(objects.append, "append", "position"),
+                _operation(uploads.start, "uploads", "sequential"),
+                _operation(uploads.complete, "uploadId"),
+            ),
+            ("object", "DELETE"): (
+                _operation(objects.delete),
+                _operation(uploads.abort, "uploadId"),
+            ),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"the object store does not serve {scope['type']}")
+        request_id = uuid.uuid4().hex[:24].upper()
+        try:
+            answer = await self._answer(scope, receive)
+        except ClientDisconnect:
+            _log.info("%s %s: the client went away", scope["method"], request_id)
+            answer = _fault(fault("IncompleteBody"), scope, request_id)
+        except Exception as error:  # whatever it was, the client gets an answer in OSS's words
+            answer = _fault(error, scope, request_id)
+        answer.headers["x-oss-request-id"] = request_id
+        await answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        if not is_signed(scope):  # before anything is looked at
+            raise fault("AccessDenied", "The request is not signed; give an access key.")
+        request = read_request(scope, receive, domains=self._domains)
+        self._verifier.check(request.signed)
+        if self._rate is not None and self._rate.take():
+            raise fault("QpsLimitExceeded")
+        return await self._operation(request)(request)
+
+    def _operation(self, request: OssRequest) -> Handler:
+        level = "object" if request.key else "bucket" if request.bucket else "service"
+        if request.bucket:
+            check_bucket(request.bucket)
+        if request.key:
+            encode_key(request.key)
+        operations = self._operations.get((level, request.method))
+        if operations is None:
+            raise fault("MethodNotAllowed")
+        names = {name for name in request.query if not _is_common(name)}
+        names.update(name for name in _CHANGES_MEANING if request.header(name))
+        for operation in operations:
+            if operation.marks <= names <= operation.marks | operation.options:
+                return operation.handler
+        # To pass over a parameter could mean to overwrite an object where its tags were meant.
+        unknown = ", ".join(sorted(names)) or "nothing"
+        raise fault("NotImplemented", f"{request.method} on a {level} with {unknown} is not offered here.")
+
+
+def _operation(handler: Handler, marks: str = "", options: str = "") -> Operation:
+    return Operation(handler, frozenset(marks.split()), frozenset(options.split()))
+
+
+def _is_common(name: str) -> bool:
+    return name in _COMMON or (name.startswith("x-oss-") and name not in _CHANGES_MEANING)
+
+
+def _fault(error: Exception, scope: Scope, request_id: str) -> Response:
+    return fault_answer(as_fault(error), method=scope["method"], host=host_of(scope), request_id=request_id)

@@ -1,0 +1,190 @@
+"""Who is asking: the signature of a request, in its headers or in a presigned URL, versions 1 and 4."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+
+from pai_sdk.errors import StorageError
+from pai_sdk.service.objects.error_codes import fault
+from pai_sdk.service.objects.oss_signature import ALGORITHM_V4, SignedRequest, signature_v4, signatures_v1
+
+__all__ = ["MAX_SKEW_S", "Keys", "Verifier"]
+
+# The secret of an access key id, or None for an unknown one.
+Keys = Mapping[str, str] | Callable[[str], str | None]
+
+MAX_SKEW_S = 15 * 60
+_TOKENS = ("x-oss-security-token", "security-token")
+_MAX_LIFE_S = 7 * 24 * 3600
+_V4_FIELD = re.compile(r"(Credential|AdditionalHeaders|Signature)=([^,\s]+)")
+
+
+class Verifier:
+    """Checks signatures.
+
+    Args:
+        keys: the secret of each access key id, or a function that knows them.
+        region: the only region that version 4 may name.
+        now: seconds since 1970; replaced by tests.
+    """
+
+    def __init__(self, keys: Keys, *, region: str, now: Callable[[], float] = time.time) -> None:
+        self._secret_of = keys if callable(keys) else keys.get
+        self._region = region
+        self._now = now
+
+    def check(self, request: SignedRequest) -> str:
+        """The access key id that signed the request.
+
+        Raises:
+            StorageError: nobody did, or not this request, or not now; or a security token came along.
+        """
+        key_id = self._check_signature(request)
+        query = dict(request.query)
+        if any(request.header(name) or query.get(name) for name in _TOKENS):
+            raise fault(
+                "InvalidAccessKeyId", "The keys of this object store have no security token; send the key alone."
+            )
+        return key_id
+
+    def _check_signature(self, request: SignedRequest) -> str:
+        authorization = request.header("authorization")
+        query = dict(request.query)
+        if len(query) != len(request.query):
+            raise fault("InvalidArgument", "A query parameter is there twice.")
+        if authorization.startswith(f"{ALGORITHM_V4} "):
+            return self._check_v4_header(request, authorization)
+        if authorization.startswith("OSS "):
+            return self._check_v1_header(request, authorization)
+        if authorization:
+            raise fault(
+                "AccessDenied", "Only the signature versions 1 (OSS) and 4 (OSS4-HMAC-SHA256) are accepted."
+            )
+        if "x-oss-signature-version" in query:
+            return self._check_v4_query(request, query)
+        if "OSSAccessKeyId" in query:
+            return self._check_v1_query(request, query)
+        raise fault("AccessDenied", "The request is not signed; give an access key.")
+
+    # ---- version 1 ------------------------------------------------------------------------------------------
+
+    def _check_v1_header(self, request: SignedRequest, authorization: str) -> str:
+        key_id, _, signature = authorization.removeprefix("OSS ").strip().partition(":")
+        date = request.header("x-oss-date") or request.header("date")
+        secret = self._secret(key_id)
+        self._check_skew(_parse_http_date(date))
+        return _accept(key_id, signatures_v1(request, secret, date), signature)
+
+    def _check_v1_query(self, request: SignedRequest, query: Mapping[str, str]) -> str:
+        key_id, expires, signature = (query.get(name, "") for name in ("OSSAccessKeyId", "Expires", "Signature"))
+        secret = self._secret(key_id)
+        if not re.fullmatch("[0-9]{1,12}", expires) or not signature:
+            raise fault("AccessDenied", "A presigned URL needs OSSAccessKeyId, Expires and Signature.")
+        _accept(key_id, signatures_v1(request, secret, expires), signature)
+        self._check_not_over(int(expires))
+        return key_id
+
+    # ---- version 4 ------------------------------------------------------------------------------------------
+
+    def _check_v4_header(self, request: SignedRequest, authorization: str) -> str:
+        fields = dict(_V4_FIELD.findall(authorization))
+        date = request.header("x-oss-date")
+        if not date and request.header("date"):
+            date = f"{_parse_http_date(request.header('date')):%Y%m%dT%H%M%SZ}"
+        key_id, scope = self._scope(fields.get("Credential", ""), date)
+        secret = self._secret(key_id)
+        self._check_skew(_parse_compact_date(date))
+        return self._check_v4(request, key_id, secret, scope, date, fields.get("AdditionalHeaders", ""), fields)
+
+    def _check_v4_query(self, request: SignedRequest, query: Mapping[str, str]) -> str:
+        date, expires = query.get("x-oss-date", ""), query.get("x-oss-expires", "")
+        if query["x-oss-signature-version"] != ALGORITHM_V4 or not re.fullmatch("[0-9]{1,6}", expires):
+            raise fault("AccessDenied", f"A presigned URL needs {ALGORITHM_V4} and x-oss-expires in seconds.")
+        key_id, scope = self._scope(query.get("x-oss-credential", ""), date)
+        secret = self._secret(key_id)
+        signed_at = _parse_compact_date(date).timestamp()
+        also_signed = query.get("x-oss-additional-headers", "")
+        self._check_v4(
+            request, key_id, secret, scope, date, also_signed, {"Signature": query.get("x-oss-signature", "")}
+        )
+        if not 1 <= int(expires) <= _MAX_LIFE_S:
+            raise fault("AccessDenied", "A presigned URL can live for 1 second to 7 days.")
+        if signed_at > self._now() + MAX_SKEW_S:
+            raise fault("RequestTimeTooSkewed")
+        self._check_not_over(signed_at + int(expires))
+        return key_id
+
+    def _check_v4(
+        self,
+        request: SignedRequest,
+        key_id: str,
+        secret: str,
+        scope: str,
+        date: str,
+        also_signed: str,
+        fields: Mapping[str, str],
+    ) -> str:
+        if request.header("x-oss-content-sha256") not in ("", "UNSIGNED-PAYLOAD"):
+            raise fault("InvalidArgument", "x-oss-content-sha256 must be UNSIGNED-PAYLOAD.")
+        names = [name for name in also_signed.lower().split(";") if name]
+        if any(name not in request.headers for name in names):
+            raise fault("SignatureDoesNotMatch", "A header that was signed is missing.")
+        expected = signature_v4(request, secret, scope=scope, date=date, also_signed=names)
+        return _accept(key_id, {expected}, fields.get("Signature", ""))
+
+    def _scope(self, credential: str, date: str) -> tuple[str, str]:
+        key_id, _, scope = credential.partition("/")
+        day, region, product, ending = [*scope.split("/"), "", "", "", ""][:4]
+        if scope.count("/") != 3 or product != "oss" or ending != "aliyun_v4_request" or day != date[:8]:
+            raise fault("InvalidArgument", "The credential must be id/day/region/oss/aliyun_v4_request.")
+        if region != self._region:
+            raise fault(
+                "InvalidArgument", f"The request is signed for region {region!r}; this is {self._region!r}."
+            )
+        return key_id, scope
+
+    # ---- both -----------------------------------------------------------------------------------------------
+
+    def _secret(self, key_id: str) -> str:
+        secret = self._secret_of(key_id) if key_id else None
+        if not secret:
+            raise fault("InvalidAccessKeyId")
+        return secret
+
+    def _check_skew(self, signed_at: datetime) -> None:
+        if abs(signed_at.timestamp() - self._now()) > MAX_SKEW_S:
+            raise fault("RequestTimeTooSkewed")
+
+    def _check_not_over(self, end_s: float) -> None:
+        if self._now() > end_s:
+            raise fault("AccessDenied", "Request has expired; make a new presigned URL.")
+
+
+def _accept(key_id: str, expected: Collection[str], signature: str) -> str:
+    if not any(hmac.compare_digest(right.encode(), signature.encode()) for right in expected):
+        raise fault("SignatureDoesNotMatch")
+    return key_id
+
+
+def _parse_http_date(text: str) -> datetime:
+    try:
+        parsed = parsedate_to_datetime(text)
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
+        raise _bad_date() from error
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+
+
+def _parse_compact_date(text: str) -> datetime:
+    try:
+        return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    except ValueError as error:
+        raise _bad_date() from error
+
+
+def _bad_date() -> StorageError:
+    return fault("AccessDenied", "The request has no date, or one that cannot be read.")

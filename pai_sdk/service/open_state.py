@@ -1,0 +1,66 @@
+"""Opens what a service keeps its state in: the database of the jobs, and the object store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.service.objects.store import ObjectStore
+from pai_sdk.service.settings import ServiceSettings
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.database_lock import DatabaseLock
+from pai_sdk.service.state.engine import postgres_engine, postgres_url, shown_url, told_in_one_sentence
+from pai_sdk.service.state.folder import DataFolder
+
+__all__ = ["open_state"]
+
+_IN_THE_FOLDER = "service.db"
+
+
+def open_state(
+    settings: ServiceSettings, folder: DataFolder, stack: ExitStack
+) -> tuple[Database, ObjectStore, Callable[[], bool]]:
+    """The database and the object store; closed with the stack.
+
+    Returns:
+        Both, and a function that tells whether the database was lost to another service; it may take seconds.
+
+    Raises:
+        ServiceStartError: one of them cannot be used; one sentence says why, without any password.
+    """
+    if settings.database_url is None:
+        _note_database(folder.root, _IN_THE_FOLDER)
+        database = Database.in_file(folder.database_file)
+        stack.callback(database.close)
+        with told_in_one_sentence(str(folder.objects_dir)):
+            objects = ObjectStore(folder.objects_dir, upload_life_s=settings.upload_life_s)
+            store = stack.enter_context(objects)
+        return database, store, lambda: False
+    url = postgres_url(settings.database_url)
+    shown = shown_url(url)
+    engine = postgres_engine(url)
+    stack.callback(engine.dispose)
+    with told_in_one_sentence(shown):
+        lock = stack.enter_context(DatabaseLock(engine, shown_as=shown))  # before anything is read, or migrated
+        _note_database(folder.root, shown)
+        objects = ObjectStore(folder.objects_dir, engine, upload_life_s=settings.upload_life_s)
+        store = stack.enter_context(objects)
+    return Database(engine, shown_as=shown), store, lock.is_lost
+
+
+def _note_database(root: Path, shown: str) -> None:
+    """Note with which database the folder goes: with another one, its jobs would seem to be gone."""
+    note = root / "database"
+    known = note.read_text(encoding="utf-8").strip() if note.exists() else ""
+    if not known and (root / _IN_THE_FOLDER).exists():
+        known = _IN_THE_FOLDER  # as builds left it that knew no other
+    if known and known != shown:
+        how = "without --database" if known == _IN_THE_FOLDER else f"with --database {known}"
+        raise ServiceStartError(
+            f"the jobs of {root} are in {known}, not in {shown}; start the service {how}, "
+            f"or use another data folder (or delete {note}, if the jobs were moved)"
+        )
+    if not note.exists():
+        note.write_text(f"{shown}\n", encoding="utf-8")

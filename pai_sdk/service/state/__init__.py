@@ -1,0 +1,1 @@
+"""The state of the service: its database and its data folder."""

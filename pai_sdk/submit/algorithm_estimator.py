@@ -1,0 +1,178 @@
+"""AlgorithmEstimator: a training job of an algorithm that is registered, or given as a whole spec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.base.keywords import init_checks_keywords
+from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
+from pai_sdk.schemas.names import LOCAL_TYPES
+from pai_sdk.submit.estimator_base import EstimatorBase
+from pai_sdk.submit.submitter import Description
+
+if TYPE_CHECKING:
+    from pai_sdk.api.algorithms import Algorithms, AlgorithmVersionRecord
+    from pai_sdk.schemas.definitions import ChannelDefinition, ParameterDefinition
+    from pai_sdk.schemas.spec import AlgorithmSpec
+    from pai_sdk.submit.registered import AlgorithmChoice
+
+__all__ = ["AlgorithmEstimator"]
+
+
+@init_checks_keywords
+@dataclass(repr=False, eq=False)
+class AlgorithmEstimator(EstimatorBase):
+    """Trains with an algorithm that somebody has defined: image, command, channels, hyperparameters.
+
+    What the algorithm says of hyperparameters, inputs and instance types is checked before anything is sent.
+    Without an `instance_type`, the first one that the algorithm supports is taken.
+
+    All parameters of `JobParameters` are taken too, by name: `instance_type`, `instance_count`, `environments`,
+    `requirements`, `max_run_time`, `output_path`, `labels`, `session` and more. All of them are shown by
+    `help(pai_sdk.submit.parameters.JobParameters)`.
+
+    An algorithm given by name is asked for once, with the first `plan()` or `fit()` or when its definitions are
+    looked at, and kept on this object: that needs the network, but uploads nothing. An `algorithm_spec` needs no
+    network.
+
+    Attributes:
+        algorithm_name: the exact name of a registered algorithm.
+        algorithm_version: of it; the version that was created last, when None.
+        algorithm_provider: whose it is: `pai` for the algorithms that PAI itself offers; None for the workspace's.
+        algorithm_spec: the whole algorithm, instead of the three above.
+        hyperparameters: values by name; those left out take the algorithm's defaults, which `plan()` shows.
+        source_dir: folder with code of your own, for an algorithm that has none or lets it be replaced.
+        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
+
+    Example:
+        >>> estimator = AlgorithmEstimator("digits", "v1", hyperparameters={"epochs": 3})
+        >>> estimator.set_hyperparameters(lr=0.1)
+        >>> estimator.hyperparameters
+        {'epochs': 3, 'lr': 0.1}
+    """
+
+    algorithm_name: str | None = None
+    algorithm_version: str | None = None
+    algorithm_provider: str | None = None
+    algorithm_spec: AlgorithmSpec | Mapping[str, Any] | None = None
+    hyperparameters: Mapping[str, Any] | None = None
+    source_dir: str | os.PathLike[str] | None = field(default=None, kw_only=True)
+    allow_secrets: bool = field(default=False, kw_only=True)
+    _fetched: dict[tuple[str | None, ...], AlgorithmChoice] = field(default_factory=dict, init=False)
+
+    # ---- what the algorithm says
+
+    @property
+    def hyperparameter_definitions(self) -> Sequence[ParameterDefinition]:
+        """The hyperparameters the algorithm takes: type, default, range."""
+        return self._algorithm().definition.hyperparameter_definitions
+
+    @property
+    def input_channel_definitions(self) -> Sequence[ChannelDefinition]:
+        """The inputs it takes."""
+        return self._algorithm().definition.input_channels
+
+    @property
+    def output_channel_definitions(self) -> Sequence[ChannelDefinition]:
+        """The outputs it has."""
+        return self._algorithm().definition.output_channels
+
+    @property
+    def supported_instance_types(self) -> Sequence[str]:
+        """The types of public instances it runs on, the usual one first; empty for any."""
+        return self._algorithm().definition.supported_instance_types
+
+    def describe(self) -> Description:
+        """What the algorithm has to say of its jobs."""
+        algorithm = self._algorithm()
+        if self.instance_type in LOCAL_TYPES:
+            algorithm = algorithm.as_whole()
+        definition = algorithm.definition
+        return Description(
+            hyperparameters=self.hyperparameters,
+            input_channels=[channel.as_channel() for channel in definition.input_channels],
+            output_channels=[channel.as_channel() for channel in definition.output_channels],
+            source_dir=self.source_dir,
+            allow_secrets=self.allow_secrets,
+            algorithm=algorithm,
+        )
+
+    def _algorithm(self) -> AlgorithmChoice:
+        """The algorithm; asked for when it is not known yet.
+
+        Raises:
+            InvalidInputError: it was not said which, or there is none of that name.
+        """
+        self._check_which()
+        if self.algorithm_spec is not None:
+            return _given(self.algorithm_spec)
+        key = (self.algorithm_name, self.algorithm_version, self.algorithm_provider)
+        if key not in self._fetched:
+            self._fetched[key] = self._fetch(self._session().algorithms)
+        return self._fetched[key]
+
+    def _check_which(self) -> None:
+        named = ("algorithm_name", "algorithm_version", "algorithm_provider")
+        given = {name: value for name in named if (value := getattr(self, name)) is not None}
+        problems = [
+            Problem(name, "must be a text that is not empty")
+            for name, value in given.items()
+            if not isinstance(value, str) or not value.strip()
+        ]
+        if self.algorithm_spec is not None:
+            problems += [Problem(name, "contradicts algorithm_spec", "give one of them") for name in given]
+        elif self.algorithm_name is None:
+            hint = "the name of a registered algorithm, or algorithm_spec with a whole one"
+            problems.append(Problem("algorithm_name", "is missing", hint))
+        if problems:
+            raise InvalidInputError(problems)
+
+    def _fetch(self, algorithms: Algorithms) -> AlgorithmChoice:
+        from pai_sdk.submit.registered import AlgorithmChoice
+
+        name = str(self.algorithm_name)
+        found = algorithms.find(name, self.algorithm_provider)
+        version = self._version(algorithms, found.algorithm_id)
+        if version.algorithm_spec is None:
+            raise InvalidInputError(
+                [Problem("algorithm_name", f"the service does not show the spec of {name!r}", "ask its provider")]
+            )
+        provider = found.algorithm_provider or self.algorithm_provider
+        return AlgorithmChoice(
+            version.algorithm_spec, name=name, version=version.algorithm_version, provider=provider
+        )
+
+    def _version(self, algorithms: Algorithms, algorithm_id: str) -> AlgorithmVersionRecord:
+        wanted = self.algorithm_version
+        if wanted is None:
+            latest = algorithms.latest_version(algorithm_id)
+            if latest is None:
+                what = f"the algorithm {self.algorithm_name!r} has no version yet"
+                raise InvalidInputError([Problem("algorithm_name", what)])
+            wanted = latest.algorithm_version
+        try:
+            return algorithms.get_version(algorithm_id, wanted)
+        except NotFoundError:
+            from pai_sdk.schemas.definitions import near
+
+            there = [version.algorithm_version for version in algorithms.list_versions(algorithm_id)]
+            what = f"the algorithm {self.algorithm_name!r} has no version {wanted!r}"
+            raise InvalidInputError([Problem("algorithm_version", what, near(wanted, there))]) from None
+
+
+def _given(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoice:
+    from pydantic import ValidationError
+
+    from pai_sdk.schemas.definitions import AlgorithmDefinition
+    from pai_sdk.schemas.spec import AlgorithmSpec
+    from pai_sdk.schemas.wire import problems_of
+    from pai_sdk.submit.registered import AlgorithmChoice
+
+    try:
+        checked = AlgorithmSpec.model_validate(spec)
+    except ValidationError as error:
+        raise InvalidInputError(problems_of(error, "algorithm_spec")) from None
+    return AlgorithmChoice(AlgorithmDefinition.of(checked), spec=checked)

@@ -1,0 +1,100 @@
+"""Estimator: a job that trains a model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.base.keywords import init_checks_keywords
+from pai_sdk.schemas.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
+from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
+from pai_sdk.submit.estimator_base import MODEL, EstimatorBase
+from pai_sdk.submit.submitter import Description
+
+if TYPE_CHECKING:
+    from pai_sdk.schemas.spec import MetricDefinition
+
+__all__ = ["AlgorithmEstimator", "CpfsFileSystemInput", "Estimator", "FileSystemInput", "FileSystemInputBase"]
+
+CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
+
+
+@init_checks_keywords
+@dataclass(repr=False, eq=False)
+class Estimator(EstimatorBase):
+    """Trains a model with your own code.
+
+    Every job has the outputs `model`, `checkpoints` and `tensorboard`.
+
+    All parameters of `JobParameters` are taken too, by name: `instance_type`, `instance_count`, `environments`,
+    `requirements`, `max_run_time`, `output_path`, `labels`, `session` and more. All of them are shown by
+    `help(pai_sdk.submit.parameters.JobParameters)`.
+
+    Attributes:
+        image_uri: the image the command runs in.
+        command: what runs, in the code folder; text goes through `sh -c`, a list is taken as it is.
+        source_dir: folder with the code, or an `oss://` folder; it becomes the working directory.
+        git_config: take the code from a repository: `repo`, and if needed `branch`, `commit`, `username`,
+            `password`, `token`. `source_dir` is then a folder inside it.
+        job_type: `PyTorchJob`, `TFJob`, `XGBoostJob`, …: how the instances of a job find each other.
+        hyperparameters: values by name; the code finds them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
+            `/ml/input/config/hyperparameters.json`.
+        metric_definitions: metrics to be read from the log, for `job.metrics()`. The first group of each regex is
+            the value: `[{"name": "loss", "regex": r"loss=([0-9.]+)"}]`.
+        checkpoints_path: URI of the checkpoints; a job given the one of an earlier job can go on from there.
+        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
+
+    Example:
+        >>> estimator = Estimator(
+        ...     image_uri="python:3.11",
+        ...     command="python train.py $PAI_USER_ARGS",
+        ...     hyperparameters={"lr": 0.1},
+        ...     instance_type="ecs.c6.large",
+        ... )
+        >>> estimator.set_hyperparameters(epochs=3)
+        >>> estimator.hyperparameters
+        {'lr': 0.1, 'epochs': 3}
+    """
+
+    image_uri: str
+    command: str | Sequence[str]
+    source_dir: str | os.PathLike[str] | None = None
+    git_config: Mapping[str, str] | None = None
+    job_type: str = "PyTorchJob"
+    hyperparameters: Mapping[str, Any] | None = None
+    metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] | None = field(default=None, kw_only=True)
+    checkpoints_path: str | None = field(default=None, kw_only=True)
+    allow_secrets: bool = field(default=False, kw_only=True)
+
+    def checkpoints_data(self) -> str:
+        """URI of the checkpoints of the job submitted last; errors as for `model_data`."""
+        return self._output(CHECKPOINTS)
+
+    def tensorboard_data(self) -> str:
+        """URI of the TensorBoard logs of the job submitted last; errors as for `model_data`."""
+        return self._output(TENSORBOARD)
+
+    def describe(self) -> Description:
+        """What an estimator has to say of its jobs."""
+        from pai_sdk.schemas.spec import Channel
+
+        checkpoints = self.checkpoints_path
+        return Description(
+            self.image_uri,
+            self.command,
+            self.hyperparameters,
+            metric_definitions=self.metric_definitions or (),
+            output_channels=[
+                Channel(name=MODEL, required=True),
+                Channel(name=CHECKPOINTS, required=False),
+                # TensorBoard files grow while the job runs: the service mounts this channel so that they can.
+                Channel(name=TENSORBOARD, required=False, properties={"ossAppendable": "true"}),
+            ],
+            placed_outputs={} if checkpoints is None else {CHECKPOINTS: ("checkpoints_path", checkpoints)},
+            source_dir=self.source_dir,
+            git_config=self.git_config,
+            allow_secrets=self.allow_secrets,
+            job_type=self.job_type,
+        )

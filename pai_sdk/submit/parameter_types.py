@@ -1,0 +1,140 @@
+"""The kinds of values that parameters take. They are checked first, so that all that follows can count on them."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, TypeVar
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.submit.parameters import JobParameters
+from pai_sdk.submit.problems import Problems
+
+__all__ = ["check_texts", "mapping_or_empty", "with_right_kinds"]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a parameter must be, and how to say so."""
+
+    fits: Callable[[Any], bool]
+    wanted: str
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+
+
+_NAME = _Kind(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")
+_TEXT = _Kind(lambda value: isinstance(value, str), "a text")
+_MAPPING = _Kind(lambda value: isinstance(value, Mapping), "a dict")
+_LIST = _Kind(_is_list, "a list")
+_KINDS: dict[str, _Kind] = {
+    **dict.fromkeys(
+        (
+            "image_uri",
+            "job_type",
+            "base_job_name",
+            "output_path",
+            "checkpoints_path",
+            "instance_type",
+            "resource_id",
+            "resource_type",
+            "role_arn",
+        ),
+        _NAME,
+    ),
+    "description": _TEXT,
+    **dict.fromkeys(("environments", "labels", "hyperparameters", "parameters", "git_config"), _MAPPING),
+    "requirements": _Kind(_is_list, "a list: ['numpy==2.1', 'tqdm']"),
+    "metric_definitions": _LIST,
+    "source_dir": _Kind(
+        # An empty text would be the current folder, with all that lies in it.
+        lambda value: isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str) and value != "",
+        "a folder, as text or Path",
+    ),
+    "priority": _Kind(
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31,
+        "a whole number",
+    ),
+    "allow_secrets": _Kind(lambda value: isinstance(value, bool), "True or False"),
+}
+# Those of numpy and its like are taken too.
+_WHOLE_NUMBERS = ("instance_count", "max_run_time", "priority")
+# These stand in for values that were refused, where a missing one would be a second problem.
+_STAND_IN = "-"
+
+_Parameters = TypeVar("_Parameters", bound=JobParameters)
+
+
+def with_right_kinds(parameters: _Parameters, problems: Problems) -> _Parameters:
+    """The same parameters; those of a wrong kind are noted, and replaced by what does no further harm.
+
+    Args:
+        parameters: as the user gave them.
+        problems: where to note what is wrong.
+    """
+    checked = copy(parameters)
+    for given in fields(parameters):
+        kind, value = _KINDS.get(given.name), getattr(parameters, given.name)
+        if given.name in _WHOLE_NUMBERS:
+            value = _as_int(value)
+            setattr(checked, given.name, value)
+        if value is None and given.default is not MISSING:
+            setattr(checked, given.name, given.default)
+            continue
+        if kind is None or kind.fits(value):
+            continue
+        problems.add(given.name, _said_of(value), f"give {kind.wanted}")
+        needed = given.default is MISSING or given.name == "instance_type"
+        setattr(checked, given.name, _STAND_IN if needed else given.default)
+    return checked
+
+
+def mapping_or_empty(given: Mapping[str, Any] | None, where: str, problems: Problems) -> Mapping[str, Any]:
+    """What a call was given by name; anything but a dict is noted, and left out."""
+    if given is None or isinstance(given, Mapping):
+        return given or {}
+    problems.add(where, _said_of(given), "give a dict: channel to what it holds")
+    return {}
+
+
+def check_texts(value: object, where: str) -> None:
+    """See that every text within can be sent, and can be a program's argument.
+
+    Raises:
+        InvalidInputError: some hold a zero byte, or half a character. They are not shown: they may be secrets.
+    """
+    if problems := [*_text_problems(value, where)]:
+        raise InvalidInputError(problems)
+
+
+def _text_problems(value: object, where: str) -> Iterator[Problem]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _text_problems(name, f"{where} {name!r}")
+            yield from _text_problems(inner, f"{where}.{name}" if where else str(name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _text_problems(inner, f"{where}[{number}]")
+    elif isinstance(value, str):
+        if "\0" in value:
+            yield Problem(where, "holds a zero byte", "take it out")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            yield Problem(where, "holds half a character", "decode it as UTF-8 before it is given")
+
+
+def _as_int(value: object) -> object:
+    try:
+        return value if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return value
+
+
+def _said_of(value: object) -> str:
+    if isinstance(value, str):
+        return "is a text" if value.strip() else "is empty"  # not which: a token may stand in it
+    return "is None" if value is None else f"is of type {type(value).__name__}"

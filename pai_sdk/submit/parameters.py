@@ -1,0 +1,132 @@
+"""The parameters of a job, as its author knows them. Their meaning on the wire is for `job.planning`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pai_sdk.experiment import Experiment
+    from pai_sdk.schemas.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
+    from pai_sdk.schemas.spec import Channel, MetricDefinition
+    from pai_sdk.session import Session
+    from pai_sdk.submit.registered import AlgorithmChoice
+
+__all__ = ["Description", "JobParameters"]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What one kind of submitter has to say of its jobs, beyond what all of them share.
+
+    Attributes:
+        image: the image the command runs in.
+        command: text for `sh -c`, or a list that is taken as it is.
+        hyperparameters: values by name.
+        hyperparameters_are: what the user calls them, for error messages.
+        metric_definitions: metrics to be read from the log.
+        input_channels: the inputs there are; empty for any.
+        output_channels: the outputs there are; each gets a place.
+        placed_outputs: outputs that a parameter puts somewhere: channel to (parameter, URI).
+        source_dir: folder with the code, here or in OSS; with `git_config`, a folder within the repository.
+        git_config: the repository the code comes from.
+        allow_secrets: take files along that look like keys.
+        job_type: how the instances find each other.
+        algorithm: what runs, when it is defined elsewhere; image and command are then its own.
+    """
+
+    image: str = ""
+    command: str | Sequence[str] = ""
+    hyperparameters: Mapping[str, Any] | None = None
+    hyperparameters_are: str = "hyperparameters"
+    metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] = ()
+    input_channels: Sequence[Channel] = ()
+    output_channels: Sequence[Channel] = ()
+    placed_outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    source_dir: str | os.PathLike[str] | None = None
+    git_config: Mapping[str, str] | None = None
+    allow_secrets: bool = False
+    job_type: str = "PyTorchJob"
+    algorithm: AlgorithmChoice | None = None
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class JobParameters:
+    """What every job can be given, whatever kind it is. None stands for the default.
+
+    Names and limits are those of CreateTrainingJob of paistudio 2022-01-12.
+
+    Attributes:
+        environments: environment variables of the job, names to text.
+        requirements: what pip installs before the command runs, as in requirements.txt.
+        max_run_time: seconds after which the job is ended; None for no limit.
+        base_job_name: what the job's name begins with; the class's name otherwise.
+        output_path: URI below which each job's outputs are put, in a folder of the job's name.
+        instance_type: type of public instances, such as `ecs.c6.large`; `local` and `local_gpu` are containers on
+            this machine.
+        instance_count: how many instances work on a job.
+        instance_spec: size of an instance in a quota of your own; goes with `resource_id`.
+        resource_id: id of that quota.
+        resource_type: `General` or `Lingjun`; the quota decides it, so `Lingjun` needs a `resource_id`.
+        spot_spec: terms of preemptible instances.
+        user_vpc_config: the VPC the instances are attached to.
+        experiment_config: the experiment the jobs belong to: an `Experiment`, or `{"experiment_id": …}`.
+        settings: the finer settings of the service.
+        priority: of the job in its quota.
+        role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
+        description: free text for people.
+        labels: free labels of the jobs, searchable.
+        session: where jobs are submitted; the default session when first needed, if None.
+    """
+
+    environments: Mapping[str, str] | None = None
+    requirements: Sequence[str] | None = None
+    max_run_time: int | None = None
+    base_job_name: str | None = None
+    output_path: str | None = None
+    instance_type: str | None = None
+    instance_count: int = 1
+    instance_spec: InstanceSpec | Mapping[str, Any] | None = None
+    resource_id: str | None = None
+    resource_type: str | None = None
+    spot_spec: SpotSpec | Mapping[str, Any] | None = None
+    user_vpc_config: UserVpcConfig | Mapping[str, Any] | None = None
+    experiment_config: Experiment | ExperimentConfig | Mapping[str, Any] | None = None
+    settings: Settings | Mapping[str, Any] | None = None
+    priority: int | None = None
+    role_arn: str | None = None
+    description: str | None = None
+    labels: Mapping[str, str] | None = None
+    session: Session | None = None
+
+    def describe(self) -> Description:
+        """What this kind of job is; a subclass says it."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{f.name}={_names_of(value) if f.name in _SECRET else repr(value)}"
+            for f in fields(self)
+            if f.name not in ("session", "jobs")  # a session is long
+            and not f.name.startswith("_")
+            and not _says_nothing(value := getattr(self, f.name), f.default)
+        ]
+        return f"{type(self).__name__}({re.sub(_USER_IN_URL, '//…@', ', '.join(shown))})"
+
+
+_SECRET = ("environments", "git_config")  # their values may be; of those, names only
+_USER_IN_URL = r"//[^\s/'\"]*@"
+
+
+def _says_nothing(value: object, default: object) -> bool:
+    if isinstance(value, list | dict | tuple):
+        return not value
+    # Not compared with what is of another type: an array would be compared item by item.
+    return value is None or (type(value) is type(default) and value == default)
+
+
+def _names_of(value: object) -> str:
+    return str(sorted(map(str, value))) if isinstance(value, Mapping) else f"<{type(value).__name__}>"

@@ -1,0 +1,62 @@
+"""Collecting all that is wrong with a description, so that its author is told once, not one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import ValidationError
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.schemas.wire import problems_of
+
+__all__ = ["Problems"]
+
+
+class Problems:
+    """What was found wrong so far.
+
+    Example:
+        >>> problems = Problems()
+        >>> with problems.under("max_run_time"):
+        ...     raise InvalidInputError([Problem("", "must be positive")])
+        >>> str(problems.found[0])
+        'max_run_time: must be positive'
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def add(self, where: str, what: str, hint: str = "") -> None:
+        """Note one problem."""
+        self.found.append(Problem(where, what, hint))
+
+    @contextmanager
+    def under(self, where: str) -> Iterator[None]:
+        """Turn errors of validation raised inside into problems of that parameter, and go on behind the block."""
+        try:
+            yield
+        except ValidationError as error:
+            self.found += problems_of(error, where)
+        except InvalidInputError as error:
+            for problem in error.problems:
+                self.add(_joined(where, problem.where), problem.what, problem.hint)
+        except OSError as error:
+            self.add(where, f"{error.filename or ''!s:.200} cannot be read: {error.strerror or error}".lstrip())
+        except (TypeError, ValueError) as error:
+            self.add(where, str(error))
+
+    def raise_if_any(self) -> None:
+        """Raise one error with everything.
+
+        Raises:
+            InvalidInputError: something was found.
+        """
+        if self.found:
+            raise InvalidInputError(self.found)
+
+
+def _joined(where: str, inside: str) -> str:
+    if not inside or inside == where or inside.startswith((f"{where}[", f"{where}.", f"{where}/")):
+        return inside or where
+    return f"{where}: {inside}"

@@ -1,0 +1,114 @@
+"""Processor: a job that is given a command and data, without training in mind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.base.keywords import checks_keywords, init_checks_keywords
+from pai_sdk.submit.submitter import Description, JobSubmitter
+
+if TYPE_CHECKING:
+    from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.schemas.spec import Channel
+    from pai_sdk.submit.channels import InputSource, OutputTarget
+
+__all__ = ["Processor"]
+
+
+@init_checks_keywords
+@dataclass(repr=False, eq=False)
+class Processor(JobSubmitter):
+    """Runs a command on data: preparing, evaluating, converting.
+
+    All parameters of `JobParameters` are taken too, by name: `instance_type`, `instance_count`, `environments`,
+    `requirements`, `max_run_time`, `output_path`, `labels`, `session` and more. All of them are shown by
+    `help(pai_sdk.submit.parameters.JobParameters)`.
+
+    Attributes:
+        image_uri: the image the command runs in.
+        command: what runs, in the code folder; text goes through `sh -c`, a list is taken as it is.
+        source_dir: folder with the code, or an `oss://` folder; it becomes the working directory.
+        job_type: `PyTorchJob`, `TFJob`, `XGBoostJob`, …: how the instances of a job find each other.
+        parameters: values for the command, by name; it finds them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
+            `/ml/input/config/hyperparameters.json`.
+        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
+
+    Example:
+        >>> processor = Processor(
+        ...     image_uri="python:3.11",
+        ...     command="python prepare.py $PAI_USER_ARGS",
+        ...     parameters={"rows": 100},
+        ...     instance_type="ecs.c6.large",
+        ... )
+        >>> processor.parameters
+        {'rows': 100}
+    """
+
+    image_uri: str
+    command: str | Sequence[str]
+    source_dir: str | os.PathLike[str] | None = None
+    job_type: str = "PyTorchJob"
+    parameters: Mapping[str, Any] | None = None
+    allow_secrets: bool = field(default=False, kw_only=True)
+    _inputs_defined: list[Channel] = field(default_factory=list, init=False)
+    _outputs_defined: list[Channel] = field(default_factory=list, init=False)
+
+    def set_input_channels(self, channels: Sequence[Channel]) -> None:
+        """Say which inputs there are; an input of another name is then an error, as is a required one missing."""
+        from pai_sdk.submit.channels import channel_definitions
+
+        self._inputs_defined = channel_definitions(channels, "input_channels")
+
+    def set_output_channels(self, channels: Sequence[Channel]) -> None:
+        """Say which outputs there are; each of them gets a place, given or by default."""
+        from pai_sdk.submit.channels import channel_definitions
+
+        self._outputs_defined = channel_definitions(channels, "output_channels")
+
+    @checks_keywords
+    def run(
+        self,
+        inputs: Mapping[str, InputSource] | None = None,
+        outputs: Mapping[str, OutputTarget] | None = None,
+        wait: bool = True,
+        show_logs: bool = True,
+    ) -> TrainingJob:
+        """Submit a job.
+
+        Args:
+            inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
+            outputs: output channel to where it goes: a URI or a dataset.
+            wait: return when the job has ended, not when it is submitted.
+            show_logs: show status and log while waiting.
+
+        Returns:
+            The job; it has succeeded when it was waited for.
+
+        Raises:
+            InvalidInputError: the description is wrong; all that is wrong is told, and nothing was sent.
+            SettingsError: a setting or a key that the job needs is missing.
+            ApiError: the service refused it, as for a key that may not do this.
+            ConnectionFailedError: no answer, after the retries of the session's policy.
+            TransferError: code or inputs could not be uploaded; there is no job.
+            LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
+            JobFailed: while waiting, the job failed.
+            JobStopped: while waiting, somebody stopped it.
+        """
+        return self.submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
+
+    def describe(self) -> Description:
+        """What a processor has to say of its jobs."""
+        return Description(
+            self.image_uri,
+            self.command,
+            self.parameters,
+            hyperparameters_are="parameters",
+            input_channels=self._inputs_defined,
+            output_channels=self._outputs_defined,
+            source_dir=self.source_dir,
+            allow_secrets=self.allow_secrets,
+            job_type=self.job_type,
+        )

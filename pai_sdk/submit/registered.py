@@ -1,0 +1,116 @@
+"""A job whose algorithm is defined elsewhere: registered under a name, or a whole spec of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.schemas.definitions import (
+    AlgorithmDefinition,
+    hyperparameter_problems,
+    instance_problems,
+    with_defaults,
+)
+from pai_sdk.schemas.names import LOCAL_TYPES
+from pai_sdk.schemas.spec import AlgorithmSpec, Channel, CodeDir, HyperParameter
+from pai_sdk.schemas.wire import problems_of
+from pai_sdk.submit.problems import Problems
+
+__all__ = ["AlgorithmChoice"]
+
+
+@dataclass(frozen=True)
+class AlgorithmChoice:
+    """What a job runs, and what that says of the job.
+
+    Attributes:
+        definition: the spec as it is read, with all that a job is checked by.
+        spec: the spec as it is sent; None for a registered algorithm, of which only the name is sent.
+        name: of the registered algorithm.
+        version: of it; always a certain one, so that the same plan is the same job.
+        provider: whose algorithm it is.
+    """
+
+    definition: AlgorithmDefinition
+    spec: AlgorithmSpec | None = None
+    name: str | None = None
+    version: str | None = None
+    provider: str | None = None
+
+    @property
+    def command(self) -> Sequence[str]:
+        """What runs."""
+        return self.definition.command
+
+    @property
+    def usual_instance_type(self) -> str | None:
+        """The type of instances that comes first among those it runs on."""
+        return next(iter(self.definition.supported_instance_types), None)
+
+    def as_whole(self) -> AlgorithmChoice:
+        """The same with its whole spec, for this machine, which knows no registered algorithms.
+
+        Raises:
+            InvalidInputError: the service does not show all of it, or it has parts that are not known here.
+        """
+        if self.spec is not None:
+            return self
+        try:
+            spec = AlgorithmSpec.model_validate(self.definition.model_dump(by_alias=True, exclude_none=True))
+        except ValidationError as error:
+            raise InvalidInputError(problems_of(error, f"the spec of {self.name!r}")) from None
+        return replace(self, spec=spec)
+
+    def hyperparameters(
+        self, given: Sequence[HyperParameter], where: str, problems: Problems
+    ) -> list[HyperParameter]:
+        """The values given and the defaults of the others, checked by what the algorithm says of them."""
+        definitions = self.definition.hyperparameter_definitions
+        values = with_defaults(definitions, given)
+        problems.found += hyperparameter_problems(definitions, values, where)
+        return values
+
+    def check_instances(self, instance_type: str | None, instance_count: int, problems: Problems) -> None:
+        """See that the algorithm runs on such instances."""
+        names = ("instance_type", "instance_count")
+        rented = None if instance_type in LOCAL_TYPES else instance_type
+        problems.found += instance_problems(self.definition, rented, instance_count, names)
+
+    def fields(
+        self,
+        code_dir: CodeDir | None,
+        inputs: Sequence[Channel],
+        outputs: Sequence[Channel],
+        problems: Problems,
+    ) -> Mapping[str, Any]:
+        """The part of the request that says what runs.
+
+        Args:
+            code_dir: the job's own code, if it has some.
+            inputs: a definition for each input of the job, for an algorithm that defines none.
+            outputs: likewise for its outputs.
+            problems: where to note that the algorithm takes no code.
+        """
+        has_code = self.definition.code_dir is not None or self.spec is None
+        if code_dir is not None and has_code and not self.definition.takes_code:
+            problems.add("source_dir", "the algorithm has code of its own, and takes no other", "leave it out")
+        if self.spec is None:
+            return {
+                "algorithm_name": self.name,
+                "algorithm_version": self.version,
+                "algorithm_provider": self.provider,
+                "code_dir": code_dir,
+            }
+        complete = {
+            "code_dir": self.spec.code_dir if has_code else code_dir,
+            "input_channels": self.spec.input_channels or list(inputs),
+            "output_channels": self.spec.output_channels or list(outputs),
+        }
+        return {
+            "algorithm_spec": self.spec.model_copy(update=complete),
+            "code_dir": code_dir if has_code else None,
+        }

@@ -1,0 +1,219 @@
+"""From the parameters of a submitter to the parts of a request; what is wrong with each is collected."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pai_sdk.schemas.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
+from pai_sdk.schemas.names import LOCAL_TYPES, is_of_the_contract
+from pai_sdk.schemas.request import SUBMISSION_LABEL
+from pai_sdk.schemas.spec import HyperParameter, Label, MetricDefinition
+from pai_sdk.schemas.values import hyperparameter_text
+from pai_sdk.submit.channels import check_names
+from pai_sdk.submit.command import command_list
+from pai_sdk.submit.problems import Problems
+
+__all__ = [
+    "base_of",
+    "command_parts",
+    "compute_resource",
+    "environment",
+    "hyperparameters",
+    "job_name",
+    "labels",
+    "metrics",
+    "requirement_list",
+    "scheduler",
+]
+
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_LONGEST_BASE = 75  # time and digits come behind it
+_MOST = 2**31 - 1  # the numbers of the wire have 32 bits
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def job_name(given: str | None, base: str, problems: Problems) -> str:
+    """The name given, or one no other job has: base, time, and a few digits for those of the same second."""
+    if given is not None:
+        if not isinstance(given, str) or not _JOB_NAME.fullmatch(given):
+            problems.add("job_name", f"{given!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
+        return given
+    if not isinstance(base, str) or not _JOB_NAME.fullmatch(base) or len(base) > _LONGEST_BASE:
+        hint = f"letters, digits, '-', '_', '.', {_LONGEST_BASE} at most"
+        problems.add("base_job_name", f"{base!r} is not usable", hint)
+    return f"{base}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
+
+
+def base_of(kind: type) -> str:
+    """What the names of its jobs begin with, where nothing was said: the name of the class.
+
+    Example:
+        >>> class _MyTrainer: ...
+        >>> base_of(_MyTrainer)
+        'mytrainer'
+    """
+    usable = re.sub(r"[^a-z0-9_.-]+", "-", kind.__name__.lower()).strip("-._")
+    return usable[:_LONGEST_BASE] or "job"
+
+
+def compute_resource(
+    *,
+    instance_type: str | None,
+    instance_count: int,
+    instance_spec: InstanceSpec | Mapping[str, Any] | None,
+    resource_id: str | None,
+    resource_type: str | None,
+    spot_spec: SpotSpec | Mapping[str, Any] | None,
+    problems: Problems,
+) -> ComputeResource | None:
+    """Public instances, or instances of a quota; a mixture of both is refused, not thinned out silently."""
+    if isinstance(instance_count, bool) or not isinstance(instance_count, int) or not 1 <= instance_count <= _MOST:
+        problems.add(
+            "instance_count", f"{instance_count!r} is not a number of instances", "a whole number, 1 or more"
+        )
+        instance_count = 1
+    if resource_type not in (None, "General", "Lingjun"):
+        problems.add("resource_type", f"{resource_type!r} is not known", "General or Lingjun")
+    if resource_type == "Lingjun" and resource_id is None:
+        problems.add("resource_type", "Lingjun needs a quota", "give its `resource_id`")
+    spot = None
+    with problems.under("spot_spec"):
+        spot = None if spot_spec is None else SpotSpec.model_validate(spot_spec)
+    if instance_type is not None:
+        is_local = instance_type in LOCAL_TYPES
+        if not is_local and _is_nearly_local(instance_type):
+            hint = "containers on this machine are 'local' and 'local_gpu'"
+            problems.add("instance_type", f"{instance_type!r} is not known", hint)
+        spec = None
+        for name, other in (("instance_spec", instance_spec), ("resource_id", resource_id)):
+            if other is not None and is_local and name == "instance_spec":
+                with problems.under("instance_spec"):
+                    spec = InstanceSpec.model_validate(other)  # the limits of each container
+            elif other is not None:
+                problems.add(
+                    name, "contradicts instance_type", "public instances or a quota of your own, not both"
+                )
+        with problems.under("instance_type"):
+            use_spot = True if spot else None
+            return ComputeResource(
+                ecs_spec=instance_type,
+                ecs_count=instance_count,
+                instance_spec=spec,
+                spot_spec=spot,
+                use_spot_instance=use_spot,
+            )
+        return None
+    if instance_spec is None:
+        hint = "such as instance_type='ecs.c6.large', or instance_spec with resource_id"
+        problems.add("instance_type", "is missing", hint)
+        return None
+    if resource_id is None:
+        problems.add("resource_id", "is missing", "instance_spec needs the id of a quota")
+    if spot_spec is not None:
+        problems.add("spot_spec", "goes with instance_type only", "a quota has no spot instances")
+    with problems.under("instance_spec"):
+        spec = InstanceSpec.model_validate(instance_spec)
+        return ComputeResource(resource_id=resource_id, instance_spec=spec, instance_count=instance_count)
+    return None
+
+
+def _is_nearly_local(instance_type: object) -> bool:
+    """Whether a type was meant to be one of ours; it would go to a service otherwise, where it may cost money."""
+    meant = str(instance_type).lower().replace("-", "_")
+    return bool(get_close_matches(meant, LOCAL_TYPES, cutoff=0.75))
+
+
+def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
+    """Values as text; those that are None are left out, for the code to take its own default."""
+    present = {name: value for name, value in (given or {}).items() if value is not None}
+    check_names([*present], where, problems)
+    values: list[HyperParameter] = []
+    for name, value in present.items():
+        if not isinstance(name, str):
+            continue  # told above
+        with problems.under(f"{where}[{name!r}]"):
+            values.append(HyperParameter.model_validate({"name": name, "value": hyperparameter_text(value)}))
+    return values
+
+
+def environment(given: Mapping[str, str] | None, problems: Problems) -> dict[str, str] | None:
+    """Environment variables, names and values as the operating system takes them."""
+    for name, value in (given or {}).items():
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            problems.add(f"environments[{name!r}]", "not a name of a variable")
+        elif is_of_the_contract(name):
+            problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
+        elif not isinstance(value, str):
+            problems.add(
+                f"environments[{name!r}]", f"is of type {type(value).__name__}", "environment variables are text"
+            )
+    return dict(given) if given else None
+
+
+def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[str] | None:
+    """Requirements, one text each. A wrong one is not shown: an index URL may hold a password."""
+    for number, requirement in enumerate(given or ()):
+        if not isinstance(requirement, str):
+            what = f"is of type {type(requirement).__name__}"
+        elif not requirement.strip():
+            what = "is empty"
+        elif "\n" in requirement:
+            what = "has more than one line"
+        else:
+            continue
+        problems.add(f"requirements[{number}]", what, "give one requirement, such as 'numpy==2.1'")
+    return list(given) if given else None
+
+
+def labels(given: Mapping[str, str] | None, problems: Problems) -> list[Label]:
+    """Labels as key and value."""
+    found: list[Label] = []
+    for key, value in (given or {}).items():
+        if key == SUBMISSION_LABEL:
+            problems.add(f"labels[{key!r}]", "is set for each submission", "choose another name")
+        with problems.under(f"labels[{key!r}]"):
+            found.append(Label.model_validate({"key": key, "value": value}))
+    return found
+
+
+def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig | None:
+    """The time limit."""
+    if max_run_time is None:
+        return None
+    if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or not 1 <= max_run_time <= _MOST:
+        hint = "a whole number, 1 or more, or None for no limit"
+        problems.add("max_run_time", f"{max_run_time!r} is not a number of seconds", hint)
+        return None
+    return SchedulerConfig(max_running_time_in_seconds=max_run_time)
+
+
+def metrics(
+    given: Sequence[MetricDefinition | Mapping[str, Any]] | None, problems: Problems
+) -> list[MetricDefinition]:
+    """Metric definitions whose regular expressions compile and have a group for the value."""
+    found: list[MetricDefinition] = []
+    for number, definition in enumerate(given or ()):
+        with problems.under(f"metric_definitions[{number}]"):
+            metric = MetricDefinition.model_validate(definition)
+            found.append(metric)
+            try:
+                groups = re.compile(metric.regex).groups
+            except re.error as error:
+                problems.add(f"metric_definitions[{number}].regex", f"{metric.regex!r} does not compile: {error}")
+                continue
+            if groups < 1:
+                hint = "put the number into parentheses: 'loss=([0-9.]+)'"
+                problems.add(f"metric_definitions[{number}].regex", f"{metric.regex!r} has no group", hint)
+    return found
+
+
+def command_parts(given: str | Sequence[str], problems: Problems) -> list[str]:
+    """The command as a list."""
+    with problems.under("command"):
+        return command_list(given)
+    return []

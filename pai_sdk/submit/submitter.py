@@ -1,0 +1,155 @@
+"""What Processor and the estimators share: from parameters to a plan, from a plan to a job.
+
+Importing this costs almost nothing: what makes a plan (`job.planning`) is loaded when the first one is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.base.keywords import checks_keywords
+from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, PaiError, Problem
+from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
+from pai_sdk.submit.parameters import Description, JobParameters
+
+if TYPE_CHECKING:
+    from pai_sdk.backend.base import Plan
+    from pai_sdk.display.base import Display
+    from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.session import Session
+    from pai_sdk.submit.channels import InputSource, OutputTarget
+
+__all__ = ["Description", "JobSubmitter"]
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class JobSubmitter(JobParameters):
+    """Plans jobs and submits them; takes all parameters of `JobParameters`, by name.
+
+    Use `Processor` or `Estimator`. For a kind of job of your own, subclass this and say what it is in `describe`.
+    """
+
+    jobs: list[TrainingJob] = field(default_factory=list, init=False)
+    """The jobs submitted by this object, oldest first."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy, and what arrives in another process, has not submitted anything yet.
+        return {**vars(self), "jobs": []}
+
+    @checks_keywords
+    def plan(
+        self,
+        inputs: Mapping[str, InputSource] | None = None,
+        outputs: Mapping[str, OutputTarget] | None = None,
+        *,
+        job_name: str | None = None,
+    ) -> Plan:
+        """The exact request, without network and without upload. `session.submit(plan)` sends this very thing.
+
+        `print(plan)` shows it. Two things need the network: a `git_config`, since the code's hash is not known
+        without the code, and an algorithm that is given by its name.
+
+        Args:
+            inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
+            outputs: output channel to where it goes: a URI or a dataset.
+            job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
+
+        Raises:
+            InvalidInputError: with all that is wrong, not just the first; a `CodeError` for the code folder.
+            SettingsError: no bucket is set to put code and outputs into.
+        """
+        from pai_sdk.submit.planning import make_plan
+
+        return make_plan(self, self._session(), inputs, outputs, job_name)
+
+    def submit(self, plan: Plan, *, wait: bool = False, show_logs: bool = True) -> TrainingJob:
+        """Submit what was planned, and keep the job among `jobs`.
+
+        Args:
+            plan: from `plan()`.
+            wait: return when the job has ended, not when it is submitted.
+            show_logs: show status and log while waiting.
+
+        Raises:
+            PaiError: as `Session.submit`, and while waiting as `TrainingJob.wait`.
+        """
+        from pai_sdk.display.base import Silent
+        from pai_sdk.display.choice import choose_display
+
+        job = self._session().submit(plan, instance_type=self.instance_type)
+        self.jobs.append(job)
+        display = choose_display() if show_logs else Silent()
+        if show_logs:
+            job.shown_by(display)
+            _show_submitted(job, display)
+        if wait:
+            # What runs on this machine ends with the program that runs it in the foreground.
+            ends = is_local_id(job.id)
+            job.wait(show_logs=show_logs, display=display, on_interrupt="stop" if ends else "detach")
+        return job
+
+    def wait(self, timeout: float | None = None, *, show_logs: bool = True, all_jobs: bool = False) -> None:
+        """Wait for the end of the job submitted last.
+
+        Args:
+            timeout: the longest wait for a job, in seconds; none by default.
+            show_logs: show status and log meanwhile.
+            all_jobs: wait for every job submitted by this object, one after the other, failures among them or not.
+
+        Raises:
+            InvalidInputError: nothing has been submitted yet.
+            JobFailed: a job ended without success; of several the first, when all have ended.
+            JobStopped: somebody stopped it.
+            WaitTimeoutError: the timeout has passed; the job goes on.
+        """
+        failures: list[JobFailed | JobStopped] = []
+        self._last_job()
+        for job in self.jobs[:] if all_jobs else self.jobs[-1:]:
+            try:
+                job.wait(timeout, show_logs=show_logs)
+            except (JobFailed, JobStopped) as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
+
+    @property
+    def latest_job(self) -> TrainingJob | None:
+        """The job submitted last, by this object."""
+        return self.jobs[-1] if self.jobs else None
+
+    def get_outputs_data(self) -> dict[str, str]:
+        """Output channel to URI (or to the id of a dataset), of the job submitted last.
+
+        Raises:
+            InvalidInputError: nothing has been submitted yet.
+        """
+        channels = self._last_job().record.output_channels
+        return {c.name: where for c in channels if c.name and (where := c.uri or c.dataset_id)}
+
+    def _last_job(self) -> TrainingJob:
+        if not self.jobs:
+            raise InvalidInputError([Problem("job", "nothing has been submitted by this object yet")])
+        return self.jobs[-1]
+
+    def _session(self) -> Session:
+        from pai_sdk.session import given_or_default
+
+        self.session = given_or_default(self.session, local=self.instance_type in LOCAL_TYPES)
+        return self.session
+
+
+def _show_submitted(job: TrainingJob, display: Display) -> None:
+    """Show a job that has just been created. An error here would hide it, and its author submit it again."""
+    from pai_sdk.display.commands import next_commands
+    from pai_sdk.job.interrupt_messages import detached
+    from pai_sdk.schemas.record import JobRecord
+
+    try:
+        display.submitted(job.record)
+    except PaiError as fault:
+        display.submitted(JobRecord(training_job_id=job.id))
+        display.notice(f"it cannot be looked at: {fault}")
+    except KeyboardInterrupt:
+        raise detached(job.id, next_commands(JobRecord(training_job_id=job.id))) from None
