@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.base.default_session import register
+from pai_sdk.base.version import __version__
+
 if TYPE_CHECKING:
     from pai_sdk.execution.docker.options import LocalOptions
     from pai_sdk.experiment import Experiment
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
     from pai_sdk.submit.estimator import Estimator
     from pai_sdk.submit.processor import Processor
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AlgorithmEstimator",
@@ -49,6 +50,16 @@ _HOMES = {
     "get_default_session": "pai_sdk.session",
     "setup_default_session": "pai_sdk.session",
 }
+
+
+def _given_or_default(session: Any, *, local: bool) -> Any:
+    from pai_sdk.session import given_or_default
+
+    return given_or_default(session, local=local)
+
+
+# Packages below the session ask for the default one; this is the one place above all of them that always runs.
+register(_given_or_default)
 
 
 def __getattr__(name: str) -> Any:

@@ -12,16 +12,14 @@ root/state/                        the executor's own
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-if TYPE_CHECKING:
-    from pai_sdk.schemas.request import TrainingJobRequest
-
-__all__ = ["RESUMED_CHANNELS", "TRASH_PREFIX", "Sandbox", "output_channels"]
+__all__ = ["RESUMED_CHANNELS", "TRASH_PREFIX", "HasChannels", "Sandbox", "output_channels"]
 
 RESUMED_CHANNELS = frozenset({"checkpoints"})
 """The output channels whose folder begins with what their URI already holds, so that a job goes on from there."""
@@ -30,6 +28,35 @@ TRASH_PREFIX = ".trash-"
 """How the names of folders begin that are being removed."""
 
 _LONGEST_NAME_BYTES = 200  # a file system takes 255; the rest is for what is put before and after a name
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _DefinesOutputs(Protocol):
+    @property
+    def output_channels(self) -> Sequence[_Named]: ...
+
+
+class HasChannels(Protocol):
+    """What a sandbox needs to know of a job; a `TrainingJobRequest` has it."""
+
+    @property
+    def input_channels(self) -> Sequence[_Named]:
+        """The inputs it was given."""
+        ...
+
+    @property
+    def output_channels(self) -> Sequence[_Named]:
+        """The outputs it was given."""
+        ...
+
+    @property
+    def algorithm_spec(self) -> _DefinesOutputs | None:
+        """The algorithm, which may define further outputs."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -97,7 +124,7 @@ class Sandbox:
         """When the log of one instance had which size: lines of `<seconds since 1970> <bytes>`."""
         return self.logs_dir / f"{_one_name(instance, 'instance')}.times"
 
-    def create(self, request: TrainingJobRequest) -> None:
+    def create(self, request: HasChannels) -> None:
         """Make all folders that the request needs; those that exist stay as they are.
 
         Raises:
@@ -117,7 +144,7 @@ class Sandbox:
             folder.mkdir(parents=True, exist_ok=True)
 
 
-def output_channels(request: TrainingJobRequest) -> list[str]:
+def output_channels(request: HasChannels) -> list[str]:
     """The output channels a job may write to: those it was given, and those its algorithm defines besides.
 
     A channel that is defined but was given no URI exists as a folder, so that code which writes there runs.

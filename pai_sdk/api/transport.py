@@ -9,16 +9,15 @@ from typing import Any
 
 import requests
 
-from pai_sdk import __version__
 from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.api.encoding import form_of, json_of, path_of, query_of
 from pai_sdk.api.responses import Answer, read_answer, read_body
 from pai_sdk.base.connections import PooledAdapter, stay_on_this_machine
-from pai_sdk.base.endpoint import is_loopback
+from pai_sdk.base.endpoint import is_loopback, scheme_and_host
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.base.unanswered import explain
+from pai_sdk.base.version import __version__
 from pai_sdk.config.credentials import CredentialsProvider
-from pai_sdk.config.rules import scheme_and_host
 from pai_sdk.errors import (
     ApiError,
     BadAnswerError,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from pai_sdk.config.rules import scheme_and_host
+from pai_sdk.errors import SettingsError
 
-__all__ = ["host_of", "is_alibaba_oss", "is_loopback", "region_of", "with_scheme"]
+__all__ = ["host_of", "is_alibaba_oss", "is_loopback", "region_of", "scheme_and_host", "with_scheme"]
 
+_ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9_.-]+(?::[0-9]{1,5})?)/?", re.IGNORECASE)
+_IPV6 = re.compile(r"(?:https?://)?(?:\[[0-9a-f:.]+\](?::[0-9]+)?|[0-9a-f]*(?::[0-9a-f]*){2,})/?", re.IGNORECASE)
 _ALIYUN_HOST = re.compile(r"oss-(?P<region>[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com")
 # `oss-cn-hangzhou`, `vpc100-oss-cn-hangzhou`, `oss-accelerate`, with IPv6 `cn-hangzhou.oss`. Below aliyuncs.com
 # there are also the names of functions and load balancers, behind which the program of any customer reads what is
@@ -17,6 +19,27 @@ _OSS_HOST = re.compile(
     r"(?:[a-z0-9-]+\.)*(?:vpc100-)?oss(?!-object-process)(?:-[a-z0-9-]+)?\.aliyuncs\.com(?::[0-9]+)?"
 )
 _NOT_A_REGION = frozenset({"accelerate", "accelerate-overseas"})
+
+
+def scheme_and_host(endpoint: str) -> tuple[str, str]:
+    """Scheme and host (with its port) of an endpoint; https unless it says http itself.
+
+    Raises:
+        SettingsError: it is not an endpoint.
+
+    Example:
+        >>> scheme_and_host("pai.cn-hangzhou.aliyuncs.com"), scheme_and_host("http://127.0.0.1:8765/")
+        (('https', 'pai.cn-hangzhou.aliyuncs.com'), ('http', '127.0.0.1:8765'))
+    """
+    found = _ENDPOINT.fullmatch(endpoint)
+    if not found:
+        if _IPV6.fullmatch(endpoint):  # oss2 refuses them
+            why = "is an IPv6 address, which the OSS library cannot use"
+            raise SettingsError(f"{endpoint!r} {why}; write a host name that leads to it")
+        # A user name and password may stand in it: what is before an @ is not shown.
+        shown = re.sub(r"//.*@", "//…@", endpoint)
+        raise SettingsError(f"{shown!r} is not an endpoint; write host, host:port or http(s)://host:port")
+    return (found["scheme"] or "https").lower(), found["host"].lower()
 
 
 def with_scheme(endpoint: str) -> str:

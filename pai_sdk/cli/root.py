@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pai_sdk import __version__
+from pai_sdk.base.version import __version__
 from pai_sdk.cli import algorithms, exit_codes, jobs, local, pack, serve
 from pai_sdk.errors import NotFoundError, PaiError
 from pai_sdk.job.interrupts import one_interrupt

@@ -168,7 +168,7 @@ class _Given:
         if not isinstance(key, Credentials):
             was = "None" if key is None else f"a {type(key).__name__}"
             raise CredentialsError(
-                f"the function given as credentials returned {was}; return pai_sdk.config.credentials.Credentials(…)"
+                f"the function given as credentials returned {was}; return pai_sdk.credentials.Credentials(…)"
             )
         return _checked(key)
 

@@ -5,39 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from pai_sdk.base.endpoint import scheme_and_host
 from pai_sdk.errors import SettingsError
 
-__all__ = ["CHECKS", "api_region_of", "scheme_and_host"]
+__all__ = ["CHECKS", "api_region_of"]
 
 _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _WORKSPACE = re.compile(r"[A-Za-z0-9_.-]+")
-_ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9_.-]+(?::[0-9]{1,5})?)/?", re.IGNORECASE)
 _API_HOST = re.compile(
     r"(?:pai|paistudio|aiworkspace)(?:-vpc)?\.([a-z0-9-]+)\.(?:aliyuncs\.com|data\.aliyun\.com)"
 )
-_IPV6 = re.compile(r"(?:https?://)?(?:\[[0-9a-f:.]+\](?::[0-9]+)?|[0-9a-f]*(?::[0-9a-f]*){2,})/?", re.IGNORECASE)
-
-
-def scheme_and_host(endpoint: str) -> tuple[str, str]:
-    """Scheme and host (with its port) of an endpoint; https unless it says http itself.
-
-    Raises:
-        SettingsError: it is not an endpoint.
-
-    Example:
-        >>> scheme_and_host("pai.cn-hangzhou.aliyuncs.com"), scheme_and_host("http://127.0.0.1:8765/")
-        (('https', 'pai.cn-hangzhou.aliyuncs.com'), ('http', '127.0.0.1:8765'))
-    """
-    found = _ENDPOINT.fullmatch(endpoint)
-    if not found:
-        if _IPV6.fullmatch(endpoint):  # oss2 refuses them
-            why = "is an IPv6 address, which the OSS library cannot use"
-            raise SettingsError(f"{endpoint!r} {why}; write a host name that leads to it")
-        # A user name and password may stand in it: what is before an @ is not shown.
-        shown = re.sub(r"//.*@", "//…@", endpoint)
-        raise SettingsError(f"{shown!r} is not an endpoint; write host, host:port or http(s)://host:port")
-    return (found["scheme"] or "https").lower(), found["host"].lower()
 
 
 def api_region_of(endpoint: str) -> str | None:

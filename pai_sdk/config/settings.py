@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.base.endpoint import scheme_and_host
 from pai_sdk.config.file import config_path_of, read_config, write_config
-from pai_sdk.config.rules import CHECKS, api_region_of, scheme_and_host
+from pai_sdk.config.rules import CHECKS, api_region_of
 from pai_sdk.errors import SettingsError
 
 __all__ = ["Settings", "load_settings", "save_config"]

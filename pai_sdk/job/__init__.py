@@ -71,17 +71,25 @@ __all__ = [
 ]
 
 
-_HOMES = ("filesystems", "spec", "compute", "status", "request", "record", "logs", "training_job")
+_HOMES = (
+    "pai_sdk.schemas.filesystems",
+    "pai_sdk.schemas.spec",
+    "pai_sdk.schemas.compute",
+    "pai_sdk.schemas.status",
+    "pai_sdk.schemas.request",
+    "pai_sdk.schemas.record",
+    "pai_sdk.job.logs",
+    "pai_sdk.job.training_job",
+)
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when first asked for: Estimator and Processor live without the models until they make a plan, and the
-    # last of these modules stand above the backends in the house.
+    # Loaded when first asked for: Estimator and Processor need no pydantic until they make a plan.
     if name in __all__:
         from importlib import import_module
 
         for home in _HOMES:
-            module = import_module(f"{__name__}.{home}")
+            module = import_module(home)
             if name in module.__all__:
                 return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from pai_sdk.backend.base import Backend
+from pai_sdk.base.default_session import given_or_default
 from pai_sdk.base.paths import path_given
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk.display.choice import choose_display, notebook_cell
@@ -24,10 +25,26 @@ from pai_sdk.schemas.names import is_local_id
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, MetricPoint
 from pai_sdk.schemas.status import JobStatus
 
-if TYPE_CHECKING:
-    from pai_sdk.session import Session
+__all__ = ["JobSource", "TrainingJob"]
 
-__all__ = ["TrainingJob"]
+
+class JobSource(Protocol):
+    """What finds jobs; a `Session` is one."""
+
+    def get_job(self, job_id: str) -> TrainingJob:
+        """The job with this id."""
+        ...
+
+    def list_jobs(
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        local: bool = False,
+    ) -> Iterator[TrainingJob]:
+        """The jobs that fit."""
+        ...
 
 
 class TrainingJob:
@@ -56,7 +73,7 @@ class TrainingJob:
         self._card: Display | None = None
 
     @classmethod
-    def get(cls, job_id: str, *, session: Session | None = None) -> TrainingJob:
+    def get(cls, job_id: str, *, session: JobSource | None = None) -> TrainingJob:
         """Attach to a job by its id.
 
         Args:
@@ -67,7 +84,7 @@ class TrainingJob:
             InvalidInputError: what was given cannot be an id.
             NotFoundError: there is no such job.
         """
-        return _session(session, local=isinstance(job_id, str) and is_local_id(job_id)).get_job(job_id)
+        return _source(session, local=isinstance(job_id, str) and is_local_id(job_id)).get_job(job_id)
 
     @classmethod
     def list(
@@ -77,7 +94,7 @@ class TrainingJob:
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         local: bool = False,
-        session: Session | None = None,
+        session: JobSource | None = None,
     ) -> Iterator[TrainingJob]:
         """All jobs that fit, the newest first; pages are fetched as the caller goes on.
 
@@ -91,7 +108,7 @@ class TrainingJob:
         Raises:
             InvalidInputError: there is no such status, or the name or the labels are no texts.
         """
-        return _session(session, local=local).list_jobs(status=status, name=name, labels=labels, local=local)
+        return _source(session, local=local).list_jobs(status=status, name=name, labels=labels, local=local)
 
     # ---- what it is now
 
@@ -327,7 +344,6 @@ class TrainingJob:
         return card_html(self.record)
 
 
-def _session(session: Session | None, *, local: bool) -> Session:
-    from pai_sdk.session import given_or_default
-
-    return given_or_default(session, local=local)
+def _source(session: JobSource | None, *, local: bool) -> JobSource:
+    source: JobSource = given_or_default(session, local=local)
+    return source

@@ -20,7 +20,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pai_sdk
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
@@ -144,7 +143,7 @@ def _start(root: Path, deadline: float, sign: PassingTime) -> ServiceInfo:
 def _spawn(root: Path) -> subprocess.Popen[bytes]:
     """Start the service apart from us: it outlives this process and its terminal."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_HANDED_ON)}
-    package_parent = str(Path(pai_sdk.__file__).resolve().parent.parent)
+    package_parent = str(Path(__file__).resolve().parents[2])
     command = [
         sys.executable,
         "-c",

@@ -193,7 +193,7 @@ def _gpus(request: TrainingJobRequest) -> int:
 
 
 def _start_supervisor(root: Path, journal: Journal) -> None:
-    package_parent = str(Path(__file__).parents[2])
+    package_parent = str(Path(__file__).parents[3])
     with journal.log.open("ab") as log:
         result = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _SUPERVISE, package_parent, str(root)],

@@ -19,8 +19,6 @@ from pathlib import Path
 import psutil
 import regex
 
-import pai_sdk
-
 __all__ = ["main", "pattern_problems"]
 
 _LONGEST_PATTERN = 4096
@@ -61,7 +59,7 @@ def _verdicts(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _compile_elsewhere(patterns: Sequence[str]) -> list[str]:
-    package_parent = str(Path(pai_sdk.__file__).resolve().parent.parent)
+    package_parent = str(Path(__file__).resolve().parents[3])
     command = [sys.executable, "-c", _BOOT, package_parent]
     try:
         done = subprocess.run(

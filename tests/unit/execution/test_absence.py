@@ -20,7 +20,7 @@ def test_it_is_said_once_that_an_engine_is_gone_and_once_that_it_is_back(
         for _ in range(3):
             absence.end()
     assert absence.sentence == ""
-    gone, back = [each.getMessage() for each in caplog.records if each.name.endswith(".absence")]
+    gone, back = [each.getMessage() for each in caplog.records if each.name.endswith(".engine_health")]
     assert "has not answered since" in gone
     assert "looked at again" in gone
     assert "answers again" in back

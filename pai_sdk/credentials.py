@@ -1,0 +1,11 @@
+"""Keys, and where they come from: the public names of `pai_sdk.config.credentials`."""
+
+from pai_sdk.config.credentials import (
+    Credentials,
+    CredentialsProvider,
+    default_credentials,
+    provider_of,
+    static_credentials,
+)
+
+__all__ = ["Credentials", "CredentialsProvider", "default_credentials", "provider_of", "static_credentials"]
