@@ -73,11 +73,7 @@ class Launch:
         from docker.errors import APIError
         from requests import RequestException
 
-        spec = self.request.algorithm_spec
-        if spec is None or not spec.command:
-            raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
-        if not spec.image:
-            raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
+        image_uri = self._image_uri()
         options = self.options or LocalOptions.of_tags(
             self.request.settings.tags if self.request.settings else None
         )
@@ -92,11 +88,20 @@ class Launch:
             self._give(user)
         journal, job = Journal(self.sandbox.state_dir), self._job(instances, options, limits, give_to)
 
-        def is_given_up() -> bool:
+        def _image_uri(self) -> str:
+        """The image of the job, once the request is known to have what containers need."""
+        spec = self.request.algorithm_spec
+        if spec is None or not spec.command:
+            raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
+        if not spec.image:
+            raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
+        return spec.image
+
+    def is_given_up() -> bool:
             return run.stop_wish is not None or is_closing()
 
         try:
-            image = ensure_image(self.engine, spec.image, progress=progress, is_given_up=is_given_up)
+            image = ensure_image(self.engine, image_uri, progress=progress, is_given_up=is_given_up)
         except PullGivenUp:
             if run.stop_wish is None:
                 raise
@@ -125,11 +130,11 @@ class Launch:
         except PaiError:
             raise
         except APIError as error:
-            raise _explained(error, spec.image, self.mounts) from error
+            raise _explained(error, image_uri, self.mounts) from error
         except RequestException as error:
             raise self.engine.lost(error, while_doing="it started the job's containers") from error
         except Exception as error:
-            raise _explained(error, spec.image, self.mounts) from error
+            raise _explained(error, image_uri, self.mounts) from error
         run.go()
 
     def _job(
