@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
+from pai_sdk.base.version import __version__
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
 from pai_sdk.service.state.folder import is_locked, read_info, refuse_foreign
@@ -93,7 +94,7 @@ def _running(root: Path) -> ServiceInfo | None:
 
 def _is_outdated(running: ServiceInfo) -> bool:
     """Whether a client of an older release started it. One that a person started is that person's to replace."""
-    return running.embedded and _numbers(running.version) < _numbers(pai_sdk.__version__)
+    return running.embedded and _numbers(running.version) < _numbers(__version__)
 
 
 def _numbers(version: str) -> list[int]:
@@ -106,16 +107,14 @@ def _end(running: ServiceInfo, deadline: float) -> None:
     Raises:
         ServiceStartError: it does not end in time.
     """
-    logger.info(
-        "the embedded service is of pai-sdk %s; one of %s replaces it", running.version, pai_sdk.__version__
-    )
+    logger.info("the embedded service is of pai-sdk %s; one of %s replaces it", running.version, __version__)
     with suppress(ProcessLookupError):
         os.kill(running.pid, signal.SIGTERM)
     while is_locked(running.data_dir):
         if time.monotonic() > deadline:
             raise ServiceStartError(
                 f"the embedded service of pai-sdk {running.version} (process {running.pid}) does not end, so that "
-                f"one of {pai_sdk.__version__} cannot replace it; end that process"
+                f"one of {__version__} cannot replace it; end that process"
             )
         time.sleep(_LOOK_S)
 

@@ -88,16 +88,7 @@ class Launch:
             self._give(user)
         journal, job = Journal(self.sandbox.state_dir), self._job(instances, options, limits, give_to)
 
-        def _image_uri(self) -> str:
-        """The image of the job, once the request is known to have what containers need."""
-        spec = self.request.algorithm_spec
-        if spec is None or not spec.command:
-            raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
-        if not spec.image:
-            raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
-        return spec.image
-
-    def is_given_up() -> bool:
+        def is_given_up() -> bool:
             return run.stop_wish is not None or is_closing()
 
         try:
@@ -136,6 +127,15 @@ class Launch:
         except Exception as error:
             raise _explained(error, image_uri, self.mounts) from error
         run.go()
+
+    def _image_uri(self) -> str:
+        """The image of the job, once the request is known to have what containers need."""
+        spec = self.request.algorithm_spec
+        if spec is None or not spec.command:
+            raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
+        if not spec.image:
+            raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
+        return spec.image
 
     def _job(
         self, instances: Sequence[Instance], options: LocalOptions, limits: ContainerLimits, give_to: str

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 
-import pai_sdk
+from pai_sdk.base.version import __version__
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from pai_sdk.service.state.folder import DataFolder, Keys
@@ -75,6 +75,6 @@ def info_of(settings: ServiceSettings, folder: DataFolder, keys: Keys, listener:
         access_key_secret=keys.access_key_secret,
         pid=os.getpid(),
         data_dir=folder.root,
-        version=pai_sdk.__version__,
+        version=__version__,
         embedded=settings.embedded,
     )
