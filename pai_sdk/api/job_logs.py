@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from itertools import takewhile
+from typing import Literal
 
 from pai_sdk.api.paging import number_of
 from pai_sdk.api.training_jobs import offers_of, prefer_wait, read_timeout
@@ -20,6 +26,12 @@ _SMALLEST = 20  # what alipai asks for
 _BY_LINE_LARGEST = 10_000
 _NO_INSTANCE_YET = "TRAINING_JOB_INSTANCE_NOT_FOUND"
 _ATTEMPTS = 3
+_LEAST_CAP = 1000  # no service is known that gives fewer lines of a log than this
+_OVERLAP = 200  # lines that two parts of a log have in common
+_LEAST_OVERLAP = 20  # fewer may be the same by chance
+_LOOK_BACK_MINUTES = tuple(2**power for power in range(17))  # 45 days
+_LOOK_BACK_UNCOUNTED = (1, 2, 4, 8, 16, 32, 64)  # where the count is no help
+_LOOKED_AT = 3000  # lines of a later part in which the common ones must be
 
 
 class JobLogs:
@@ -34,6 +46,10 @@ class JobLogs:
     (`x-pai-offers`), and a service that does not is never sent a preference. It names the instance in its answer,
     so that an answer to another question is found out, and asked for again.
 
+    A service may give no lines beyond some page, however long the log is. From there on, the log is read from a
+    later time on (`StartTime`): such a part begins before the last line that was read; the lines that both have
+    in common tell which number its first line has.
+
     Args:
         transport: to the PAI API.
     """
@@ -44,6 +60,10 @@ class JobLogs:
         self._is_known = False
         self._seen = _SMALLEST  # the longest page so far
         self._by_line = False
+        self._parts: dict[tuple[str, str], list[_Part]] = {}  # of logs that are read by time
+        # From which line on pages were empty, whether the service counts more lines than that, and how often.
+        self._empty: dict[tuple[str, str], tuple[int, bool, int]] = {}
+        self._now = time.time()  # by the service's clock
 
     def read(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Lines from number `start` on, at most `limit`; see `Backend.read_log`."""
@@ -74,12 +94,111 @@ class JobLogs:
             self._find_size(job_id, instance, at_least=start)
             if self._by_line:
                 return self._read(job_id, instance, start, limit, wait_s)
-        size = self._size_for(start, limit)
-        page = self._page(job_id, instance, start, size)
-        if start < size:
+        log = job_id, instance
+        part = [*takewhile(lambda one: one.first <= start, self._parts.get(log, [_WHOLE]))][-1]
+        try:
+            page = self._read_part(log, part, start, limit)
+        except InvalidRequestError:
+            if not self._is_known or start - part.first < _LEAST_CAP:
+                raise
+            count = self._page(*log, 0, _SMALLEST, since=part.since).total
+            page = LogPage((), total=None if count is None else count + part.first)  # pages so deep may be refused
+        if page.lines or not self._may_be_cut(part, start, page.total):
+            self._empty.pop(log, None)
+            return page
+        # A count may be ahead of the lines for a moment, and looking for a later part costs some requests.
+        has_more = page.total is None or page.total > start
+        *before, times = self._empty.get(log, (start, has_more, 0))
+        times = times + 1 if before == [start, has_more] else 1
+        self._empty[log] = start, has_more, times
+        later = self._later_part(log, part, start, page.total) if times % 8 == 2 else None
+        if later is None:
+            return page
+        del self._empty[log]
+        self._parts[log] = [*(one for one in self._parts.get(log, [_WHOLE]) if one.first < later.first), later]
+        return self._read_part(log, later, start, limit)
+
+    def _read_part(self, log: tuple[str, str], part: _Part, start: int, limit: int) -> LogPage:
+        offset = start - part.first
+        size = self._size_for(offset, limit)
+        page = self._page(*log, offset, size, since=part.since)
+        if offset < size:
             self._learn(page, size)
         self._seen = max(self._seen, len(page.lines))
-        return page.part(start, limit)
+        found = page.part(offset, limit)
+        return replace(found, total=None if found.total is None else found.total + part.first)
+
+    def _may_be_cut(self, part: _Part, start: int, total: int | None) -> bool:
+        """Whether there may be lines that the service does not give: it counts more, or its count is cut."""
+        is_round = (start - part.first) % 100 == 0
+        return start - part.first >= _LEAST_CAP and (total is None or total > start or is_round)
+
+    def _later_part(self, log: tuple[str, str], part: _Part, start: int, total: int | None) -> _Part | None:
+        """A part of the log that begins at a later time and goes on beyond the line; None if there is none."""
+        known = self._lines(log, part, start - _OVERLAP, _OVERLAP)
+        is_counted = total is not None and total > start
+        latest = 0  # minutes: a part that begins then begins after the line
+        for minutes in _LOOK_BACK_MINUTES if is_counted else _LOOK_BACK_UNCOUNTED:
+            found = self._part_since(log, known, start, minutes, total)
+            if isinstance(found, _Part):
+                return found
+            if found == "end":
+                return None
+            if found == "late":
+                latest = minutes
+                continue
+            # It begins so early that the lines which are wanted are cut off again: somewhere in between.
+            early = minutes
+            while early - latest > 1:
+                middle = (early + latest) // 2
+                found = self._part_since(log, known, start, middle, total)
+                if isinstance(found, _Part):
+                    return found
+                early, latest = (early, middle) if found == "late" else (middle, latest)
+            break
+        if is_counted:
+            _log.warning(
+                "the service counts %d lines in the log of %s and gives %d; pai-sdk found no way to the others",
+                total,
+                log[1],
+                start,
+            )
+        return None
+
+    def _part_since(
+        self, log: tuple[str, str], known: list[str], start: int, minutes: int, total: int | None
+    ) -> _Part | Literal["early", "late", "end"]:
+        since = datetime.fromtimestamp(self._now - 60 * minutes, timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
+        count = self._page(*log, 0, _SMALLEST, since=since)
+        if not count.lines:
+            return "late"
+        # By its count it is known about where the line is in it; otherwise it is looked for from the beginning on.
+        is_counted = total is not None and total > start and count.total is not None
+        first = total - count.total if is_counted and total is not None and count.total is not None else start
+        if first > start:
+            return "late"
+        if not is_counted and count.total is not None and count.total == total:
+            return "end"  # all lines are in it
+        offset = max(0, start - first - _LOOKED_AT // 2) if is_counted else 0
+        lines = self._lines(log, _Part(since, 0), offset, _LOOKED_AT)
+        end = _end_of(known, lines, near=start - first - offset if is_counted else len(lines), begins=offset == 0)
+        if end == len(lines) and not is_counted:
+            return "end"
+        if end is None or end == len(lines):
+            return "early" if is_counted else "late"
+        return _Part(since, start - offset - end)
+
+    def _lines(self, log: tuple[str, str], part: _Part, start: int, count: int) -> list[str]:
+        lines: list[str] = []
+        while len(lines) < count:
+            try:
+                more = self._read_part(log, part, start + len(lines), count - len(lines)).lines
+            except InvalidRequestError:
+                break
+            if not more:
+                break
+            lines += more
+        return lines
 
     def _size_for(self, start: int, limit: int) -> int:
         """The page size by which the wanted lines begin a page, or at least are on one."""
@@ -114,7 +233,9 @@ class JobLogs:
             _log.debug("log pages of %d lines", self._size)
             return
 
-    def _page(self, job_id: str, instance: str, start: int, size: int, wait_s: float = 0.0) -> _Page:
+    def _page(
+        self, job_id: str, instance: str, start: int, size: int, wait_s: float = 0.0, *, since: str | None = None
+    ) -> _Page:
         """The page that holds the line, or begins with it if the service knows how."""
         number = start // size + 1
         preferences = [*prefer_wait(wait_s).values(), f"first-line={start}"] if self._by_line else []
@@ -124,11 +245,12 @@ class JobLogs:
                 "GET",
                 "/api/v1/trainingjobs/{training_job_id}/logs",
                 {"training_job_id": job_id},
-                {"InstanceId": instance, "PageNumber": number, "PageSize": size},
+                {"InstanceId": instance, "PageNumber": number, "PageSize": size, "StartTime": since},
                 headers={"Prefer": ", ".join(preferences)} if preferences else {},
                 timeout_s=read_timeout(self._transport.timeout_s, wait_s if preferences else 0.0),
             )
             offers = offers_of(answer)
+            self._now = _date_of(answer.headers) or time.time()
             self._by_line = "first-line" in offers
             first = answer.headers.get("x-pai-log-first-line")
             is_by_line = bool(preferences) and first == str(start)
@@ -156,6 +278,17 @@ class JobLogs:
 
 
 @dataclass(frozen=True)
+class _Part:
+    """A part of a log that the service counts by itself: all lines since a time. Its first line has a number."""
+
+    since: str | None
+    first: int
+
+
+_WHOLE = _Part(None, 0)
+
+
+@dataclass(frozen=True)
 class _Page:
     """A page as the service counts them; its first line has the number `first`."""
 
@@ -177,3 +310,31 @@ def _texts(lines: list[object], *, strip: bool) -> tuple[str, ...]:
     r"""The lines as text; our own service gives them without line ends, and a `\r` of its has a meaning."""
     texts = ("" if line is None else str(line) for line in lines)
     return tuple(text.removesuffix("\n").removesuffix("\r") for text in texts) if strip else tuple(texts)
+
+
+def _end_of(known: list[str], lines: list[str], *, near: int, begins: bool) -> int | None:
+    """The index after the known lines in others; with `begins`, those may begin in the middle of the known ones.
+
+    Lines may repeat; of several indices, the one that is nearest to `near`.
+
+    Example:
+        >>> _end_of(["a", "b"], ["x", "a", "b", "c"], near=0, begins=False)
+        3
+        >>> _end_of(["a", "b"], ["b", "c"], near=0, begins=True)
+        1
+    """
+    for end in sorted(range(len(known), len(lines) + 1), key=lambda end: abs(end - near)):
+        if lines[end - len(known) : end] == known:
+            return end
+    least = min(_LEAST_OVERLAP, len(known) - 1)
+    for size in range(min(len(known) - 1, len(lines)), least - 1, -1) if begins else ():
+        if lines[:size] == known[-size:]:
+            return size
+    return None
+
+
+def _date_of(headers: Mapping[str, str]) -> float | None:
+    try:
+        return parsedate_to_datetime(headers["Date"]).timestamp()
+    except (KeyError, ValueError):
+        return None

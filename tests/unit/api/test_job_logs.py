@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -185,6 +187,7 @@ def test_a_service_that_has_not_offered_to_wait_is_asked_for_plain_pages(start: 
     for asked in service.asked:
         assert asked["headers"] == {}
         assert asked["timeout_s"] == (5.0, 30.0)
+    for asked in service.asked if start % 100 else []:  # there, it looks once whether the log goes on
         assert asked["PageSize"] >= min(500, max(start, 20) // 2), "no pages of one line, wherever a log stands"
 
 
@@ -265,3 +268,93 @@ def test_a_count_that_is_ahead_of_the_lines_makes_no_small_pages_of_all_that_fol
         got += len(lines)
     assert got == 50_000
     assert len(service.asked) < 100
+
+
+class CappedLog:
+    """A service that gives no lines beyond some line or page; StartTime counts by minutes."""
+
+    timeout_s = (5.0, 30.0)
+
+    def __init__(
+        self, *, cap: int = 10**9, pages: int = 10**9, largest: int = 1000, refuses: bool = False
+    ) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+        self.lines: list[tuple[datetime, str]] = []
+        self.asked = 0
+        self.counts_all = True
+        self._cap, self._pages, self._largest, self._refuses = cap, pages, largest, refuses
+
+    def print(self, count: int, seconds: float) -> None:
+        for _ in range(count):
+            self.now += timedelta(seconds=seconds / count)
+            self.lines.append((self.now, f"line {len(self.lines)}" if len(self.lines) % 3 else "again"))
+
+    def call(self, action: str, method: str, path: str, params: Any, query: Any, **more: Any) -> Answer:
+        self.asked += 1
+        size, number = min(query["PageSize"], self._largest), query["PageNumber"]
+        since = query.get("StartTime")
+        begin = (
+            datetime.strptime(since, "%Y-%m-%dT%H:%M%z") if since else datetime.min.replace(tzinfo=timezone.utc)
+        )
+        lines = [text for at, text in self.lines if at >= begin]
+        total = len(lines) if self.counts_all else min(len(lines), self._cap)
+        if number > self._pages and self._refuses:
+            raise api_error("PageNumber", code="InvalidParameter", status_code=400, request_id=None)
+        page = [] if number > self._pages else lines[: self._cap][(number - 1) * size : number * size]
+        date = format_datetime(self.now, usegmt=True)
+        return Answer({"Logs": page, "TotalCount": str(total)}, headers={"Date": date})
+
+
+def all_lines(service: CappedLog, logs: JobLogs, start: int = 0) -> list[str]:
+    got: list[str] = []
+    empty = 0
+    while empty < 4:  # as it is asked again by those who follow it
+        lines = read(logs, start + len(got)).lines
+        got += lines
+        empty = 0 if lines else empty + 1
+    return got
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        CappedLog(cap=10_900),
+        CappedLog(cap=10_000, largest=100),
+        CappedLog(pages=20),
+        CappedLog(pages=100, largest=100, refuses=True),
+    ],
+    ids=["lines", "short pages", "pages", "refused pages"],
+)
+def test_a_log_whose_deep_pages_are_not_given_is_read_on_by_time(service: CappedLog) -> None:
+    logs = logs_of(service)
+    service.lines.clear()
+    for _ in range(50):
+        service.print(1000, seconds=600)
+    assert all_lines(service, logs) == [text for _, text in service.lines], "one that was there before"
+    for _ in range(30):
+        service.print(700, seconds=20)
+        start = len(service.lines) - 700
+        assert all_lines(service, logs, start) == [text for _, text in service.lines[start:]], "one that grows"
+
+
+def test_a_log_whose_count_is_cut_too_is_read_on_while_it_grows() -> None:
+    service = CappedLog(cap=10_000)
+    service.counts_all = False
+    logs, got = logs_of(service), 0
+    for _ in range(60):
+        service.print(500, seconds=30)
+        lines = all_lines(service, logs, got)
+        assert lines == [text for _, text in service.lines[got : got + len(lines)]]
+        got += len(lines)
+    assert got == len(service.lines)
+
+
+def test_a_log_of_a_round_number_of_lines_is_hardly_asked_for_more() -> None:
+    service = CappedLog()
+    logs = logs_of(service)
+    service.print(5000, seconds=3600)
+    assert len(all_lines(service, logs)) == 5000
+    before = service.asked
+    for _ in range(80):
+        assert read(logs, 5000).lines == ()
+    assert service.asked - before < 80 + 10 * 10
