@@ -31,10 +31,11 @@ from pai_sdk.service.jobs.logs import JobLogs
 from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.objects.oss_app import create_app
+from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.open_state import open_state
 from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
-from pai_sdk.service.state.folder import DataFolder
+from pai_sdk.service.state.folder import DataFolder, Keys
 from pai_sdk.service.state.reserve import Reserve
 
 __all__ = ["Service", "serve"]
@@ -136,22 +137,9 @@ class Service:
                 Experiments(database, bucket=settings.bucket),
                 store.bucket_exists,
             )
-            nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
-            stack.callback(nonces.close)
-            rate = RateLimit(settings.requests_per_s) if settings.requests_per_s is not None else None
-            api = create_api(parts)
-            gate = Gate(
-                api,
-                Authenticator(keys, nonces=nonces),
-                longest_body_bytes=settings.longest_body_bytes,
-                rate=rate,
-            )
-            front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
-            secrets = {keys.access_key_id: keys.access_key_secret}
-            objects = create_app(store, secrets, region=settings.region_id, rate=rate)
-            dispatcher = Dispatcher(front, objects, description_of(api))
+            dispatcher = _open_dispatcher(parts, keys, folder, store, stack)
 
-            # Before anybody is answered: who is answered reads this to know by whom.
+            # Before the first answer: a client that gets an answer reads this file to identify the service.
             folder.save(info)
 
             def ready() -> None:
@@ -168,3 +156,20 @@ class Service:
                 logger.info("the service on %s has ended", folder.root)
         if self._server.loss is not None:
             raise PaiError(f"the service on {settings.data_dir} ends: {self._server.loss}")
+
+
+def _open_dispatcher(
+    parts: Parts, keys: Keys, folder: DataFolder, store: ObjectStore, stack: ExitStack
+) -> Dispatcher:
+    """The ASGI application: the API behind its gate, and the object store; its files are closed with the stack."""
+    settings = parts.settings
+    nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
+    stack.callback(nonces.close)
+    rate = RateLimit(settings.requests_per_s) if settings.requests_per_s is not None else None
+    api = create_api(parts)
+    authenticator = Authenticator(keys, nonces=nonces)
+    gate = Gate(api, authenticator, longest_body_bytes=settings.longest_body_bytes, rate=rate)
+    front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
+    secrets = {keys.access_key_id: keys.access_key_secret}
+    objects = create_app(store, secrets, region=settings.region_id, rate=rate)
+    return Dispatcher(front, objects, description_of(api))
