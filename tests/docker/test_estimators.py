@@ -20,7 +20,7 @@ from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on, silent_registry
 from tests.service.services import running_service
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 PAI = str(Path(sys.executable).with_name("pai-sdk"))
 SPEC: dict[str, Any] = {
@@ -181,7 +181,7 @@ def test_the_command_line(home: Path, code: Path) -> None:
     assert job.id in shown.stdout, shown.stderr
     assert "Running" in shown.stdout or "Initializing" in shown.stdout
     assert pai("wait", job.id, "--timeout", "0", "--no-logs").returncode == 101
-    next(iter(job.logs(follow=True)))
+    until(lambda: pai("logs", job.id).stdout == "up\n")
     status = pai("status", job.id)
     assert (status.returncode, "Running" in status.stdout) == (101, True)
     assert pai("logs", job.id).stdout == "up\n"
@@ -194,9 +194,11 @@ def test_the_command_line(home: Path, code: Path) -> None:
     assert (record["Status"], record["TrainingJobId"]) == ("Succeed", job.id)
 
     stuck = Processor(BASE_IMAGE, "echo up; sleep 100", instance_type="local").run(wait=False, show_logs=False)
-    next(iter(stuck.logs(follow=True)))
+    until(lambda: pai("logs", stuck.id).stdout == "up\n")
     assert f"{stuck.id} Terminated" in pai("stop", stuck.id, "--wait").stdout
     assert pai("status", stuck.id).returncode == 103
+    for known in (job, stuck):
+        known.refresh()  # what this process waits for is not pruned
     pruned = pai("prune").stdout
     assert job.id in pruned
     assert stuck.id in pruned

@@ -42,7 +42,9 @@ logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.05
 _CODE = "file"
-_STATE = "its state"
+_STATE = "state"
+_WAITS_AGAIN_WITHIN_S = 30.0  # who waits for a job asks for its state every few seconds
+_READS_ON_WITHIN_S = 600.0  # a pager may show a page of a log for minutes
 
 
 class LocalBackend:
@@ -73,7 +75,8 @@ class LocalBackend:
         self._jobs = LocalJobs(self.data_dir / "jobs")
         self._cache = InputCache(self.data_dir / "cache" / "oss")
         self._logs = LocalLogs()
-        self._readers = Readers()
+        self._waiting = Readers("waiting.lock", forgotten_after_s=_WAITS_AGAIN_WITHIN_S)
+        self._readers = Readers("readers.lock", forgotten_after_s=_READS_ON_WITHIN_S)
 
     def __repr__(self) -> str:
         return f"<LocalBackend {self.data_dir}>"
@@ -85,6 +88,7 @@ class LocalBackend:
 
     def close(self) -> None:
         """Close the connections to the engine; jobs go on."""
+        self._waiting.close()
         self._readers.close()
         self._executor.close()
 
@@ -202,10 +206,10 @@ class LocalBackend:
         deadline = time.monotonic() + wait_s
         root = self._jobs.sandbox(job_id).root
         while True:
-            self._readers.begin(root, _STATE)
+            self._waiting.begin(root, _STATE)
             record = self._look(job_id)
             if record.status.is_terminal:
-                self._readers.end(root, _STATE)
+                self._waiting.end(root, _STATE)
             is_news = changed_from is None or _differs(record, changed_from)
             if is_news or time.monotonic() >= deadline:
                 return record
@@ -376,8 +380,9 @@ class LocalBackend:
         try:
             if not self._look(job_id).status.is_terminal:
                 return False
-            with self._readers.kept_out(self._jobs.sandbox(job_id).root) as is_unread:
-                if not is_unread:
+            root = self._jobs.sandbox(job_id).root
+            with self._waiting.kept_out(root) as is_known, self._readers.kept_out(root) as is_unread:
+                if not (is_known and is_unread):
                     logger.warning("%s is being read or waited for, and stays; prune again later", job_id)
                     return False
                 self.delete(job_id)

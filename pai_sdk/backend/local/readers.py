@@ -15,10 +15,6 @@ from pai_sdk.agent.locks import locked
 
 __all__ = ["Readers"]
 
-_LOCK = "readers.lock"
-_FORGOTTEN_AFTER_S = 600.0
-"""A reader that has not come back for so long, as one in a notebook that was left open, keeps nothing any more."""
-
 
 @dataclass
 class _Reading:
@@ -33,15 +29,22 @@ class Readers:
 
     Safe to use from several threads.
 
+    Args:
+        lock: the name of the lock file in a job's folder.
+        forgotten_after_s: a reader that has not come back for so long, as one in a notebook that was left open,
+            keeps nothing any more.
+
     Example:
-        >>> readers = Readers()
+        >>> readers = Readers("readers.lock", forgotten_after_s=60)
         >>> readers.begin(Path("/srv/jobs/local-1"), "log")  # doctest: +SKIP
         >>> with readers.kept_out(Path("/srv/jobs/local-1")) as may_be_removed:  # doctest: +SKIP
         ...     may_be_removed
         False
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lock: str, *, forgotten_after_s: float) -> None:
+        self._name = lock
+        self._forgotten_after_s = forgotten_after_s
         self._lock = threading.Lock()
         self._readings: dict[Path, _Reading] = {}
 
@@ -56,11 +59,11 @@ class Readers:
             reading = self._readings.get(root)
             if reading is None:
                 with ExitStack() as stack:
-                    if not stack.enter_context(locked(root / _LOCK, fcntl.LOCK_SH | fcntl.LOCK_NB)):
+                    if not stack.enter_context(locked(root / self._name, fcntl.LOCK_SH | fcntl.LOCK_NB)):
                         return
                     reading = self._readings[root] = _Reading(stack.pop_all())
             reading.parts.add(part)
-            os.utime(root / _LOCK)
+            os.utime(root / self._name)
 
     def end(self, root: Path, part: str) -> None:
         """Note that a part has been read to its end."""
@@ -75,8 +78,8 @@ class Readers:
     @contextmanager
     def kept_out(self, root: Path) -> Iterator[bool]:
         """Keep readers from a job's folder; gives False where the job is being read, in whatever process."""
-        with locked(root / _LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
-            yield is_ours or time.time() - (root / _LOCK).stat().st_mtime > _FORGOTTEN_AFTER_S
+        with locked(root / self._name, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
+            yield is_ours or time.time() - (root / self._name).stat().st_mtime > self._forgotten_after_s
 
     def close(self) -> None:
         """Let go of all."""
