@@ -3,7 +3,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := sh scripts/pip-install $(BIN)/python
+PIP := sh .ci/pip-install $(BIN)/python
 
 # What `make test` runs; the slower suites have targets of their own.
 FAST := tests/unit tests/service tests/faults tests/docs
@@ -22,7 +22,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.demo ## train a real model: Processor and Estimator against the embedded service
-	@$(BIN)/python demo/run.py
+	@$(BIN)/pai-sdk demo
 
 demo-docker: $(VENV)/.dev ## the same demo in Docker, on an engine of its own (as root on Debian)
 	@$(BIN)/python -m tests.docker.demo
@@ -44,7 +44,7 @@ check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/mypy --config-file scripts/mypy-windows.ini
+	@$(BIN)/mypy --config-file .ci/mypy-windows.ini
 	@$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## lint and format what a machine can mend
@@ -72,8 +72,8 @@ clean: ## remove what was made here
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One environment, two steps: the demo does not wait for linters.
-$(VENV)/.made: scripts/make-venv
-	@sh scripts/make-venv $(VENV)
+$(VENV)/.made: .ci/make-venv
+	@sh .ci/make-venv $(VENV)
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.made pyproject.toml

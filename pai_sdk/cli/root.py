@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pai_sdk.base.version import __version__
-from pai_sdk.cli import algorithms, exit_codes, jobs, local, pack, serve
+from pai_sdk.cli import algorithms, demo, exit_codes, jobs, local, pack, serve
 from pai_sdk.errors import NotFoundError, PaiError
 from pai_sdk.job.interrupts import one_interrupt
 
@@ -33,6 +33,7 @@ app.command("wait")(jobs.wait)
 app.command("stop")(jobs.stop)
 app.command("pack")(pack.pack)
 app.command("prune")(local.prune)
+app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
 app.add_typer(algorithms.app, name="algorithm")
 

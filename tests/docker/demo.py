@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.docker.engine import BASE_IMAGE, Engine, why_not
 
-DEMO = Path(__file__).parents[2] / "demo" / "run.py"
-
 
 def main() -> int:
     """Start the engine, run the demo, take the engine down."""
@@ -24,7 +22,7 @@ def main() -> int:
     try:
         engine.up()
         engine.load_base()
-        command = [sys.executable, str(DEMO), "--instance-type", "local", "--image", BASE_IMAGE]
+        command = [sys.executable, "-m", "pai_sdk", "demo", "--instance-type", "local", "--image", BASE_IMAGE]
         return subprocess.run(command, env={**os.environ, "DOCKER_HOST": engine.socket}, check=False).returncode
     finally:
         engine.down()

@@ -11,11 +11,9 @@ from pathlib import Path
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.leftovers import end_processes_of
 
-DEMO = Path(__file__).parents[2] / "demo" / "run.py"
-
 
 def _run(output: Path, *options: str) -> dict[str, object]:
-    command = [sys.executable, str(DEMO), "--output", str(output), *options]
+    command = [sys.executable, "-m", "pai_sdk", "demo", "--output", str(output), *options]
     done = subprocess.run(command, env={**os.environ}, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     model: dict[str, object] = json.loads((output / "model" / "model.json").read_text())

@@ -1,4 +1,4 @@
-"""scripts/make-venv on machines that lack something: the first interpreter that really works, or what to do."""
+""".ci/make-venv on machines that lack something: the first interpreter that really works, or what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.programs import write_program
 from tests.waiting import PATIENCE_S
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "make-venv"
+SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "make-venv"
 
 SHIM = '#!/bin/sh\necho "no such version" >&2\nexit 127\n'
 TOO_OLD = "#!/bin/sh\nexit 1\n"

@@ -1,4 +1,4 @@
-"""scripts/pip-install, where the network fails now and then."""
+""".ci/pip-install, where the network fails now and then."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.programs import write_program
 from tests.waiting import PATIENCE_S
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "pip-install"
+SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "pip-install"
 
 # Notes what it is asked for, and fails as often as it is told to.
 PYTHON = """#!/bin/sh

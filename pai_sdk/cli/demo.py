@@ -1,0 +1,104 @@
+"""`pai-sdk demo`: two real jobs. A Processor prepares data, an Estimator trains on it, the model is downloaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pai_sdk import Session
+    from pai_sdk.job import TrainingJob
+
+__all__ = ["demo"]
+
+_CODE = Path(__file__).with_name("demo_code")
+_SHADES = " ░▒▓█"
+_SIDE = 8  # pixels of an image, each way
+_SAMPLE = 42  # the image that the trained model classifies at the end
+
+
+def demo(
+    instance_type: Annotated[
+        str, typer.Option(help="Type of the jobs' instances; `local` runs them in Docker on this machine.")
+    ] = "ecs.c6.large",
+    image: Annotated[str, typer.Option(help="Image of the jobs; only Docker uses it.")] = "python:3.11",
+    output: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("pai-sdk-demo"),
+) -> None:
+    """Train a real model in two jobs, on the embedded service: no account needed."""
+    from pai_sdk import Session
+
+    if instance_type == "local":
+        session = Session()
+        typer.echo("The jobs run in Docker on this machine.")
+    else:
+        session = Session.embedded()
+        typer.echo(f"The embedded service is running: {session.settings.endpoint}")
+
+    _headline("1. Processor: prepare the data (this job also installs scikit-learn; later jobs reuse it)")
+    prepared = _prepare(session, instance_type, image)
+    _headline("2. Estimator: train on it")
+    trained = _train(prepared, session, instance_type, image)
+    _headline("3. Results")
+    _show_results(prepared, trained, output)
+    typer.echo(f"\nThe code of both jobs is in {_CODE}; `pai-sdk ps` lists the jobs.")
+
+
+def _prepare(session: Session, instance_type: str, image: str) -> TrainingJob:
+    from pai_sdk import Processor
+    from pai_sdk.job import Channel
+
+    processor = Processor(
+        image_uri=image,
+        command="python prepare.py",
+        source_dir=_CODE,
+        parameters={"keep": 1500},
+        instance_type=instance_type,
+        session=session,
+    )
+    processor.set_output_channels([Channel(name="data")])
+    return processor.run()
+
+
+def _train(prepared: TrainingJob, session: Session, instance_type: str, image: str) -> TrainingJob:
+    from pai_sdk import Estimator
+
+    estimator = Estimator(
+        image_uri=image,
+        command="python train.py $PAI_USER_ARGS",
+        source_dir=_CODE,
+        hyperparameters={"epochs": 8, "alpha": 0.0005},
+        metric_definitions=[{"name": "accuracy", "regex": r"accuracy=([0-9.]+)"}],
+        instance_type=instance_type,
+        session=session,
+    )
+    return estimator.fit({"train": prepared.outputs["data"]})
+
+
+def _show_results(prepared: TrainingJob, trained: TrainingJob, output: Path) -> None:
+    typer.echo("accuracy:      " + " ".join(f"{point.value:.3f}" for point in trained.metrics("accuracy")))
+    typer.echo(f"model:         {trained.outputs['model']}")
+    folder = trained.download("model", output / "model")
+    typer.echo(f"downloaded to: {folder.resolve()}")
+    model = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    data = json.loads((prepared.download("data", output / "data") / "digits.json").read_text(encoding="utf-8"))
+    typer.echo("The model classifies one of the images:")
+    _show_digit(data["images"][_SAMPLE], model)
+
+
+def _show_digit(image: list[float], model: dict[str, Any]) -> None:
+    """Draw an image, and what the model takes it for."""
+    for start in range(0, _SIDE * _SIDE, _SIDE):
+        shades = (_SHADES[min(4, int(pixel * 5))] * 2 for pixel in image[start : start + _SIDE])
+        typer.echo(f"    {''.join(shades)}")
+    scores = [
+        sum(weight * pixel for weight, pixel in zip(weights, image, strict=True)) + offset
+        for weights, offset in zip(model["coef"], model["intercept"], strict=True)
+    ]
+    typer.echo(f"    predicted digit: {model['digits'][scores.index(max(scores))]}")
+
+
+def _headline(text: str) -> None:
+    typer.secho(f"\n{text}", bold=True)
