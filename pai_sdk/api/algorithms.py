@@ -12,8 +12,9 @@ from pydantic import Field, ValidationError, field_validator
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.definitions import AlgorithmDefinition, near
+from pai_sdk.schemas.definitions import AlgorithmDefinition
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.schemas.wire import Received, problems_of
 
@@ -154,7 +155,7 @@ class Algorithms:
                 ]
             )
         everyone = seen or [*self.list(provider=provider)]
-        hint = near(name, sorted({a.algorithm_name for a in everyone if a.algorithm_name}))
+        hint = name_hint(name, sorted({a.algorithm_name for a in everyone if a.algorithm_name}))
         whose = f" of provider {provider!r}" if provider else " in the workspace"
         if not hint and provider is None:
             hint = "those of PAI itself have algorithm_provider='pai'"

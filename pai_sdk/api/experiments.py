@@ -11,8 +11,8 @@ from pydantic import Field, field_validator
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.definitions import near
 from pai_sdk.schemas.record import KeyValue
 from pai_sdk.schemas.wire import Received
 
@@ -140,7 +140,7 @@ class Experiments:
             if found.name == name:
                 return found
         known = [experiment.name for experiment in self.list() if experiment.name]
-        raise InvalidInputError([Problem("name", f"there is no experiment {name!r}", near(name, known))])
+        raise InvalidInputError([Problem("name", f"there is no experiment {name!r}", name_hint(name, known))])
 
     def update(
         self, experiment_id: str, *, name: str | None = None, accessibility: Accessibility | None = None

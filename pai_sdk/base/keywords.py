@@ -6,12 +6,12 @@ Standard library only: this is loaded with `Estimator` and `Processor`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from types import FunctionType
 from typing import ParamSpec, TypeVar, cast
 
+from pai_sdk.base.hints import did_you_mean, nearest
 from pai_sdk.errors import Problem, WrongCallError
 
 __all__ = ["checks_keywords", "init_checks_keywords", "shows_parameters_of"]
@@ -84,10 +84,10 @@ def _problems(unknown: list[str], missing: list[str], free: list[str]) -> list[P
     """What to tell; what is missing because it was misspelt is told once."""
     problems = []
     for name in unknown:
-        near = get_close_matches(name, free, n=1)
+        near = nearest(name, free)
         ours, hint = _ELSEWHERE.get(name, ("", ""))
         if ours not in free:
-            hint = f"did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(near)
         problems.append(Problem(name, "there is no such parameter", hint))
         missing = [other for other in missing if other not in near]
     return problems + [Problem(name, "is missing") for name in missing]

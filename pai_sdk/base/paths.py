@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pai_sdk.base.hints import wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 
 __all__ = ["expanded", "path_given"]
@@ -35,7 +36,7 @@ def path_given(path: object, where: str) -> Path:
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str):
-        raise InvalidInputError([Problem(where, f"is of type {type(path).__name__}", "give a text or a Path")])
+        raise InvalidInputError([wrong_type(where, path, "give a text or a Path")])
     if not name:
         raise InvalidInputError([Problem(where, "is empty", "give a path; '.' is the current folder")])
     return expanded(name)

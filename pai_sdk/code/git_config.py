@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from pai_sdk.base.endpoint import is_loopback
+from pai_sdk.base.hints import wrong_type
 from pai_sdk.errors import CodeError, Problem
 
 __all__ = ["TOKEN_USER", "GitSource", "parse_git_config"]
@@ -95,13 +96,13 @@ def parse_git_config(config: Mapping[str, str]) -> GitSource:
 
 def _wrong_keys(config: Mapping[str, str]) -> Iterator[Problem]:
     if not isinstance(config, Mapping):
-        yield Problem("git_config", f"is {type(config).__name__}, not a dict")
+        yield wrong_type("git_config", config, "give a dict")
         return
     for key, value in config.items():
         if key not in _KEYS:
             yield Problem(f"git_config[{key!r}]", "is not known", f"known are {', '.join(_KEYS)}")
         elif not isinstance(value, str) and value is not None:
-            yield Problem(f"git_config[{key!r}]", f"is {type(value).__name__}, not text")
+            yield wrong_type(f"git_config[{key!r}]", value, "give a text")
     if not config.get("repo"):
         yield Problem("git_config['repo']", "is missing", "give the URL of the repository")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import heapq
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pai_sdk.base.hints import did_you_mean, nearest
 from pai_sdk.base.paths import expanded
 from pai_sdk.code.ignore import IGNORE_FILES, IgnoreRules
 from pai_sdk.code.secrets import LARGEST_KEY_BYTES, holds_key, looks_secret
@@ -94,8 +94,7 @@ def _missing(root: Path, error: OSError | ValueError) -> Problem:
         names = [entry.name for entry in folder.iterdir()]
     except OSError:
         return Problem("source_dir", f"{str(root)!r} does not exist, nor does the folder it would be in")
-    near = difflib.get_close_matches(root.name, names, n=3)
-    hint = f"did you mean {' or '.join(repr(str(folder / name)) for name in near)}?" if near else ""
+    hint = did_you_mean([str(folder / name) for name in nearest(root.name, names, most=3)])
     return Problem("source_dir", f"{str(root)!r} does not exist", hint or f"looked from {Path.cwd()}")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from pai_sdk.base.hints import is_of_type, wrong_type
 from pai_sdk.errors import CredentialsError, CredentialsRenewalError, InvalidInputError, PaiError, Problem
 
 __all__ = ["Credentials", "CredentialsProvider", "default_credentials", "provider_of", "static_credentials"]
@@ -81,7 +82,7 @@ def _checked(key: Credentials) -> Credentials:
             if name.startswith("access key") and not key.bearer_token:
                 raise CredentialsError(f"the {name} is empty; a key is an id and its secret")
         elif not isinstance(text, str):
-            raise CredentialsError(f"the {name} is of type {type(text).__name__}; give a text")
+            raise CredentialsError(f"the {name} {is_of_type(text)}; give a text")
         # Such a text would end up as a broken header; a line end copied along is what mostly happens.
         elif not re.fullmatch(r"[\x21-\x7e]+", text):
             raise CredentialsError(
@@ -127,10 +128,8 @@ def provider_of(
             key = _checked(credentials)
             return lambda: key
         if not callable(credentials):
-            what = f"is of type {type(credentials).__name__}"
-            raise InvalidInputError(
-                [Problem("credentials", what, "give Credentials, or a function that gives them")]
-            )
+            hint = "give Credentials, or a function that gives them"
+            raise InvalidInputError([wrong_type("credentials", credentials, hint)])
         return _Given(credentials)
     parts = {"access_key_id": access_key_id, "access_key_secret": access_key_secret}
     if not (any(parts.values()) or security_token):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.base.hints import is_of_type
 from pai_sdk.base.openfiles import locked_folder
 from pai_sdk.base.paths import expanded
 from pai_sdk.errors import SettingsError
@@ -25,7 +26,7 @@ def config_path_of(environ: Mapping[str, str], given: str | Path | None = None) 
     """
     if given is not None:
         if not isinstance(given, str | os.PathLike):
-            raise SettingsError(f"config_path is of type {type(given).__name__}; give the path of a file")
+            raise SettingsError(f"config_path {is_of_type(given)}; give the path of a file")
         return expanded(given)
     if environ.get("PAI_CONFIG_PATH"):
         return expanded(environ["PAI_CONFIG_PATH"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.base.endpoint import scheme_and_host
+from pai_sdk.base.hints import is_of_type
 from pai_sdk.config.file import config_path_of, read_config, write_config
 from pai_sdk.config.rules import CHECKS, api_region_of
 from pai_sdk.errors import SettingsError
@@ -264,5 +265,5 @@ def _text(value: Any, where: str) -> str:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise SettingsError(f"{where}: is of type {type(value).__name__}; write a text")
+        raise SettingsError(f"{where}: {is_of_type(value)}; write a text")
     return str(value).strip()

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 
 from pai_sdk.backend.base import Backend
+from pai_sdk.base.hints import wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.follow import PAGE_LINES, Follower, FollowPolicy, LogFault, Update
 from pai_sdk.schemas.record import JobRecord, LogLine
@@ -47,8 +48,7 @@ class LogStream:
             policy: how patiently to follow.
         """
         if start is not None and not isinstance(start, Mapping):
-            what = f"is of type {type(start).__name__}"
-            raise InvalidInputError([Problem("start", what, "give a dict: instance to line, as in `cursor`")])
+            raise InvalidInputError([wrong_type("start", start, "give a dict: instance to line, as in `cursor`")])
         wrong = [
             Problem(f"start[{name!r}]", f"{line!r} is not the number of a line", "a whole number, 0 or more")
             for name, line in (start or {}).items()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
+from pai_sdk.base.hints import is_of_type, wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.status import KNOWN_STATUSES
 
@@ -21,7 +22,7 @@ def check_job_id(job_id: object) -> None:
         InvalidInputError: it cannot.
     """
     if not isinstance(job_id, str) or not job_id.strip():
-        what = "is empty" if isinstance(job_id, str) else f"is of type {type(job_id).__name__}"
+        what = "is empty" if isinstance(job_id, str) else is_of_type(job_id)
         raise InvalidInputError([Problem("job_id", what, "give a job's id; `pai-sdk ps` shows them")])
 
 
@@ -36,7 +37,7 @@ def check_filters(status: object, name: object, labels: object) -> None:
         # A service would find no job, and nobody would know why.
         problems.append(Problem("status", f"{status!r} is not a status", f"there are {', '.join(KNOWN_STATUSES)}"))
     if name is not None and not isinstance(name, str):
-        problems.append(Problem("name", f"is of type {type(name).__name__}", "give a text"))
+        problems.append(wrong_type("name", name, "give a text"))
     if labels is not None and not _are_labels(labels):
         problems.append(_NO_LABELS)
     if problems:

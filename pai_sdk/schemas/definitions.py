@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import Field, field_validator
 
+from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import Problem
 from pai_sdk.schemas.fields import ChannelFields, ParameterFields, RangeFields
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, HyperParameter
@@ -22,7 +22,6 @@ __all__ = [
     "ParameterRange",
     "hyperparameter_problems",
     "instance_problems",
-    "near",
     "with_defaults",
 ]
 
@@ -121,7 +120,7 @@ def hyperparameter_problems(
         definition = known.get(value.name)
         at = f"{where}[{value.name!r}]"
         if definition is None:
-            yield Problem(at, "the algorithm has no such hyperparameter", near(value.name, known))
+            yield Problem(at, "the algorithm has no such hyperparameter", name_hint(value.name, known))
             continue
         wrong = _type_problem(definition.type, value.value)
         if wrong:
@@ -148,22 +147,11 @@ def instance_problems(
     """
     supported = definition.supported_instance_types
     if instance_type is not None and supported and instance_type not in supported:
-        yield Problem(names[0], f"the algorithm does not run on {instance_type!r}", near(instance_type, supported))
+        yield Problem(
+            names[0], f"the algorithm does not run on {instance_type!r}", name_hint(instance_type, supported)
+        )
     if definition.supports_distributed_training is False and instance_count > 1:
         yield Problem(names[1], f"the algorithm runs on one instance, not on {instance_count}")
-
-
-def near(name: str, known: Iterable[str], *, shown: int = 8) -> str:
-    """A hint that leads from a wrong name to a right one.
-
-    Example:
-        >>> near("epoch", ["epochs", "lr"]), near("x", ["epochs", "lr"])
-        ("did you mean 'epochs'?", 'there is: epochs, lr')
-    """
-    names = list(known)
-    if close := get_close_matches(name, names, n=1):
-        return f"did you mean {close[0]!r}?"
-    return f"there is: {', '.join(names[:shown])}{' …' if len(names) > shown else ''}" if names else ""
 
 
 _WHOLE = re.compile(r"[-+]?[0-9]+")

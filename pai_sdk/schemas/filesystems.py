@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 
 from pai_sdk.base.default_session import given_or_default
+from pai_sdk.base.hints import wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 
 __all__ = ["CpfsFileSystemInput", "FileSystemInput", "FileSystemInputBase"]
@@ -87,7 +88,7 @@ def _check(given: FileSystemInput | CpfsFileSystemInput, *, names: tuple[str, ..
         if value is None and part.name not in names:
             continue
         if not isinstance(value, str):
-            problems.append(Problem(part.name, f"is of type {type(value).__name__}", "give a text"))
+            problems.append(wrong_type(part.name, value, "give a text"))
         elif part.name in names and (not value.strip() or set("/:? \n") & {*value}):
             problems.append(Problem(part.name, f"{value!r} is not an id", "such as 'cpfs-0a1b2c3d'"))
     if problems:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.alias_generators import to_pascal
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 
 __all__ = ["Received", "Sent", "problems_of", "wire_time"]
@@ -97,8 +97,7 @@ def _told(model: type[BaseModel], detail: ErrorDetails) -> InitErrorDetails:
 def _unknown(model: type[BaseModel], name: str) -> str:
     fields = model.model_fields
     known = [*fields] if name == name.lower() else [field.alias or key for key, field in fields.items()]
-    near = get_close_matches(name, known, n=1)
-    return f"is not known; did you mean {near[0]!r}?" if near else f"is not known; there is: {', '.join(known)}"
+    return f"is not known; {name_hint(name, known, shown=len(known))}"
 
 
 class Received(BaseModel):

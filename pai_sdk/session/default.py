@@ -6,8 +6,9 @@ import logging
 import threading
 from typing import Any
 
+from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import shows_parameters_of
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError
 from pai_sdk.session.session import Session
 
 __all__ = ["get_default_session", "given_or_default", "setup_default_session"]
@@ -85,6 +86,5 @@ def given_or_default(session: Session | None, *, local: bool) -> Session:
     if session is None:
         return get_default_session(local=local)
     if not hasattr(session, "backend_for"):
-        what = f"is of type {type(session).__name__}"
-        raise InvalidInputError([Problem("session", what, "give a Session, or leave it out")])
+        raise InvalidInputError([wrong_type("session", session, "give a Session, or leave it out")])
     return session

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pai_sdk.backend.backends import Backends
 from pai_sdk.backend.base import Backend, Plan, already_submitted
+from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk.config.settings import Settings, load_settings
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.arguments import check_filters, check_job_id
 from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
@@ -109,7 +110,7 @@ class Session:
         )
         self._credentials = provider_of(access_key_id, access_key_secret, security_token, credentials)
         if retry is not None and not isinstance(retry, RetryPolicy):
-            raise InvalidInputError([Problem("retry", f"is of type {type(retry).__name__}", "give a RetryPolicy")])
+            raise InvalidInputError([wrong_type("retry", retry, "give a RetryPolicy")])
         self._backends = Backends(
             self.settings, self._credentials, retry or RetryPolicy(), on_unreachable=self._restart_embedded
         )
@@ -216,10 +217,8 @@ class Session:
             LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
         """
         if not isinstance(plan, Plan):
-            what = f"is of type {type(plan).__name__}"
-            raise InvalidInputError(
-                [Problem("plan", what, "give what Processor.plan() or Estimator.plan() returned")]
-            )
+            hint = "give what Processor.plan() or Estimator.plan() returned"
+            raise InvalidInputError([wrong_type("plan", plan, hint)])
         compute = plan.request.compute_resource
         backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None))
         if plan.loaded_from is not None and not plan.doubt.creates:

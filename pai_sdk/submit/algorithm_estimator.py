@@ -156,11 +156,11 @@ class AlgorithmEstimator(EstimatorBase):
         try:
             return algorithms.get_version(algorithm_id, wanted)
         except NotFoundError:
-            from pai_sdk.schemas.definitions import near
+            from pai_sdk.base.hints import name_hint
 
             there = [version.algorithm_version for version in algorithms.list_versions(algorithm_id)]
             what = f"the algorithm {self.algorithm_name!r} has no version {wanted!r}"
-            raise InvalidInputError([Problem("algorithm_version", what, near(wanted, there))]) from None
+            raise InvalidInputError([Problem("algorithm_version", what, name_hint(wanted, there))]) from None
 
 
 def _given(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoice:

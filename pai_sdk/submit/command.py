@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from difflib import get_close_matches
 
+from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.tree import FileTree
 
@@ -47,11 +47,8 @@ def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> N
     names = [entry.path for entry in tree.entries]
     if script is None or script in names:
         return
-    near = get_close_matches(script, names, n=1)
-    hint = (
-        f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
-    )
-    raise InvalidInputError([Problem("", f"entry {script!r} not found in source_dir {str(source_dir)!r}", hint)])
+    what = f"entry {script!r} not found in source_dir {str(source_dir)!r}"
+    raise InvalidInputError([Problem("", what, name_hint(script, names, intro="it has"))])
 
 
 def _first_script(command: Sequence[str]) -> str | None:

@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
+from pai_sdk.base.hints import is_of_type
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.submit.parameters import JobParameters
 from pai_sdk.submit.problems import Problems
@@ -137,4 +138,4 @@ def _as_int(value: object) -> object:
 def _said_of(value: object) -> str:
     if isinstance(value, str):
         return "is a text" if value.strip() else "is empty"  # not which: a token may stand in it
-    return "is None" if value is None else f"is of type {type(value).__name__}"
+    return "is None" if value is None else is_of_type(value)

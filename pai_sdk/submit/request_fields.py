@@ -6,9 +6,9 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
+from pai_sdk.base.hints import is_of_type, nearest
 from pai_sdk.schemas.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
 from pai_sdk.schemas.names import LOCAL_TYPES, is_of_the_contract
 from pai_sdk.schemas.request import SUBMISSION_LABEL
@@ -125,7 +125,7 @@ def compute_resource(
 def _is_nearly_local(instance_type: object) -> bool:
     """Whether a type was meant to be one of ours; it would go to a service otherwise, where it may cost money."""
     meant = str(instance_type).lower().replace("-", "_")
-    return bool(get_close_matches(meant, LOCAL_TYPES, cutoff=0.75))
+    return bool(nearest(meant, LOCAL_TYPES, cutoff=0.75))
 
 
 def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
@@ -149,9 +149,7 @@ def environment(given: Mapping[str, str] | None, problems: Problems) -> dict[str
         elif is_of_the_contract(name):
             problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
         elif not isinstance(value, str):
-            problems.add(
-                f"environments[{name!r}]", f"is of type {type(value).__name__}", "environment variables are text"
-            )
+            problems.add(f"environments[{name!r}]", is_of_type(value), "environment variables are text")
     return dict(given) if given else None
 
 
@@ -159,7 +157,7 @@ def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[st
     """Requirements, one text each. A wrong one is not shown: an index URL may hold a password."""
     for number, requirement in enumerate(given or ()):
         if not isinstance(requirement, str):
-            what = f"is of type {type(requirement).__name__}"
+            what = is_of_type(requirement)
         elif not requirement.strip():
             what = "is empty"
         elif "\n" in requirement:

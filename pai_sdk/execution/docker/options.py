@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 
+from pai_sdk.base.hints import nearest
 from pai_sdk.errors import InvalidInputError, Problem
 
 __all__ = ["LocalOptions"]
@@ -67,7 +67,7 @@ class LocalOptions:
                 continue
             where = f"settings.tags[{tag!r}]"
             if name not in kinds:
-                near = get_close_matches(name, kinds, n=1)
+                near = nearest(name, kinds)
                 hint = f"did you mean {_PREFIX}{near[0]}?" if near else f"there are {', '.join(sorted(kinds))}"
                 problems.append(Problem(where, "is no option of local runs", hint))
             elif name == "user" and not _USER.fullmatch(text):
