@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.agent.locks import locked
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
-from pai_sdk.agent.sandbox import RESUMED_CHANNELS
+from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk.backend.base import Plan, Purpose, Upload
 from pai_sdk.backend.local.faults import file_faults_explained
 from pai_sdk.backend.local.files import InputCache, copy_output, copy_tree, save_output
@@ -23,6 +23,7 @@ from pai_sdk.backend.local.readers import Readers
 from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields
 from pai_sdk.backend.local.watching import LocalLogs, metric_values
 from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
+from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.docker.containers import engine_may_be_away
 from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.execution.docker.executor import DockerExecutor
@@ -217,13 +218,18 @@ class LocalBackend:
 
     def _look(self, job_id: str, *, save: bool = True) -> JobRecord:
         with self._jobs.may_be_deleted(job_id) as sandbox:
-            state = self._executor.state(sandbox.root)
-            if state.phase == "absent" and not self._jobs.is_being_submitted(job_id):
-                state = self._executor.state(sandbox.root)  # its submitter has just finished, or was killed at it
-                state = interrupted() if state.phase == "absent" else state
+            state = self._state(job_id, sandbox)
             if state.phase == "ended" and save:
                 self._save_outputs(job_id)
             return self._jobs.record(job_id, state)
+
+    def _state(self, job_id: str, sandbox: Sandbox) -> ExecutionState:
+        """How far a job is, as its containers tell; one whose submitter was killed has ended."""
+        state = self._executor.state(sandbox.root)
+        if state.phase == "absent" and not self._jobs.is_being_submitted(job_id):
+            state = self._executor.state(sandbox.root)  # its submitter has just finished, or was killed at it
+            state = interrupted() if state.phase == "absent" else state
+        return state
 
     def _save_outputs(self, job_id: str) -> None:
         """Save what goes to OSS, once. What cannot be saved stays in the job's folder, and the next look tries."""
@@ -302,7 +308,9 @@ class LocalBackend:
         with self._jobs.may_be_deleted(job_id) as sandbox:
 
             def is_open() -> bool:
-                state = self._executor.state(sandbox.root)
+                state = self._state(job_id, sandbox)
+                if state.phase == "ended":  # also where nothing is known of this instance
+                    return False
                 return not any(one.name == instance and one.exit_code is not None for one in state.instances)
 
             self._readers.begin(sandbox.root, instance)

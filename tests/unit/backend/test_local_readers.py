@@ -100,3 +100,13 @@ def test_a_job_that_is_read_can_be_deleted(backends: tuple[LocalBackend, LocalBa
     reader.delete(job_id)
     with pytest.raises(NotFoundError):
         reader.read_log(job_id, "i", start=1, limit=1)
+
+
+def test_the_log_of_a_job_that_was_interrupted_has_an_end(
+    backends: tuple[LocalBackend, LocalBackend], job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its submitter was killed: no instance of it will ever tell its exit code."""
+    reader, pruner = backends
+    monkeypatch.setattr(DockerExecutor, "state", lambda executor, root: ExecutionState("absent"))
+    assert reader.read_log(job_id, "i", start=0, limit=100).complete
+    assert pruner.prune() == [job_id]
