@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tqdm import tqdm
 
+pytest.register_assert_rewrite("tests.unit.execution.conformance")
+
 _FOREIGN_PREFIXES = ("PAI_", "ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "DSW_", "DLC_", "DOCKER_")
 _PROXIES = tuple(f"{kind}_proxy" for kind in ("http", "https", "all", "no"))
 # With these, and in some places where CI runs, Rich writes in colours or in other widths.
