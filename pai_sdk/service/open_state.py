@@ -11,8 +11,8 @@ from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.database_lock import DatabaseLock
-from pai_sdk.service.state.engine import postgres_engine, postgres_url, shown_url, told_in_one_sentence
 from pai_sdk.service.state.folder import DataFolder
+from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url, shown_url, told_in_one_sentence
 
 __all__ = ["open_state"]
 

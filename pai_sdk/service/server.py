@@ -14,20 +14,20 @@ from pai_sdk.errors import PaiError
 from pai_sdk.execution.base import Executor
 from pai_sdk.service.http.api_app import Dispatcher, create_api
 from pai_sdk.service.http.authentication import LONGEST_SKEW_S, Authenticator
-from pai_sdk.service.http.context import Parts
+from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import description_of
 from pai_sdk.service.http.foreign_cloud import AsForeignCloud
 from pai_sdk.service.http.gate import Gate
-from pai_sdk.service.http.http_server import Ground, HttpServer, IdleWatch
+from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
-from pai_sdk.service.jobs.algorithm_registry import Algorithms
+from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.executors import open_executor
-from pai_sdk.service.jobs.experiments import Experiments
+from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.host_resources import Capacity
 from pai_sdk.service.jobs.job_table import Jobs
-from pai_sdk.service.jobs.logs import JobLogs
+from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.objects.oss_app import create_app
@@ -126,18 +126,18 @@ class Service:
             stack.callback(collector.close)
             scheduler.start()
             stack.callback(scheduler.close)
-            parts = Parts(
+            context = ServiceContext(
                 settings,
                 info,
                 jobs,
-                JobLogs(folder),
+                JobLogReader(folder),
                 changes,
                 scheduler,
-                Algorithms(database),
-                Experiments(database, bucket=settings.bucket),
+                AlgorithmRegistry(database),
+                ExperimentTable(database, bucket=settings.bucket),
                 store.bucket_exists,
             )
-            dispatcher = _open_dispatcher(parts, keys, folder, store, stack)
+            dispatcher = _open_dispatcher(context, keys, folder, store, stack)
 
             # Before the first answer: a client that gets an answer reads this file to identify the service.
             folder.save(info)
@@ -148,8 +148,8 @@ class Service:
                     on_ready(info)
 
             idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler)
-            ground = Ground(lambda: folder.is_gone, is_lost)
-            self._server = HttpServer(dispatcher, changes, idle, ground, settings.connections, ready)
+            preconditions = Preconditions(lambda: folder.is_gone, is_lost)
+            self._server = HttpServer(dispatcher, changes, idle, preconditions, settings.connections, ready)
             if not self._stopped.is_set():
                 self._server.run(sockets=[listener])
             if self._server.loss is None:
@@ -159,14 +159,14 @@ class Service:
 
 
 def _open_dispatcher(
-    parts: Parts, keys: Keys, folder: DataFolder, store: ObjectStore, stack: ExitStack
+    context: ServiceContext, keys: Keys, folder: DataFolder, store: ObjectStore, stack: ExitStack
 ) -> Dispatcher:
     """The ASGI application: the API behind its gate, and the object store; its files are closed with the stack."""
-    settings = parts.settings
+    settings = context.settings
     nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
     stack.callback(nonces.close)
     rate = RateLimit(settings.requests_per_s) if settings.requests_per_s is not None else None
-    api = create_api(parts)
+    api = create_api(context)
     authenticator = Authenticator(keys, nonces=nonces)
     gate = Gate(api, authenticator, longest_body_bytes=settings.longest_body_bytes, rate=rate)
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)

@@ -18,9 +18,9 @@ from pai_sdk.service.server import Service
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.database_lock import DatabaseLock
-from pai_sdk.service.state.engine import postgres_url, shown_url
 from pai_sdk.service.state.migrations import JOBS
 from pai_sdk.service.state.schema import Schema
+from pai_sdk.service.state.sql_engine import postgres_url, shown_url
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
@@ -238,7 +238,7 @@ def test_connections_that_the_server_ends_are_made_again(start: Callable[..., An
 
 @on_postgres
 def test_a_lock_that_was_lost_is_taken_again_unless_another_has_it(tmp_path: Path) -> None:
-    from pai_sdk.service.state.engine import postgres_engine
+    from pai_sdk.service.state.sql_engine import postgres_engine
 
     engine = postgres_engine(postgres_url(str(url_for(tmp_path))))
     with DatabaseLock(engine, shown_as="it") as lock:

@@ -17,8 +17,8 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.service.http import connections, http_server
-from pai_sdk.service.http.connections import GuardedProtocol
+from pai_sdk.service.http import guarded_connections, http_server
+from pai_sdk.service.http.guarded_connections import GuardedProtocol
 from pai_sdk.service.jobs.changes import News
 from pai_sdk.service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
@@ -69,7 +69,7 @@ def clock() -> Clock:
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory, executor: ScriptedExecutor, clock: Clock) -> Iterator[Client]:
     """A service with little patience."""
-    cut_the_slow, data_received = connections.cut_the_slow, GuardedProtocol.data_received
+    cut_the_slow, data_received = guarded_connections.cut_the_slow, GuardedProtocol.data_received
 
     def cut(of_them: set[Any]) -> None:
         cut_the_slow(of_them)
@@ -82,7 +82,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory, executor: ScriptedExecutor,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(http_server, "_LOOK_S", 0.02)
         patch.setattr(http_server, "cut_the_slow", cut)
-        patch.setattr(connections, "time", SimpleNamespace(monotonic=clock.monotonic))
+        patch.setattr(guarded_connections, "time", SimpleNamespace(monotonic=clock.monotonic))
         patch.setattr(GuardedProtocol, "data_received", received)
         folder = tmp_path_factory.mktemp("strict") / "data"
         with running_service(folder, executor, connections=STRICT) as client:

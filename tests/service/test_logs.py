@@ -15,10 +15,10 @@ import pytest
 import requests
 
 from pai_sdk.service.http import http_server
-from pai_sdk.service.jobs import logs as joblogs
+from pai_sdk.service.jobs import log_reader as log_reader
 from pai_sdk.service.jobs import merged_log
 from pai_sdk.service.jobs.changes import News
-from pai_sdk.service.jobs.logs import JobLogs
+from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.merged_log import MergedLog
 from pai_sdk.service.state.folder import DataFolder
 from tests.service.fakes import ScriptedExecutor
@@ -117,8 +117,8 @@ def test_a_merged_log_that_cannot_be_put_in_order_is_told_as_far_as_it_is_and_ne
 def test_a_merged_log_has_one_order_however_many_others_are_read_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joblogs, "_KEPT_INDEXES", 1)
-    logs = JobLogs(DataFolder(tmp_path))
+    monkeypatch.setattr(log_reader, "_KEPT_INDEXES", 1)
+    logs = JobLogReader(DataFolder(tmp_path))
     being_read = logs._log("traina", ["one", "two"])
     logs._log("trainb", ["one"])
     assert logs._log("traina", ["one", "two"]) is being_read

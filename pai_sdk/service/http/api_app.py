@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pai_sdk.api.signature import ACS3
-from pai_sdk.service.http.context import Parts
+from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
 from pai_sdk.service.http.routes import (
     algorithms,
@@ -24,7 +24,7 @@ from pai_sdk.service.http.routes import (
 )
 from pai_sdk.service.http.routes.json_responses import request_id
 from pai_sdk.service.http.tokens import TokenChecked
-from pai_sdk.service.objects.request import bucket_in_host, host_of
+from pai_sdk.service.objects.oss_request import bucket_in_host, host_of
 from pai_sdk.service.state.disk import is_about_room, is_read_only
 from pai_sdk.service.state.reserve import Reserve
 from pai_sdk.service.wire_errors import Fault, fault_response, invalid_parameter
@@ -39,10 +39,10 @@ _FULL = "The disk of the service is full; nothing was changed. Delete jobs or ou
 _READ_ONLY = "The data folder of the service cannot be written any more; make it writable. Nothing was changed."
 
 
-def create_api(parts: Parts) -> FastAPI:
+def create_api(context: ServiceContext) -> FastAPI:
     """The PAI API. It trusts whoever reaches it: put a `Gate` before it."""
     app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.parts = parts
+    app.state.context = context
     for module in (training_jobs, job_logs, job_metrics, job_instances, algorithms, experiments, workspaces):
         app.include_router(module.router, dependencies=[TokenChecked])
 
@@ -69,7 +69,7 @@ def create_api(parts: Parts) -> FastAPI:
         if is_about_room(error):
             if request.method == "DELETE" or request.url.path.endswith("/stop"):
                 # What makes room may use the last of it: the client's next attempt succeeds.
-                Reserve.of(parts.info.data_dir).give_up()
+                Reserve.of(context.info.data_dir).give_up()
             return _response(request, Fault(507, "InsufficientStorage", _FULL))
         if is_read_only(error):
             return _response(request, Fault(500, "InternalError", _READ_ONLY))

@@ -8,14 +8,14 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
-from pai_sdk.service.jobs.algorithm_registry import Algorithms
+from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.changes import Changes
-from pai_sdk.service.jobs.experiments import Experiments
+from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
-from pai_sdk.service.jobs.logs import JobLogs
+from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 
-__all__ = ["JobRunner", "Parts", "PartsOf"]
+__all__ = ["ContextOf", "JobRunner", "ServiceContext"]
 
 
 class JobRunner(Protocol):
@@ -31,24 +31,24 @@ class JobRunner(Protocol):
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The parts of a running service that requests are answered from."""
+class ServiceContext:
+    """What the handlers of requests use of a running service."""
 
     settings: ServiceSettings
     info: ServiceInfo
     jobs: Jobs
-    logs: JobLogs
+    logs: JobLogReader
     changes: Changes
     runner: JobRunner
-    algorithms: Algorithms
-    experiments: Experiments
+    algorithms: AlgorithmRegistry
+    experiments: ExperimentTable
     bucket_exists: Callable[[str], bool]
 
 
-def _parts(request: Request) -> Parts:
-    parts: Parts = request.app.state.parts
-    return parts
+def _context(request: Request) -> ServiceContext:
+    context: ServiceContext = request.app.state.context
+    return context
 
 
-PartsOf = Annotated[Parts, Depends(_parts)]
-"""A parameter of a route: the parts of the service."""
+ContextOf = Annotated[ServiceContext, Depends(_context)]
+"""A parameter of a route: the context of the service."""

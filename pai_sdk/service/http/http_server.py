@@ -1,4 +1,4 @@
-"""uvicorn as the service needs it: it looks after idle times, slow clients, and the ground it stands on."""
+"""uvicorn as the service needs it: it looks after idle times, slow clients, and the preconditions it stands on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Callable
 import uvicorn
 
 from pai_sdk.service.http.api_app import Dispatcher
-from pai_sdk.service.http.connections import cut_the_slow, guarded_protocol, send_all_home
+from pai_sdk.service.http.guarded_connections import cut_the_slow, guarded_protocol, send_all_home
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.settings import ConnectionLimits
 
-__all__ = ["Ground", "HttpServer", "IdleWatch"]
+__all__ = ["HttpServer", "IdleWatch", "Preconditions"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _LOOK_S = 1.0
 _ASK_DATABASE_S = 10.0
 
 
-class Ground:
+class Preconditions:
     """What a service stands on: its folder, and its database.
 
     Args:
@@ -83,7 +83,7 @@ class HttpServer(uvicorn.Server):
         app: Dispatcher,
         changes: Changes,
         idle: IdleWatch,
-        ground: Ground,
+        preconditions: Preconditions,
         limits: ConnectionLimits,
         on_ready: Callable[[], None],
     ) -> None:
@@ -104,7 +104,7 @@ class HttpServer(uvicorn.Server):
         )
         self._changes = changes
         self._idle = idle
-        self._ground = ground
+        self._preconditions = preconditions
         self._on_ready = on_ready
         self._watching: asyncio.Task[None] | None = None
         self.loss: str | None = None
@@ -133,7 +133,7 @@ class HttpServer(uvicorn.Server):
         while not self.should_exit:
             await asyncio.sleep(_LOOK_S)
             cut_the_slow(self.server_state.connections)
-            self.loss = await self._ground.loss()
+            self.loss = await self._preconditions.loss()
             if self._idle.is_over():
                 logger.info("nobody has needed the service for a while; it ends")
             if self.loss is not None or self._idle.is_over():

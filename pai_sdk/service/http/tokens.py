@@ -11,7 +11,7 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request
 
-from pai_sdk.service.http.context import Parts, PartsOf
+from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.wire_errors import Fault
 
 __all__ = ["TokenChecked", "new_token"]
@@ -19,13 +19,15 @@ __all__ = ["TokenChecked", "new_token"]
 _CONTEXT = b"pai-sdk token"
 
 
-def new_token(parts: Parts, job_id: str | None, expires_at: float) -> str:
+def new_token(context: ServiceContext, job_id: str | None, expires_at: float) -> str:
     """A token for one job, or for all of them."""
     claims = json.dumps({"job": job_id, "expires": int(expires_at)}, separators=(",", ":")).encode()
-    return f"{_text(claims)}.{_text(_mark(parts, claims))}"
+    return f"{_text(claims)}.{_text(_mark(context, claims))}"
 
 
-def _checked(request: Request, parts: PartsOf, token: Annotated[str | None, Query(alias="Token")] = None) -> None:
+def _checked(
+    request: Request, context: ContextOf, token: Annotated[str | None, Query(alias="Token")] = None
+) -> None:
     """A token that comes with a question must be a good one; the signature is needed all the same.
 
     Raises:
@@ -35,7 +37,7 @@ def _checked(request: Request, parts: PartsOf, token: Annotated[str | None, Quer
         return
     try:
         claims, mark = (base64.urlsafe_b64decode(part + "==") for part in token.split("."))
-        is_ours = hmac.compare_digest(mark, _mark(parts, claims))
+        is_ours = hmac.compare_digest(mark, _mark(context, claims))
     except ValueError:
         is_ours = False
     if not is_ours:
@@ -51,8 +53,8 @@ TokenChecked = Depends(_checked)
 """A dependency of routes: the query's `Token`, if there is one, is good."""
 
 
-def _mark(parts: Parts, claims: bytes) -> bytes:
-    key = hashlib.sha256(_CONTEXT + parts.info.access_key_secret.encode()).digest()
+def _mark(context: ServiceContext, claims: bytes) -> bytes:
+    key = hashlib.sha256(_CONTEXT + context.info.access_key_secret.encode()).digest()
     return hmac.digest(key, claims, "sha256")
 
 

@@ -15,7 +15,7 @@ from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import Algorithm, AlgorithmVersion
 from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
-__all__ = ["PROVIDER", "Algorithms"]
+__all__ = ["PROVIDER", "AlgorithmRegistry"]
 
 PROVIDER = "local"
 """Whose the algorithms registered here are: there are no accounts."""
@@ -24,7 +24,7 @@ _ID_ALPHABET = string.ascii_lowercase + string.digits
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
-class Algorithms:
+class AlgorithmRegistry:
     """All registered algorithms, each in a workspace. Safe to use from several threads."""
 
     def __init__(self, database: Database) -> None:

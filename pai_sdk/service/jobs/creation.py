@@ -16,7 +16,7 @@ from pai_sdk.execution import contract
 from pai_sdk.schemas.compute import ComputeResource
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec
-from pai_sdk.service.jobs.algorithm_registry import Algorithms
+from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.job_table import LONGEST_LABEL
 from pai_sdk.service.jobs.patterns import pattern_problems
 from pai_sdk.service.jobs.progress_figures import progress_patterns
@@ -54,7 +54,9 @@ def read_body(body: bytes) -> dict[str, Any]:
     return value
 
 
-def read_request(body: dict[str, Any], *, workspace_id: str, slots: int, algorithms: Algorithms) -> Resolved:
+def read_request(
+    body: dict[str, Any], *, workspace_id: str, slots: int, algorithms: AlgorithmRegistry
+) -> Resolved:
     """The job that is asked for, with the spec it runs, and the registered algorithm where it names one.
 
     Args:

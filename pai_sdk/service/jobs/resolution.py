@@ -16,7 +16,7 @@ from pai_sdk.schemas.definitions import (
 )
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel
-from pai_sdk.service.jobs.algorithm_registry import Algorithms
+from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["Resolved", "resolve", "spec_problems"]
@@ -37,7 +37,7 @@ class Resolved:
     algorithm_id: str | None = None
 
 
-def resolve(request: TrainingJobRequest, algorithms: Algorithms, *, workspace_id: str) -> Resolved:
+def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, workspace_id: str) -> Resolved:
     """Put the algorithm that a job names into it, and the defaults of its hyperparameters.
 
     Raises:

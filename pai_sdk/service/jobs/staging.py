@@ -12,12 +12,12 @@ from pai_sdk.errors import InvalidInputError, StorageError
 from pai_sdk.execution.initial_outputs import note_resumed
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir, OssLocation
-from pai_sdk.service.objects.integrity import DAMAGED, ContentCheck
+from pai_sdk.service.objects.integrity import DAMAGED, IntegrityCheck
 from pai_sdk.storage.objects import META_EXECUTABLE
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
-    from pai_sdk.service.objects.index import ObjectInfo
+    from pai_sdk.service.objects.index import StoredObject
     from pai_sdk.service.objects.store import ObjectStore
 
 __all__ = ["HEADER_EXECUTABLE", "StagingCancelled", "StagingFailed", "own_uri", "stage"]
@@ -190,7 +190,7 @@ class _Copier:
                 self._put(info, _below(target, relative.rstrip("/"), uri), what)
         return size_bytes
 
-    def _put(self, info: ObjectInfo, path: Path, what: str) -> None:
+    def _put(self, info: StoredObject, path: Path, what: str) -> None:
         try:
             if info.key.endswith("/"):
                 path.mkdir(parents=True, exist_ok=True)
@@ -203,14 +203,14 @@ class _Copier:
                 "as it is in OSS; delete the one that is not needed.",
             ) from error
 
-    def _file(self, listed: ObjectInfo, path: Path, what: str) -> None:
+    def _file(self, listed: StoredObject, path: Path, what: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             info, source = self._store.open_with_info(listed.bucket, listed.key)
         except StorageError as error:
             reason = REASON_DAMAGED if error.code == DAMAGED else REASON_INPUT_MISSING
             raise StagingFailed(reason, f"{what}: {error}") from error
-        check = ContentCheck(info)
+        check = IntegrityCheck(info)
         with source, path.open("xb") as target:
             while piece := source.read(_COPY_BYTES):
                 check.update(piece)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pai_sdk.service.objects.index import CommonPrefix, ObjectInfo
+from pai_sdk.service.objects.index import CommonPrefix, StoredObject
 from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 
-__all__ = ["CommonPrefix", "ObjectInfo", "ObjectStore", "create_app"]
+__all__ = ["CommonPrefix", "ObjectStore", "StoredObject", "create_app"]

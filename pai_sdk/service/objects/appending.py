@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
 from pai_sdk.service.objects.error_codes import WrongPositionError, fault
-from pai_sdk.service.objects.index import ObjectIndex, ObjectInfo, replaced_meanwhile
+from pai_sdk.service.objects.index import ObjectIndex, StoredObject, replaced_meanwhile
 
 __all__ = ["Appender", "BoundedReader"]
 
@@ -32,7 +32,7 @@ class Appender:
         """To be held from looking at an object's length until the longer one is recorded."""
         return self._locks[hash((bucket, key)) % _LOCKS]
 
-    def present(self, bucket: str, key: str, position: int) -> ObjectInfo | None:
+    def present(self, bucket: str, key: str, position: int) -> StoredObject | None:
         """The object to append to, or None when it has yet to be made.
 
         Raises:
@@ -52,7 +52,7 @@ class Appender:
             raise WrongPositionError(bucket=bucket, key=key, size_bytes=info.size_bytes)
         return info
 
-    def extend(self, info: ObjectInfo, writer: BlobWriter) -> ObjectInfo:
+    def extend(self, info: StoredObject, writer: BlobWriter) -> StoredObject:
         """Add to the object what was written; a crash on the way leaves it as it was.
 
         Raises:
@@ -89,7 +89,7 @@ class BoundedReader(io.RawIOBase):
         self._stream, self._size_bytes = stream, size_bytes
 
     @classmethod
-    def over(cls, stream: BinaryIO, info: ObjectInfo) -> BinaryIO:
+    def over(cls, stream: BinaryIO, info: StoredObject) -> BinaryIO:
         """A buffered reader of as many bytes as the object has."""
         return cast(BinaryIO, io.BufferedReader(cls(stream, info.size_bytes)))
 

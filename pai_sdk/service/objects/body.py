@@ -14,7 +14,7 @@ import anyio
 
 from pai_sdk.service.objects.blobs import BlobWriter
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.request import OssRequest
+from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.threads import Threads
 
 __all__ = ["MAX_BODY_BYTES", "read_small_body", "write_body"]

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from pai_sdk.service.objects.body import read_small_body
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectInfo
-from pai_sdk.service.objects.names import encode_key
-from pai_sdk.service.objects.request import OssRequest
+from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, StoredObject
+from pai_sdk.service.objects.object_names import encode_key
+from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.objects.threads import Threads
 from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse
@@ -27,7 +27,7 @@ _MAX_REQUEST_XML_BYTES = 4 << 20
 _CLASS = ("StorageClass", "Standard")
 _REDUNDANCY = ("DataRedundancyType", "LRS")
 
-Entry = ObjectInfo | CommonPrefix
+Entry = StoredObject | CommonPrefix
 
 
 class BucketOperations:
@@ -204,7 +204,7 @@ def _check_configuration(body: bytes) -> None:
 
 
 def _name(entry: Entry) -> str:
-    return entry.key if isinstance(entry, ObjectInfo) else entry.prefix
+    return entry.key if isinstance(entry, StoredObject) else entry.prefix
 
 
 def _listed(page: list[Entry], written: Callable[[str], str], *, with_owner: bool) -> Children:
@@ -223,7 +223,7 @@ def _listed(page: list[Entry], written: Callable[[str], str], *, with_owner: boo
             ],
         )
         for entry in page
-        if isinstance(entry, ObjectInfo)
+        if isinstance(entry, StoredObject)
     ]
     groups: Children = [
         ("CommonPrefixes", [("Prefix", written(entry.prefix))])

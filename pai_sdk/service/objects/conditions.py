@@ -6,15 +6,15 @@ import re
 from email.utils import parsedate_to_datetime
 
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import ObjectInfo
-from pai_sdk.service.objects.request import OssRequest
+from pai_sdk.service.objects.index import StoredObject
+from pai_sdk.service.objects.oss_request import OssRequest
 
 __all__ = ["byte_range", "check_conditions", "check_source", "copy_range"]
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})(,.*)?")
 
 
-def check_conditions(request: OssRequest, info: ObjectInfo, prefix: str = "") -> bool:
+def check_conditions(request: OssRequest, info: StoredObject, prefix: str = "") -> bool:
     """Whether the client needs the content; False when it has it already.
 
     Args:
@@ -37,7 +37,7 @@ def check_conditions(request: OssRequest, info: ObjectInfo, prefix: str = "") ->
     return since is None or int(info.modified_at) > since
 
 
-def check_source(request: OssRequest, source: ObjectInfo) -> None:
+def check_source(request: OssRequest, source: StoredObject) -> None:
     """Check what a client demands of the object that it copies.
 
     Raises:

@@ -11,15 +11,15 @@ from sqlalchemy import Column, ColumnElement, Connection, bindparam, delete, ins
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index_database import Database, buckets, objects, uploads
-from pai_sdk.service.objects.names import encode_key, successor
+from pai_sdk.service.objects.index_database import IndexDatabase, buckets, objects, uploads
+from pai_sdk.service.objects.object_names import encode_key, successor
 
 __all__ = [
     "BucketInfo",
     "CommonPrefix",
     "ObjectIndex",
-    "ObjectInfo",
     "ObjectKind",
+    "StoredObject",
     "in_shard",
     "record_object",
     "replaced_meanwhile",
@@ -42,7 +42,7 @@ _UPDATE = update(objects).where(*_THE_OBJECT)
 
 
 @dataclass(frozen=True)
-class ObjectInfo:
+class StoredObject:
     """What is known of an object.
 
     Attributes:
@@ -88,7 +88,7 @@ class BucketInfo:
 class ObjectIndex:
     """Finds, lists, records and forgets. Knows nothing of files: what it frees it returns."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: IndexDatabase) -> None:
         self._database = database
 
     # ---- buckets --------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class ObjectIndex:
 
     # ---- objects --------------------------------------------------------------------------------------------
 
-    def find(self, bucket: str, key: str) -> ObjectInfo:
+    def find(self, bucket: str, key: str) -> StoredObject:
         """What is known of an object.
 
         Raises:
@@ -149,7 +149,7 @@ class ObjectIndex:
 
     def entries(
         self, bucket: str, *, prefix: str = "", delimiter: str = "", after: str = ""
-    ) -> Iterator[ObjectInfo | CommonPrefix]:
+    ) -> Iterator[StoredObject | CommonPrefix]:
         """Objects and common prefixes behind `after`, in the order of their UTF-8 bytes; read in pages.
 
         Raises:
@@ -182,7 +182,7 @@ class ObjectIndex:
                 require_bucket(connection, bucket)
             return list(rows)
 
-    def record(self, info: ObjectInfo, *, forbid_overwrite: bool = False) -> str | None:
+    def record(self, info: StoredObject, *, forbid_overwrite: bool = False) -> str | None:
         """Make an object known; returns the blob that it replaces, if any.
 
         Raises:
@@ -191,7 +191,7 @@ class ObjectIndex:
         with self._database.write() as connection:
             return record_object(connection, info, forbid_overwrite=forbid_overwrite)
 
-    def extend(self, info: ObjectInfo, longer: ObjectInfo) -> None:
+    def extend(self, info: StoredObject, longer: StoredObject) -> None:
         """Record that an appendable object has grown.
 
         Raises:
@@ -221,13 +221,13 @@ class ObjectIndex:
                     freed.append(blob)
         return freed
 
-    def of_blobs(self, shard: str) -> list[ObjectInfo]:
+    def of_blobs(self, shard: str) -> list[StoredObject]:
         """The objects whose blobs are in a shard."""
         query = select(objects).where(*in_shard(objects.c.blob, shard))
         with self._database.read() as connection:
             return [_info(row) for row in connection.execute(query)]
 
-    def forget_lost(self, info: ObjectInfo) -> bool:
+    def forget_lost(self, info: StoredObject) -> bool:
         """Forget an object whose content is lost, unless it has other content by now; whether it was forgotten."""
         as_it_is = (objects.c.blob == info.blob, objects.c.size_bytes == info.size_bytes)
         with self._database.write() as connection:
@@ -240,7 +240,7 @@ def in_shard(column: Column[str], shard: str) -> tuple[ColumnElement[bool], Colu
     return column >= shard, column < f"{shard}g"
 
 
-def replaced_meanwhile(info: ObjectInfo) -> StorageError:
+def replaced_meanwhile(info: StoredObject) -> StorageError:
     """The error for an object that was there, and is not any more."""
     return fault("NoSuchKey", "The object was replaced or deleted meanwhile.", bucket=info.bucket, key=info.key)
 
@@ -251,7 +251,7 @@ def require_bucket(connection: Connection, name: str) -> None:
         raise fault("NoSuchBucket", bucket=name)
 
 
-def record_object(connection: Connection, info: ObjectInfo, *, forbid_overwrite: bool = False) -> str | None:
+def record_object(connection: Connection, info: StoredObject, *, forbid_overwrite: bool = False) -> str | None:
     """`ObjectIndex.record` within a transaction that does more."""
     key = encode_key(info.key)
     values = {
@@ -286,8 +286,8 @@ def _is(bucket: str, key: bytes) -> tuple[Any, Any]:
     return objects.c.bucket == bucket, objects.c.key == key
 
 
-def _info(row: Any) -> ObjectInfo:
-    return ObjectInfo(
+def _info(row: Any) -> StoredObject:
+    return StoredObject(
         bucket=row.bucket,
         key=bytes(row.key).decode(),
         size_bytes=row.size_bytes,

@@ -27,10 +27,10 @@ from sqlalchemy import (
     text,
 )
 
-from pai_sdk.service.state.engine import postgres_engine, postgres_url
 from pai_sdk.service.state.schema import Schema
+from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url
 
-__all__ = ["Database", "buckets", "objects", "parts", "uploads"]
+__all__ = ["IndexDatabase", "buckets", "objects", "parts", "uploads"]
 
 _READ_ONLY = "oss_read_only"
 _metadata = MetaData()
@@ -95,7 +95,7 @@ def _with_part_sizes(connection: Connection) -> None:
 _SCHEMA = Schema("objects", _metadata, [_with_part_sizes])
 
 
-class Database:
+class IndexDatabase:
     """Reads without a transaction, writes one after the other.
 
     Args:

@@ -6,15 +6,15 @@ import hashlib
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import ObjectInfo
+from pai_sdk.service.objects.index import StoredObject
 
-__all__ = ["DAMAGED", "ContentCheck", "content_is_short"]
+__all__ = ["DAMAGED", "IntegrityCheck", "content_is_short"]
 
 DAMAGED = "ObjectDamaged"
 """The code of the error for an object whose content is not there any more as it was stored."""
 
 
-class ContentCheck:
+class IntegrityCheck:
     """Takes an object's content piece by piece, and tells at the end whether it is the object's.
 
     The ETag of an object of one upload is its MD5. That of an object of parts is made of the MD5 of each part; the
@@ -24,14 +24,14 @@ class ContentCheck:
         info: the object.
 
     Example:
-        >>> check = ContentCheck(ObjectInfo("data", "a", 5, "5D41402ABC4B2A76B9719D911017C592"))
+        >>> check = IntegrityCheck(StoredObject("data", "a", 5, "5D41402ABC4B2A76B9719D911017C592"))
         >>> check.update(b"hel")
         >>> check.update(b"lo")
         >>> check.problem()
         ''
     """
 
-    def __init__(self, info: ObjectInfo) -> None:
+    def __init__(self, info: StoredObject) -> None:
         self._info = info
         self._size_bytes = 0
         self._part_sizes = [size for size, count in info.part_sizes for _ in range(count)]
@@ -77,11 +77,11 @@ class ContentCheck:
         return None
 
 
-def content_is_short(info: ObjectInfo, size_bytes: int) -> StorageError:
+def content_is_short(info: StoredObject, size_bytes: int) -> StorageError:
     """The error for an object of whose content only so many bytes are left."""
     said = _said(info, f"has {size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
     return fault(DAMAGED, said, bucket=info.bucket, key=info.key)
 
 
-def _said(info: ObjectInfo, what: str) -> str:
+def _said(info: StoredObject, what: str) -> str:
     return f"oss://{info.bucket}/{info.key} {what}; upload it again."

@@ -16,11 +16,11 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import ObjectInfo, in_shard, record_object, require_bucket
-from pai_sdk.service.objects.index_database import Database, parts, uploads
-from pai_sdk.service.objects.names import encode_key, successor
+from pai_sdk.service.objects.index import StoredObject, in_shard, record_object, require_bucket
+from pai_sdk.service.objects.index_database import IndexDatabase, parts, uploads
+from pai_sdk.service.objects.object_names import encode_key, successor
 
-__all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartInfo", "PartOfUpload", "UploadInfo"]
+__all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartOfUpload", "UploadInfo", "UploadedPart"]
 
 MAX_PARTS = 10_000
 MIN_PART_BYTES = 100 * 1024
@@ -28,7 +28,7 @@ _ID = re.compile("[0-9A-F]{32}")
 
 
 @dataclass(frozen=True)
-class PartInfo:
+class UploadedPart:
     """A part that has arrived."""
 
     number: int
@@ -43,7 +43,7 @@ class PartOfUpload:
     """A part, and the upload that it belongs to."""
 
     upload_id: str
-    part: PartInfo
+    part: UploadedPart
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class UploadInfo:
 class MultipartUploads:
     """Begins, feeds, completes, aborts and lists uploads in parts."""
 
-    def __init__(self, database: Database, blobs: BlobFolder) -> None:
+    def __init__(self, database: IndexDatabase, blobs: BlobFolder) -> None:
         self._database, self._blobs = database, blobs
 
     def start(self, bucket: str, key: str, *, content_type: str, headers: Mapping[str, str]) -> str:
@@ -82,10 +82,10 @@ class MultipartUploads:
         with self._database.read() as connection:
             return _find(connection, bucket, key, upload_id)
 
-    def add_part(self, writer: BlobWriter, bucket: str, key: str, upload_id: str, number: int) -> PartInfo:
+    def add_part(self, writer: BlobWriter, bucket: str, key: str, upload_id: str, number: int) -> UploadedPart:
         """Take what was written as a part; one of the same number is replaced."""
         blob = writer.finish()
-        part = PartInfo(number, blob.size_bytes, blob.md5, time.time(), blob.name)
+        part = UploadedPart(number, blob.size_bytes, blob.md5, time.time(), blob.name)
         try:
             replaced = self._record_part(part, bucket, key, upload_id)
         except BaseException:
@@ -95,7 +95,7 @@ class MultipartUploads:
             self._blobs.remove([replaced])
         return part
 
-    def _record_part(self, part: PartInfo, bucket: str, key: str, upload_id: str) -> str | None:
+    def _record_part(self, part: UploadedPart, bucket: str, key: str, upload_id: str) -> str | None:
         values = {
             "size_bytes": part.size_bytes,
             "etag": part.etag,
@@ -114,7 +114,7 @@ class MultipartUploads:
 
     def parts(
         self, bucket: str, key: str, upload_id: str, *, after: int = 0, limit: int = MAX_PARTS
-    ) -> list[PartInfo]:
+    ) -> list[UploadedPart]:
         """The parts that have arrived, by number."""
         with self._database.read() as connection:
             _find(connection, bucket, key, upload_id)
@@ -129,7 +129,7 @@ class MultipartUploads:
         listed: Sequence[tuple[int, str]] | None = None,
         *,
         forbid_overwrite: bool = False,
-    ) -> ObjectInfo:
+    ) -> StoredObject:
         """Make the object of its parts.
 
         Args:
@@ -144,7 +144,7 @@ class MultipartUploads:
         """
         upload = self.find(bucket, key, upload_id)
         taken, blob = self._joined(bucket, key, upload_id, listed)
-        info = ObjectInfo(
+        info = StoredObject(
             bucket=bucket,
             key=key,
             size_bytes=sum(part.size_bytes for part in taken),
@@ -167,9 +167,9 @@ class MultipartUploads:
 
     def _joined(
         self, bucket: str, key: str, upload_id: str, listed: Sequence[tuple[int, str]] | None
-    ) -> tuple[Sequence[PartInfo], str]:
+    ) -> tuple[Sequence[UploadedPart], str]:
         """The parts that the object is made of, and a new blob of them all."""
-        taken: Sequence[PartInfo] = ()
+        taken: Sequence[UploadedPart] = ()
         while True:
             before, taken = taken, _choose(self.parts(bucket, key, upload_id), listed)
             try:
@@ -264,7 +264,7 @@ def _forget(connection: Connection, bucket: str, key: str, upload_id: str) -> li
     return freed
 
 
-def _choose(arrived: Sequence[PartInfo], listed: Sequence[tuple[int, str]] | None) -> Sequence[PartInfo]:
+def _choose(arrived: Sequence[UploadedPart], listed: Sequence[tuple[int, str]] | None) -> Sequence[UploadedPart]:
     if listed is None:
         chosen = list(arrived)
     else:
@@ -285,7 +285,7 @@ def _choose(arrived: Sequence[PartInfo], listed: Sequence[tuple[int, str]] | Non
     return chosen
 
 
-def _combined_etag(taken: Sequence[PartInfo]) -> str:
+def _combined_etag(taken: Sequence[UploadedPart]) -> str:
     digests = b"".join(bytes.fromhex(part.etag) for part in taken)
     return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest().upper()}-{len(taken)}"
 
@@ -294,5 +294,5 @@ def _upload(row: Any) -> UploadInfo:
     return UploadInfo(row.id, row.bucket, bytes(row.key).decode(), row.content_type, row.headers, row.started_at)
 
 
-def _part(row: Any) -> PartInfo:
-    return PartInfo(row.number, row.size_bytes, row.etag, row.modified_at, row.blob)
+def _part(row: Any) -> UploadedPart:
+    return UploadedPart(row.number, row.size_bytes, row.etag, row.modified_at, row.blob)

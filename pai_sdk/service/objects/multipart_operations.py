@@ -9,14 +9,14 @@ from starlette.responses import Response
 from pai_sdk.service.objects.body import read_small_body, write_body
 from pai_sdk.service.objects.conditions import check_source, copy_range
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.multipart import MAX_PARTS, PartInfo, UploadInfo
+from pai_sdk.service.objects.multipart import MAX_PARTS, UploadedPart, UploadInfo
 from pai_sdk.service.objects.object_operations import (
     content_type_of,
     copy_source,
     kept_headers,
     refuse_unknown_wishes,
 )
-from pai_sdk.service.objects.request import OssRequest
+from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.objects.threads import Threads
 from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse
@@ -69,7 +69,7 @@ class MultipartOperations:
         )
         return Response(headers={"ETag": f'"{part.etag}"'})
 
-    def _copy_part(self, request: OssRequest, number: int) -> PartInfo:
+    def _copy_part(self, request: OssRequest, number: int) -> UploadedPart:
         info, stream = self._store.open_with_info(*copy_source(request))
         with stream, self._store.writer() as writer:
             check_source(request, info)
@@ -179,7 +179,7 @@ class MultipartOperations:
         )
 
 
-def _described(part: PartInfo) -> Children:
+def _described(part: UploadedPart) -> Children:
     return [
         ("PartNumber", part.number),
         ("LastModified", iso_time(part.modified_at)),

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from pai_sdk.service.objects.body import write_body
 from pai_sdk.service.objects.conditions import byte_range, check_conditions, check_source
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import ObjectInfo
-from pai_sdk.service.objects.names import check_bucket, encode_key
-from pai_sdk.service.objects.request import OssRequest
+from pai_sdk.service.objects.index import StoredObject
+from pai_sdk.service.objects.object_names import check_bucket, encode_key
+from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.store import DEFAULT_CONTENT_TYPE, ObjectStore
 from pai_sdk.service.objects.threads import Threads
 from pai_sdk.service.objects.xml import iso_time
@@ -149,7 +149,7 @@ class ObjectOperations:
         facts = [("ETag", f'"{info.etag}"'), ("LastModified", iso_time(info.modified_at))]
         return xml_answer("CopyObjectResult", facts, {"ETag": f'"{info.etag}"'})
 
-    def _copied(self, request: OssRequest, *, replace: bool) -> ObjectInfo:
+    def _copied(self, request: OssRequest, *, replace: bool) -> StoredObject:
         return self._store.copy(
             *copy_source(request),
             request.bucket,

@@ -15,10 +15,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pai_sdk.service.objects.bucket_operations import BucketOperations
 from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.multipart_operations import MultipartOperations
-from pai_sdk.service.objects.names import check_bucket, encode_key
+from pai_sdk.service.objects.object_names import check_bucket, encode_key
 from pai_sdk.service.objects.object_operations import ObjectOperations
 from pai_sdk.service.objects.oss_auth import Keys, Verifier
-from pai_sdk.service.objects.request import DOMAINS, OssRequest, host_of, is_signed, read_request
+from pai_sdk.service.objects.oss_request import DOMAINS, OssRequest, host_of, is_signed, read_request
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.objects.threads import Threads
 from pai_sdk.service.objects.xml_responses import as_fault, fault_answer

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.oss_signature import ALGORITHM_V4, SignedRequest, signature_v4, signatures_v1
+from pai_sdk.service.objects.oss_signature import ALGORITHM_V4, OssSignedRequest, signature_v4, signatures_v1
 
 __all__ = ["MAX_SKEW_S", "Keys", "Verifier"]
 
@@ -38,7 +38,7 @@ class Verifier:
         self._region = region
         self._now = now
 
-    def check(self, request: SignedRequest) -> str:
+    def check(self, request: OssSignedRequest) -> str:
         """The access key id that signed the request.
 
         Raises:
@@ -52,7 +52,7 @@ class Verifier:
             )
         return key_id
 
-    def _check_signature(self, request: SignedRequest) -> str:
+    def _check_signature(self, request: OssSignedRequest) -> str:
         authorization = request.header("authorization")
         query = dict(request.query)
         if len(query) != len(request.query):
@@ -73,14 +73,14 @@ class Verifier:
 
     # ---- version 1 ------------------------------------------------------------------------------------------
 
-    def _check_v1_header(self, request: SignedRequest, authorization: str) -> str:
+    def _check_v1_header(self, request: OssSignedRequest, authorization: str) -> str:
         key_id, _, signature = authorization.removeprefix("OSS ").strip().partition(":")
         date = request.header("x-oss-date") or request.header("date")
         secret = self._secret(key_id)
         self._check_skew(_parse_http_date(date))
         return _accept(key_id, signatures_v1(request, secret, date), signature)
 
-    def _check_v1_query(self, request: SignedRequest, query: Mapping[str, str]) -> str:
+    def _check_v1_query(self, request: OssSignedRequest, query: Mapping[str, str]) -> str:
         key_id, expires, signature = (query.get(name, "") for name in ("OSSAccessKeyId", "Expires", "Signature"))
         secret = self._secret(key_id)
         if not re.fullmatch("[0-9]{1,12}", expires) or not signature:
@@ -91,7 +91,7 @@ class Verifier:
 
     # ---- version 4 ------------------------------------------------------------------------------------------
 
-    def _check_v4_header(self, request: SignedRequest, authorization: str) -> str:
+    def _check_v4_header(self, request: OssSignedRequest, authorization: str) -> str:
         fields = dict(_V4_FIELD.findall(authorization))
         date = request.header("x-oss-date")
         if not date and request.header("date"):
@@ -101,7 +101,7 @@ class Verifier:
         self._check_skew(_parse_compact_date(date))
         return self._check_v4(request, key_id, secret, scope, date, fields.get("AdditionalHeaders", ""), fields)
 
-    def _check_v4_query(self, request: SignedRequest, query: Mapping[str, str]) -> str:
+    def _check_v4_query(self, request: OssSignedRequest, query: Mapping[str, str]) -> str:
         date, expires = query.get("x-oss-date", ""), query.get("x-oss-expires", "")
         if query["x-oss-signature-version"] != ALGORITHM_V4 or not re.fullmatch("[0-9]{1,6}", expires):
             raise fault("AccessDenied", f"A presigned URL needs {ALGORITHM_V4} and x-oss-expires in seconds.")
@@ -121,7 +121,7 @@ class Verifier:
 
     def _check_v4(
         self,
-        request: SignedRequest,
+        request: OssSignedRequest,
         key_id: str,
         secret: str,
         scope: str,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-__all__ = ["ALGORITHM_V4", "SUBRESOURCES", "SignedRequest", "signature_v1", "signature_v4", "signatures_v1"]
+__all__ = ["ALGORITHM_V4", "SUBRESOURCES", "OssSignedRequest", "signature_v1", "signature_v4", "signatures_v1"]
 
 ALGORITHM_V4 = "OSS4-HMAC-SHA256"
 
@@ -36,7 +36,7 @@ _SIGNED_BY_DEFAULT = ("content-type", "content-md5")
 
 
 @dataclass(frozen=True)
-class SignedRequest:
+class OssSignedRequest:
     """The parts of a request that signatures speak of.
 
     Attributes:
@@ -63,7 +63,7 @@ class SignedRequest:
         return f"/{self.bucket}/{self.key}" if self.bucket else "/"
 
 
-def signatures_v1(request: SignedRequest, secret: str, date: str) -> set[str]:
+def signatures_v1(request: OssSignedRequest, secret: str, date: str) -> set[str]:
     """Each of them is right; there are two where official clients disagree on what is to be signed.
 
     Args:
@@ -78,7 +78,7 @@ def signatures_v1(request: SignedRequest, secret: str, date: str) -> set[str]:
 
 
 def signature_v1(
-    request: SignedRequest, secret: str, date: str, subresources: Collection[str] = SUBRESOURCES
+    request: OssSignedRequest, secret: str, date: str, subresources: Collection[str] = SUBRESOURCES
 ) -> str:
     """Base64 of HMAC-SHA1.
 
@@ -102,7 +102,7 @@ def signature_v1(
 
 
 def signature_v4(
-    request: SignedRequest, secret: str, *, scope: str, date: str, also_signed: Collection[str]
+    request: OssSignedRequest, secret: str, *, scope: str, date: str, also_signed: Collection[str]
 ) -> str:
     """Hexadecimal HMAC-SHA256.
 
@@ -132,7 +132,7 @@ def signature_v4(
     return hmac.digest(key, text.encode("latin-1"), "sha256").hex()
 
 
-def _chosen_headers(request: SignedRequest, names: Collection[str]) -> list[tuple[bytes, bytes]]:
+def _chosen_headers(request: OssSignedRequest, names: Collection[str]) -> list[tuple[bytes, bytes]]:
     return sorted(
         (name.encode("latin-1"), value.strip())
         for name, value in request.headers.items()

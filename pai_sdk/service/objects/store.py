@@ -22,11 +22,11 @@ from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects.appending import Appender, BoundedReader
 from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex, ObjectInfo, ObjectKind
-from pai_sdk.service.objects.index_database import Database
+from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex, ObjectKind, StoredObject
+from pai_sdk.service.objects.index_database import IndexDatabase
 from pai_sdk.service.objects.integrity import content_is_short
 from pai_sdk.service.objects.multipart import MultipartUploads
-from pai_sdk.service.objects.names import check_bucket, encode_key
+from pai_sdk.service.objects.object_names import check_bucket, encode_key
 from pai_sdk.service.objects.sweep import Sweeper
 
 __all__ = ["DEFAULT_CONTENT_TYPE", "DEFAULT_UPLOAD_LIFE_S", "ObjectStore"]
@@ -65,7 +65,7 @@ class ObjectStore:
         root = Path(root).absolute()
         self._lock_file = _claim(root)
         try:
-            self._database = Database(database or f"sqlite:///{root / 'objects.db'}")
+            self._database = IndexDatabase(database or f"sqlite:///{root / 'objects.db'}")
             self._blobs = BlobFolder(root)
         except OSError as error:
             _let_go(self._lock_file)
@@ -126,7 +126,7 @@ class ObjectStore:
 
     # ---- reading --------------------------------------------------------------------------------------------
 
-    def head(self, bucket: str, key: str) -> ObjectInfo:
+    def head(self, bucket: str, key: str) -> StoredObject:
         """What is known of an object.
 
         Raises:
@@ -138,7 +138,7 @@ class ObjectStore:
         """The content of an object, as it is now; replacing or deleting the object does not disturb the reader."""
         return self.open_with_info(bucket, key)[1]
 
-    def open_with_info(self, bucket: str, key: str) -> tuple[ObjectInfo, BinaryIO]:
+    def open_with_info(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
         """`head` and `open` in one: what is said is said of the very bytes that are read.
 
         Raises:
@@ -168,7 +168,7 @@ class ObjectStore:
         delimiter: str | None = None,
         start_after: str = "",
         limit: int | None = None,
-    ) -> Iterator[ObjectInfo]:
+    ) -> Iterator[StoredObject]:
         """The objects whose keys begin with `prefix`, in the order of their UTF-8 bytes, read as you go.
 
         Args:
@@ -179,17 +179,17 @@ class ObjectStore:
             limit: at most so many.
         """
         entries = self.entries(bucket, prefix=prefix, delimiter=delimiter or "", after=start_after)
-        return islice((entry for entry in entries if isinstance(entry, ObjectInfo)), limit)
+        return islice((entry for entry in entries if isinstance(entry, StoredObject)), limit)
 
     def entries(
         self, bucket: str, *, prefix: str = "", delimiter: str = "", after: str = ""
-    ) -> Iterator[ObjectInfo | CommonPrefix]:
+    ) -> Iterator[StoredObject | CommonPrefix]:
         """Like `list`, but what the delimiter takes together is there as one `CommonPrefix` each."""
         return self._index.entries(bucket, prefix=prefix, delimiter=delimiter, after=after)
 
     # ---- writing --------------------------------------------------------------------------------------------
 
-    def put_bytes(self, bucket: str, key: str, content: bytes, *, content_type: str | None = None) -> ObjectInfo:
+    def put_bytes(self, bucket: str, key: str, content: bytes, *, content_type: str | None = None) -> StoredObject:
         """Write a small object."""
         with self.writer() as writer:
             writer.write(content)
@@ -208,7 +208,7 @@ class ObjectStore:
         content_type: str | None = None,
         headers: Mapping[str, str] | None = None,
         forbid_overwrite: bool = False,
-    ) -> ObjectInfo:
+    ) -> StoredObject:
         """Make an object of what was written; when this returns, it outlives the process.
 
         Raises:
@@ -233,7 +233,7 @@ class ObjectStore:
         *,
         content_type: str | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> ObjectInfo:
+    ) -> StoredObject:
         """Append what was written to an object that is `position` bytes long; at 0, make it.
 
         Raises:
@@ -268,8 +268,8 @@ class ObjectStore:
         content_type: str | None = None,
         headers: Mapping[str, str] | None = None,
         forbid_overwrite: bool = False,
-        check_source: Callable[[ObjectInfo], None] = lambda _: None,
-    ) -> ObjectInfo:
+        check_source: Callable[[StoredObject], None] = lambda _: None,
+    ) -> StoredObject:
         """Copy an object, without reading it where the file system has hard links.
 
         Args:
@@ -306,7 +306,7 @@ class ObjectStore:
         """Delete objects, all or none."""
         self._blobs.remove(self._index.forget(bucket, keys))
 
-    def _copied(self, info: ObjectInfo, stream: BinaryIO) -> Blob:
+    def _copied(self, info: StoredObject, stream: BinaryIO) -> Blob:
         if info.kind == "Normal":
             try:
                 return Blob(self._blobs.share(info.blob), info.size_bytes, info.etag)
@@ -326,8 +326,8 @@ class ObjectStore:
         headers: Mapping[str, str] | None = None,
         kind: ObjectKind = "Normal",
         forbid_overwrite: bool = False,
-    ) -> ObjectInfo:
-        info = ObjectInfo(
+    ) -> StoredObject:
+        info = StoredObject(
             bucket=bucket,
             key=key,
             size_bytes=blob.size_bytes,

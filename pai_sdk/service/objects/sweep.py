@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from pai_sdk.service.objects.blobs import SHARDS, BlobFolder
-from pai_sdk.service.objects.index import ObjectIndex, ObjectInfo
+from pai_sdk.service.objects.index import ObjectIndex, StoredObject
 from pai_sdk.service.objects.multipart import MultipartUploads
 
 __all__ = ["Sweeper"]
@@ -89,7 +89,7 @@ class Sweeper:
     def _is_lost(self, blob: str, size_bytes: int, sizes: Mapping[str, int]) -> bool:
         return sizes.get(blob, -1) < size_bytes and self._blobs.size_of(blob) < size_bytes
 
-    def _drop(self, info: ObjectInfo) -> None:
+    def _drop(self, info: StoredObject) -> None:
         if self._blobs.was_missing:
             if not self._told_of_folder:
                 self._told_of_folder = True

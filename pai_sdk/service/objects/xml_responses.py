@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.error_codes import WrongPositionError, fault
-from pai_sdk.service.objects.index import ObjectInfo
+from pai_sdk.service.objects.index import StoredObject
 from pai_sdk.service.objects.threads import Threads
 from pai_sdk.service.objects.xml import Children, document
 
@@ -67,7 +67,7 @@ def as_fault(error: Exception) -> StorageError:
     return fault("InternalError")
 
 
-def object_headers(info: ObjectInfo) -> dict[str, str]:
+def object_headers(info: StoredObject) -> dict[str, str]:
     """What is said of an object beside its content; names in lower case."""
     return {
         **info.headers,

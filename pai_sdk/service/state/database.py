@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.orm import Session, sessionmaker
 
-from pai_sdk.service.state.engine import told_in_one_sentence
 from pai_sdk.service.state.migrations import JOBS
+from pai_sdk.service.state.sql_engine import told_in_one_sentence
 
 __all__ = ["Database"]
 

@@ -12,8 +12,8 @@ __all__ = [
     "AlgorithmVersion",
     "Base",
     "Event",
-    "Experiment",
     "ExperimentLabel",
+    "ExperimentRow",
     "Job",
     "JobAlgorithm",
     "JobLabel",
@@ -203,7 +203,7 @@ class ExperimentLabel(Base):
     modified_at: Mapped[float]
 
 
-class Experiment(Base):
+class ExperimentRow(Base):
     """A name under which jobs are kept together. `number` counts experiments in the order of their creation."""
 
     __tablename__ = "experiments"

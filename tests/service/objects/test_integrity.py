@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, inspect, text
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects import ObjectStore
-from pai_sdk.service.objects.integrity import ContentCheck
+from pai_sdk.service.objects.integrity import IntegrityCheck
 from pai_sdk.service.objects.multipart import MIN_PART_BYTES
 from tests.waiting import until
 
@@ -69,7 +69,7 @@ def flip(path: Path, at: int) -> None:
 def problem_of(store: ObjectStore, key: str, *, piece_bytes: int = 1000) -> str:
     info, stream = store.open_with_info(BUCKET, key)
     with stream:
-        check = ContentCheck(info)
+        check = IntegrityCheck(info)
         while piece := stream.read(piece_bytes):
             check.update(piece)
     return check.problem()

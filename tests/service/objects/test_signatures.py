@@ -16,11 +16,11 @@ from oss2 import http
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.oss_auth import Verifier
-from pai_sdk.service.objects.oss_signature import SignedRequest, signature_v1, signature_v4
+from pai_sdk.service.objects.oss_signature import OssSignedRequest, signature_v1, signature_v4
 
 KEYS = {"my-id": "my-secret"}
 BUCKET, REGION = "my-bucket", "cn-test"
-Sign = Callable[..., SignedRequest]
+Sign = Callable[..., OssSignedRequest]
 
 
 def by_header(
@@ -32,13 +32,13 @@ def by_header(
     headers: dict[str, str] | None = None,
     region: str = REGION,
     **extra: object,
-) -> SignedRequest:
+) -> OssSignedRequest:
     request = http.Request(
         method, "http://127.0.0.1/x", params=dict(params or {}), headers=headers, region=region, product="oss"
     )
     auth._sign_request(request, BUCKET, key, **extra)
     sent = {name.lower(): value.encode() for name, value in request.headers.items() if value is not None}
-    return SignedRequest(method, BUCKET, key, list(request.params.items()), sent)
+    return OssSignedRequest(method, BUCKET, key, list(request.params.items()), sent)
 
 
 def by_url(
@@ -50,13 +50,13 @@ def by_url(
     headers: dict[str, str] | None = None,
     region: str = REGION,
     expires_s: int = 60,
-) -> SignedRequest:
+) -> OssSignedRequest:
     request = http.Request(
         method, "http://127.0.0.1/x", params=dict(params or {}), headers=headers, region=region, product="oss"
     )
     url = auth._sign_url(request, BUCKET, key, expires_s)
     sent = {name.lower(): value.encode() for name, value in (headers or {}).items()}
-    return SignedRequest(method, BUCKET, key, parse_qsl(urlsplit(url).query, keep_blank_values=True), sent)
+    return OssSignedRequest(method, BUCKET, key, parse_qsl(urlsplit(url).query, keep_blank_values=True), sent)
 
 
 V1, V4 = oss2.Auth("my-id", "my-secret"), oss2.AuthV4("my-id", "my-secret")
@@ -64,7 +64,7 @@ WAYS = [(by_header, V1), (by_header, V4), (by_url, V1), (by_url, V4)]
 way = pytest.mark.parametrize(("sign", "auth"), WAYS, ids=["v1-header", "v4-header", "v1-url", "v4-url"])
 
 
-def refusal(request: SignedRequest, *, region: str = REGION, now: float | None = None) -> str:
+def refusal(request: OssSignedRequest, *, region: str = REGION, now: float | None = None) -> str:
     clock = {} if now is None else {"now": lambda: now}
     with pytest.raises(StorageError) as error:
         Verifier(KEYS, region=region, **clock).check(request)
@@ -192,13 +192,13 @@ HTTP_DATE = formatdate(NOW, usegmt=True).encode()
     ],
 )
 def test_what_is_not_a_signature(headers: dict[str, bytes], query: list[tuple[str, str]], code: str) -> None:
-    assert refusal(SignedRequest("GET", BUCKET, "k", query, headers), now=NOW) == code
+    assert refusal(OssSignedRequest("GET", BUCKET, "k", query, headers), now=NOW) == code
 
 
 def test_examples_that_others_computed() -> None:
     # A mistake shared with oss2 would show here: the example of OSS's documentation for version 1,
     # and one that the test suites of Alibaba Cloud's newer clients share for version 4.
-    put = SignedRequest(
+    put = OssSignedRequest(
         "PUT",
         "oss-example",
         "nelson",
@@ -214,7 +214,7 @@ def test_examples_that_others_computed() -> None:
     assert signature_v1(put, secret, date) == "26NBxoKdsyly4EDv6inkoDft/yA="
 
     odd_names = [("param1", "value1"), ("+param1", "value3"), ("|param1", "value4"), ("+param2", "")]
-    put = SignedRequest(
+    put = OssSignedRequest(
         "PUT",
         "bucket",
         "1234+-/123/1.txt",

@@ -14,7 +14,7 @@ import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.service.objects.index import ObjectInfo
+from pai_sdk.service.objects.index import StoredObject
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET
 from tests.waiting import PATIENCE_S, until
@@ -173,7 +173,7 @@ def test_what_is_copied_is_what_the_condition_was_asked_of(wire: Wire, monkeypat
     etag = bucket.put_object("pinned", b"as it was").etag
     head = store.head
 
-    def replaced_as_soon_as_seen(*address: str) -> ObjectInfo:
+    def replaced_as_soon_as_seen(*address: str) -> StoredObject:
         info = head(*address)
         if info.etag == etag:
             store.put_bytes(*address, b"replaced")

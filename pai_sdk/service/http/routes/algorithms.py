@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.wire import wire_time
-from pai_sdk.service.http.context import PartsOf
+from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.routes.training_jobs import PageNumber
 from pai_sdk.service.jobs.algorithm_registry import PROVIDER
@@ -44,14 +44,14 @@ class _ChangedAlgorithm(BaseModel):
 
 
 @router.post("")
-async def create_algorithm(request: Request, parts: PartsOf) -> Response:
+async def create_algorithm(request: Request, context: ContextOf) -> Response:
     """CreateAlgorithm."""
     wanted = _read(_NewAlgorithm, await _fields(request))
-    workspace_id = parts.settings.workspace_id
+    workspace_id = context.settings.workspace_id
     if wanted.workspace_id not in (None, workspace_id):
         raise Fault(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {wanted.workspace_id[:60]!r} here.")
     algorithm_id = await run_in_threadpool(
-        parts.algorithms.create,
+        context.algorithms.create,
         wanted.name,
         workspace_id=workspace_id,
         display_name=wanted.display_name,
@@ -63,7 +63,7 @@ async def create_algorithm(request: Request, parts: PartsOf) -> Response:
 @router.get("")
 def list_algorithms(
     request: Request,
-    parts: PartsOf,
+    context: ContextOf,
     page_number: PageNumber = 1,
     page_size: _PageSize = 10,
     algorithm_id: Annotated[str | None, Query(alias="AlgorithmId")] = None,
@@ -72,7 +72,7 @@ def list_algorithms(
     workspace_id: Annotated[str | None, Query(alias="WorkspaceId")] = None,
 ) -> Response:
     """ListAlgorithms."""
-    found, total = parts.algorithms.find(
+    found, total = context.algorithms.find(
         algorithm_id=algorithm_id,
         name=name,
         provider=provider,
@@ -84,34 +84,34 @@ def list_algorithms(
 
 
 @router.get("/{algorithm_id}")
-def get_algorithm(request: Request, parts: PartsOf, algorithm_id: str) -> Response:
+def get_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
     """GetAlgorithm."""
-    return answer(request, _shown(parts.algorithms.get(algorithm_id)))
+    return answer(request, _shown(context.algorithms.get(algorithm_id)))
 
 
 @router.put("/{algorithm_id}")
-async def update_algorithm(request: Request, parts: PartsOf, algorithm_id: str) -> Response:
+async def update_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
     """UpdateAlgorithm."""
     wanted = _read(_ChangedAlgorithm, await _fields(request))
     await run_in_threadpool(
-        parts.algorithms.update, algorithm_id, display_name=wanted.display_name, description=wanted.description
+        context.algorithms.update, algorithm_id, display_name=wanted.display_name, description=wanted.description
     )
     return answer(request, {"AlgorithmId": algorithm_id})
 
 
 @router.delete("/{algorithm_id}")
-def delete_algorithm(request: Request, parts: PartsOf, algorithm_id: str) -> Response:
+def delete_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
     """DeleteAlgorithm."""
-    parts.algorithms.delete(algorithm_id)
+    context.algorithms.delete(algorithm_id)
     return answer(request)
 
 
 @router.get("/{algorithm_id}/versions")
 def list_algorithm_versions(
-    request: Request, parts: PartsOf, algorithm_id: str, page_number: PageNumber = 1, page_size: _PageSize = 10
+    request: Request, context: ContextOf, algorithm_id: str, page_number: PageNumber = 1, page_size: _PageSize = 10
 ) -> Response:
     """ListAlgorithmVersions."""
-    algorithm, found, total = parts.algorithms.list_versions(
+    algorithm, found, total = context.algorithms.list_versions(
         algorithm_id, page_number=page_number, page_size=page_size
     )
     shown = [_shown_version(algorithm, version) for version in found]
@@ -119,32 +119,36 @@ def list_algorithm_versions(
 
 
 @router.post("/{algorithm_id}/versions/{version}")
-async def create_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
+async def create_algorithm_version(
+    request: Request, context: ContextOf, algorithm_id: str, version: str
+) -> Response:
     """CreateAlgorithmVersion."""
     spec = await run_in_threadpool(read_spec, await _fields(request))
-    await run_in_threadpool(parts.algorithms.create_version, algorithm_id, version, spec)
+    await run_in_threadpool(context.algorithms.create_version, algorithm_id, version, spec)
     return answer(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
 
 
 @router.get("/{algorithm_id}/versions/{version}")
-def get_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
+def get_algorithm_version(request: Request, context: ContextOf, algorithm_id: str, version: str) -> Response:
     """GetAlgorithmVersion."""
-    algorithm, found = parts.algorithms.get_version(algorithm_id, version)
+    algorithm, found = context.algorithms.get_version(algorithm_id, version)
     return answer(request, {**_shown_version(algorithm, found), "AlgorithmSpec": found.spec})
 
 
 @router.put("/{algorithm_id}/versions/{version}")
-async def update_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
+async def update_algorithm_version(
+    request: Request, context: ContextOf, algorithm_id: str, version: str
+) -> Response:
     """UpdateAlgorithmVersion."""
     spec = await run_in_threadpool(read_spec, await _fields(request))
-    await run_in_threadpool(parts.algorithms.update_version, algorithm_id, version, spec)
+    await run_in_threadpool(context.algorithms.update_version, algorithm_id, version, spec)
     return answer(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
 
 
 @router.delete("/{algorithm_id}/versions/{version}")
-def delete_algorithm_version(request: Request, parts: PartsOf, algorithm_id: str, version: str) -> Response:
+def delete_algorithm_version(request: Request, context: ContextOf, algorithm_id: str, version: str) -> Response:
     """DeleteAlgorithmVersion."""
-    parts.algorithms.delete_version(algorithm_id, version)
+    context.algorithms.delete_version(algorithm_id, version)
     return answer(request)
 
 

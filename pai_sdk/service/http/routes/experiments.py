@@ -11,12 +11,12 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import wire_time
-from pai_sdk.service.http.context import Parts, PartsOf
+from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, request_id
 from pai_sdk.service.http.routes.training_jobs import PageNumber
 from pai_sdk.service.jobs.creation import read_body
-from pai_sdk.service.jobs.experiments import ORDERS, ExperimentQuery
-from pai_sdk.service.state.models import Experiment
+from pai_sdk.service.jobs.experiment_table import ORDERS, ExperimentQuery
+from pai_sdk.service.state.models import ExperimentRow
 from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
 __all__ = ["router"]
@@ -45,20 +45,20 @@ class _ChangedExperiment(BaseModel):
     accessibility: _Accessibility | None = Field(default=None, alias="Accessibility")
 
 
-class _Labels(BaseModel):
+class _ExperimentLabels(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     labels: list[Label] = Field(default_factory=list, alias="Labels")
 
 
 @router.post("")
-async def create_experiment(request: Request, parts: PartsOf) -> Response:
+async def create_experiment(request: Request, context: ContextOf) -> Response:
     """CreateExperiment."""
     wanted = _read(_NewExperiment, await request.body())
     experiment_id = await run_in_threadpool(
-        parts.experiments.create,
+        context.experiments.create,
         wanted.name,
-        workspace_id=_workspace(parts, wanted.workspace_id),
+        workspace_id=_workspace(context, wanted.workspace_id),
         accessibility=wanted.accessibility,
         artifact_uri=wanted.artifact_uri,
         labels=_by_key(wanted.labels),
@@ -69,7 +69,7 @@ async def create_experiment(request: Request, parts: PartsOf) -> Response:
 @router.get("")
 def list_experiments(
     request: Request,
-    parts: PartsOf,
+    context: ContextOf,
     page_number: PageNumber = 1,
     page_size: Annotated[_PageSize | None, Query(alias="PageSize")] = None,
     page_token: Annotated[int, Query(alias="PageToken", ge=0, le=1_000_000_000)] = 0,
@@ -97,7 +97,7 @@ def list_experiments(
         offset=offset,
         limit=size,
     )
-    found, total = parts.experiments.find(query)
+    found, total = context.experiments.find(query)
     fields = {
         "Experiments": [_shown(experiment) for experiment in found],
         "TotalCount": total,
@@ -109,40 +109,40 @@ def list_experiments(
 
 
 @router.get("/{experiment_id}")
-def get_experiment(request: Request, parts: PartsOf, experiment_id: str) -> Response:
+def get_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """GetExperiment."""
-    return answer(request, _shown(parts.experiments.get(experiment_id)))
+    return answer(request, _shown(context.experiments.get(experiment_id)))
 
 
 @router.put("/{experiment_id}")
-async def update_experiment(request: Request, parts: PartsOf, experiment_id: str) -> Response:
+async def update_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """UpdateExperiment."""
     wanted = _read(_ChangedExperiment, await request.body())
     await run_in_threadpool(
-        parts.experiments.update, experiment_id, name=wanted.name, accessibility=wanted.accessibility
+        context.experiments.update, experiment_id, name=wanted.name, accessibility=wanted.accessibility
     )
     return answer(request)
 
 
 @router.delete("/{experiment_id}")
-def delete_experiment(request: Request, parts: PartsOf, experiment_id: str) -> Response:
+def delete_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """DeleteExperiment."""
-    parts.experiments.delete(experiment_id)
+    context.experiments.delete(experiment_id)
     return answer(request)
 
 
 @router.post("/{experiment_id}/labels")
-async def set_experiment_labels(request: Request, parts: PartsOf, experiment_id: str) -> Response:
+async def set_experiment_labels(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """SetExperimentLabels."""
-    labels = _by_key(_read(_Labels, await request.body()).labels)
-    await run_in_threadpool(parts.experiments.set_labels, experiment_id, labels)
+    labels = _by_key(_read(_ExperimentLabels, await request.body()).labels)
+    await run_in_threadpool(context.experiments.set_labels, experiment_id, labels)
     return answer(request)
 
 
 @router.delete("/{experiment_id}/labels/{key:path}")
-def delete_experiment_label(request: Request, parts: PartsOf, experiment_id: str, key: str) -> Response:
+def delete_experiment_label(request: Request, context: ContextOf, experiment_id: str, key: str) -> Response:
     """DeleteExperimentLabel."""
-    parts.experiments.delete_label(experiment_id, key)
+    context.experiments.delete_label(experiment_id, key)
     return answer(request)
 
 
@@ -159,8 +159,8 @@ def _read(model: type[_Body], body: bytes) -> _Body:
         raise invalid_parameter("; ".join(wrong)) from error
 
 
-def _workspace(parts: Parts, wanted: str | None) -> str:
-    only = parts.settings.workspace_id
+def _workspace(context: ServiceContext, wanted: str | None) -> str:
+    only = context.settings.workspace_id
     if wanted not in (None, only):
         raise Fault(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {wanted[:60]!r} here, only {only!r}.")
     return only
@@ -199,7 +199,7 @@ def _order(text: str | None) -> tuple[tuple[str, bool], ...]:
     return tuple(found)
 
 
-def _shown(experiment: Experiment) -> dict[str, Any]:
+def _shown(experiment: ExperimentRow) -> dict[str, Any]:
     return {
         "ExperimentId": experiment.id,
         "Name": experiment.name,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from pai_sdk.schemas.wire import wire_time
-from pai_sdk.service.http.context import PartsOf
+from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.times import parse_time
 from pai_sdk.service.http.tokens import new_token
@@ -33,7 +33,7 @@ _NO_TERMINALS = (
 @router.get("/trainingjobs/{job_id}/instancemetrics")
 def list_training_job_instance_metrics(
     request: Request,
-    parts: PartsOf,
+    context: ContextOf,
     job_id: str,
     metric: Annotated[str, Query(alias="MetricType")],
     instance: Annotated[str | None, Query(alias="InstanceId")] = None,
@@ -45,8 +45,8 @@ def list_training_job_instance_metrics(
 
     GPU and network are not measured: they have no values.
     """
-    job = parts.jobs.get(job_id)
-    logs = parts.logs.files(job, instance)
+    job = context.jobs.get(job_id)
+    logs = context.logs.files(job, instance)
     if metric not in _METRICS:
         raise invalid_parameter(f"MetricType: {metric[:60]!r} is none of {', '.join(_METRICS)}.")
     length = _STEP.fullmatch(step)
@@ -75,27 +75,27 @@ def list_training_job_instance_metrics(
 
 
 @router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals")
-def create_instance_web_terminal(request: Request, parts: PartsOf, job_id: str, instance: str) -> Response:
+def create_instance_web_terminal(request: Request, context: ContextOf, job_id: str, instance: str) -> Response:
     """CreateInstanceWebTerminal, which this service does not have."""
-    parts.logs.files(parts.jobs.get(job_id), instance)
+    context.logs.files(context.jobs.get(job_id), instance)
     raise Fault(400, "NotSupported", _NO_TERMINALS)
 
 
 @router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals/action/check")
-def check_instance_web_terminal(request: Request, parts: PartsOf, job_id: str, instance: str) -> Response:
+def check_instance_web_terminal(request: Request, context: ContextOf, job_id: str, instance: str) -> Response:
     """CheckInstanceWebTerminal, which this service does not have."""
-    parts.logs.files(parts.jobs.get(job_id), instance)
+    context.logs.files(context.jobs.get(job_id), instance)
     raise Fault(400, "NotSupported", _NO_TERMINALS)
 
 
 @router.get("/tokens")
 def get_token(
     request: Request,
-    parts: PartsOf,
+    context: ContextOf,
     job_id: Annotated[str | None, Query(alias="TrainingJobId")] = None,
     expire_time_s: Annotated[int, Query(alias="ExpireTime", ge=1, le=604_800)] = 3600,
 ) -> Response:
     """GetToken: for one job, or for all."""
     if job_id is not None:
-        parts.jobs.version(job_id)
-    return answer(request, {"Token": new_token(parts, job_id, time.time() + expire_time_s)})
+        context.jobs.version(job_id)
+    return answer(request, {"Token": new_token(context, job_id, time.time() + expire_time_s)})

@@ -12,12 +12,12 @@ from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.wire import wire_time
-from pai_sdk.service.http.context import Parts, PartsOf
+from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, offering, wished_hold_s
 from pai_sdk.service.http.routes.training_jobs import PageNumber
 from pai_sdk.service.http.times import parse_time
 from pai_sdk.service.jobs.changes import News
-from pai_sdk.service.jobs.logs import LogSlice, LogWindow, sizes_bytes
+from pai_sdk.service.jobs.log_reader import LogSlice, LogWindow, sizes_bytes
 from pai_sdk.service.state.models import Event, Job
 
 __all__ = ["router"]
@@ -35,7 +35,7 @@ _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]
 @router.get("/logs")
 async def list_training_job_logs(
     request: Request,
-    parts: PartsOf,
+    context: ContextOf,
     job_id: str,
     page_number: PageNumber = 1,
     page_size: _PageSize = 100,
@@ -51,19 +51,19 @@ async def list_training_job_logs(
     whatever its number says, and may be short where lines are long. `x-pai-offers` announces both.
     The answer names its instance and first line, and `x-pai-log-complete: true` says that no line will follow.
     """
-    hold_s = wished_hold_s(request, parts.settings.longest_hold_s)
+    hold_s = wished_hold_s(request, context.settings.longest_hold_s)
     deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
     window = LogWindow(parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime"))
     first_line = _FIRST_LINE.search(request.headers.get("prefer", ""))
     start = int(first_line[1]) if first_line else (page_number - 1) * page_size
     name, look_s = instance or worker or None, _LOOK_S
-    with parts.changes.of(job_id) as news:
+    with context.changes.of(job_id) as news:
         while True:
             page, files, seen = await run_in_threadpool(
-                _read, parts, job_id, name, start, page_size, window, _PAGE_BYTES if first_line else None
+                _read, context, job_id, name, start, page_size, window, _PAGE_BYTES if first_line else None
             )
             out_of_time = asyncio.get_running_loop().time() >= deadline
-            if page.lines or page.complete or out_of_time or parts.changes.closed:
+            if page.lines or page.complete or out_of_time or context.changes.closed:
                 break
             await _wait_for_lines(news, files, seen, deadline, look_s=look_s, unsettled=page.unsettled)
             look_s = min(look_s * 1.5, _SLOWEST_LOOK_S)
@@ -82,7 +82,7 @@ async def list_training_job_logs(
 @router.get("/events")
 def list_training_job_events(
     request: Request,
-    parts: PartsOf,
+    context: ContextOf,
     job_id: str,
     page_number: PageNumber = 1,
     page_size: _PageSize = 100,
@@ -90,15 +90,15 @@ def list_training_job_events(
     end_time: Annotated[str | None, Query(alias="EndTime")] = None,
 ) -> Response:
     """ListTrainingJobEvents."""
-    parts.jobs.get(job_id)
+    context.jobs.get(job_id)
     window = LogWindow(parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime"))
-    return answer(request, _events(parts, job_id, None, window, page_number, page_size))
+    return answer(request, _events(context, job_id, None, window, page_number, page_size))
 
 
 @router.get("/instances/{instance}/events")
 def list_training_job_instance_events(
     request: Request,
-    parts: PartsOf,
+    context: ContextOf,
     job_id: str,
     instance: str,
     page_number: PageNumber = 1,
@@ -107,20 +107,26 @@ def list_training_job_instance_events(
     end_time: Annotated[str | None, Query(alias="EndTime")] = None,
 ) -> Response:
     """ListTrainingJobInstanceEvents."""
-    parts.logs.files(parts.jobs.get(job_id), instance)
+    context.logs.files(context.jobs.get(job_id), instance)
     window = LogWindow(parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime"))
-    return answer(request, _events(parts, job_id, instance, window, page_number, page_size))
+    return answer(request, _events(context, job_id, instance, window, page_number, page_size))
 
 
 def _read(
-    parts: Parts, job_id: str, instance: str | None, start: int, limit: int, window: LogWindow, most: int | None
+    context: ServiceContext,
+    job_id: str,
+    instance: str | None,
+    start: int,
+    limit: int,
+    window: LogWindow,
+    most: int | None,
 ) -> tuple[LogSlice, list[Path], list[int]]:
     # In this order: the job before its log, so that "ended" means that the log read afterwards is whole, and the
     # sizes before the lines, so that a line written in between counts as news.
-    job: Job = parts.jobs.get(job_id)
-    files = parts.logs.files(job, instance)
+    job: Job = context.jobs.get(job_id)
+    files = context.logs.files(job, instance)
     seen = sizes_bytes(files)
-    return parts.logs.page(job, instance, start=start, limit=limit, window=window, most_bytes=most), files, seen
+    return context.logs.page(job, instance, start=start, limit=limit, window=window, most_bytes=most), files, seen
 
 
 async def _wait_for_lines(
@@ -134,7 +140,7 @@ async def _wait_for_lines(
 
 
 def _events(
-    parts: Parts, job_id: str, instance: str | None, window: LogWindow, page_number: int, page_size: int
+    context: ServiceContext, job_id: str, instance: str | None, window: LogWindow, page_number: int, page_size: int
 ) -> dict[str, object]:
     conditions = [Event.job_id == job_id]
     if instance is not None:
@@ -143,7 +149,7 @@ def _events(
         conditions.append(Event.happened_at >= window.started_at)
     if window.ended_at is not None:
         conditions.append(Event.happened_at <= window.ended_at)
-    with parts.jobs.database.read() as session:
+    with context.jobs.database.read() as session:
         total = session.scalar(select(func.count()).select_from(Event).where(*conditions)) or 0
         page = select(Event).where(*conditions).order_by(Event.number)
         events = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size)).all()

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.spec import Label
-from pai_sdk.service.http.context import PartsOf
+from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.routes.training_jobs import PageNumber
 from pai_sdk.service.http.times import parse_time
@@ -28,7 +28,7 @@ router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
 _MOST_NAMES = 1000
 
 
-class _Labels(BaseModel):
+class _JobLabels(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     labels: list[Label] = Field(alias="Labels")
@@ -37,7 +37,7 @@ class _Labels(BaseModel):
 @router.get("/metrics")
 def list_training_job_metrics(
     request: Request,
-    parts: PartsOf,
+    context: ContextOf,
     job_id: str,
     page_number: PageNumber = 1,
     page_size: Annotated[int, Query(alias="PageSize", ge=1, le=10_000)] = 100,
@@ -47,7 +47,7 @@ def list_training_job_metrics(
     end_time: Annotated[str | None, Query(alias="EndTime")] = None,
 ) -> Response:
     """ListTrainingJobMetrics, the oldest first unless told otherwise."""
-    parts.jobs.version(job_id)
+    context.jobs.version(job_id)
     conditions = [Metric.job_id == job_id]
     if name:
         conditions.append(Metric.name == name)
@@ -57,7 +57,7 @@ def list_training_job_metrics(
     if ended_at is not None:
         conditions.append(Metric.timestamp <= ended_at)
     column = Metric.number.asc() if order.upper() == "ASC" else Metric.number.desc()
-    with parts.jobs.database.read() as session:
+    with context.jobs.database.read() as session:
         total = session.scalar(select(func.count()).select_from(Metric).where(*conditions)) or 0
         page = select(Metric).where(*conditions).order_by(column)
         metrics = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size)).all()
@@ -66,34 +66,34 @@ def list_training_job_metrics(
 
 @router.get("/latestmetrics")
 def get_training_job_latest_metrics(
-    request: Request, parts: PartsOf, job_id: str, names: Annotated[str | None, Query(alias="Names")] = None
+    request: Request, context: ContextOf, job_id: str, names: Annotated[str | None, Query(alias="Names")] = None
 ) -> Response:
     """GetTrainingJobLatestMetrics."""
-    parts.jobs.version(job_id)
-    with parts.jobs.database.read() as session:
+    context.jobs.version(job_id)
+    with context.jobs.database.read() as session:
         metrics = latest_metrics(session, job_id, _names(names))
     return answer(request, {"Metrics": [metric_point(metric) for metric in metrics]})
 
 
 @router.post("/labels")
-async def update_training_job_labels(request: Request, parts: PartsOf, job_id: str) -> Response:
+async def update_training_job_labels(request: Request, context: ContextOf, job_id: str) -> Response:
     """UpdateTrainingJobLabels: adds labels, replaces those of the same key, and leaves the others."""
     body = read_body(await request.body())
     try:
-        labels = _Labels.model_validate(body).labels
+        labels = _JobLabels.model_validate(body).labels
     except ValidationError as error:
         raise invalid_parameter(f"Labels: {error.errors()[0]['msg']}") from error
     new = {label.key: label.value for label in labels}
-    await run_in_threadpool(parts.jobs.set_labels, job_id, new)
+    await run_in_threadpool(context.jobs.set_labels, job_id, new)
     return answer(request)
 
 
 @router.delete("/labels")
 def delete_training_job_labels(
-    request: Request, parts: PartsOf, job_id: str, keys: Annotated[str, Query(alias="Keys")]
+    request: Request, context: ContextOf, job_id: str, keys: Annotated[str, Query(alias="Keys")]
 ) -> Response:
     """DeleteTrainingJobLabels."""
-    parts.jobs.delete_labels(job_id, _names(keys))
+    context.jobs.delete_labels(job_id, _names(keys))
     return answer(request)
 
 

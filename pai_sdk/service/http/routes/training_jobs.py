@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk.service.http.context import Parts, PartsOf
+from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, offering, wished_hold_s
 from pai_sdk.service.http.times import parse_time
 from pai_sdk.service.jobs.buckets import refuse_unknown_buckets
 from pai_sdk.service.jobs.creation import read_body, read_request
-from pai_sdk.service.jobs.experiments import experiment_names
+from pai_sdk.service.jobs.experiment_table import experiment_names
 from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
 from pai_sdk.service.jobs.ineffective import unused_notice
 from pai_sdk.service.jobs.job_table import existing_job, latest_metrics
@@ -32,19 +32,19 @@ _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
 
 
 @router.post("")
-async def create_training_job(request: Request, parts: PartsOf) -> Response:
+async def create_training_job(request: Request, context: ContextOf) -> Response:
     """CreateTrainingJob."""
     body = read_body(await request.body())
-    job_id, notice = await run_in_threadpool(_create, parts, body)
-    parts.runner.wake()
+    job_id, notice = await run_in_threadpool(_create, context, body)
+    context.runner.wake()
     fields = {"TrainingJobId": job_id, **({"Notices": [notice]} if notice else {})}
-    return answer(request, fields, headers=_offers(parts))
+    return answer(request, fields, headers=_offers(context))
 
 
 @router.get("")
 def list_training_jobs(
     request: Request,
-    parts: PartsOf,
+    context: ContextOf,
     page_number: PageNumber = 1,
     page_size: _PageSize = 10,
     status: Annotated[str | None, Query(alias="Status")] = None,
@@ -71,102 +71,104 @@ def list_training_jobs(
         is_temp_algo=is_temp_algo,
         labels=read_labels(labels),
         started_at=parse_time(start_time, "StartTime"),
-        ended_at=_shown_until(parts, parse_time(end_time, "EndTime")),
+        ended_at=_shown_until(context, parse_time(end_time, "EndTime")),
         sort_by=sort_by,
         descending=order.upper() == "DESC",
         page_number=page_number,
         page_size=page_size,
     )
-    with parts.jobs.database.read() as session:
+    with context.jobs.database.read() as session:
         jobs, total = find_jobs(session, query)
         experiments = experiment_names(session, jobs)
     shown = [job_in_list(job, experiments) for job in jobs]
-    return answer(request, {"TrainingJobs": shown, "TotalCount": total}, headers=_offers(parts))
+    return answer(request, {"TrainingJobs": shown, "TotalCount": total}, headers=_offers(context))
 
 
 @router.get("/{job_id}")
-async def get_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
+async def get_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the answer waits for the next snapshot.
 
     `x-pai-offers` announces this, and that an instance is listed before there is a line of its log.
     """
     known = request.headers.get("if-none-match")
-    hold_s = wished_hold_s(request, parts.settings.longest_hold_s)
+    hold_s = wished_hold_s(request, context.settings.longest_hold_s)
     applied = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
     headers = {**offering("wait", "all-instances"), **applied}
     deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
-    with parts.changes.of(job_id) as news:
+    with context.changes.of(job_id) as news:
         while known is not None:
-            version = await run_in_threadpool(parts.jobs.version, job_id)
+            version = await run_in_threadpool(context.jobs.version, job_id)
             if known != _etag(version):
                 break
             left_s = deadline - asyncio.get_running_loop().time()
-            if left_s <= 0 or parts.changes.closed:
+            if left_s <= 0 or context.changes.closed:
                 return Response(status_code=304, headers={**headers, "ETag": known})
             await news.wait(left_s)
-    version, fields = await run_in_threadpool(_snapshot, parts, job_id)
+    version, fields = await run_in_threadpool(_snapshot, context, job_id)
     return answer(request, fields, headers={**headers, "ETag": _etag(version)})
 
 
 @router.put("/{job_id}/stop")
-def stop_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
+def stop_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """StopTrainingJob. A job that has ended stays as it is."""
-    parts.jobs.request_stop(job_id)
-    parts.runner.wake()
+    context.jobs.request_stop(job_id)
+    context.runner.wake()
     return answer(request)
 
 
 @router.delete("/{job_id}")
-def delete_training_job(request: Request, parts: PartsOf, job_id: str) -> Response:
+def delete_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """DeleteTrainingJob. What it put into the object store stays there."""
-    parts.jobs.delete(job_id)
-    parts.logs.forget(job_id)
-    parts.runner.discard(job_id)
+    context.jobs.delete(job_id)
+    context.logs.forget(job_id)
+    context.runner.discard(job_id)
     return answer(request)
 
 
 @router.get("/{job_id}/errorinfo")
-def get_training_job_error_info(request: Request, parts: PartsOf, job_id: str) -> Response:
+def get_training_job_error_info(request: Request, context: ContextOf, job_id: str) -> Response:
     """GetTrainingJobErrorInfo."""
-    return answer(request, {"ErrorInfo": error_info(parts.jobs.get(job_id))})
+    return answer(request, {"ErrorInfo": error_info(context.jobs.get(job_id))})
 
 
 @router.get("/{job_id}/outputmodels")
-def list_training_job_output_models(request: Request, parts: PartsOf, job_id: str) -> Response:
+def list_training_job_output_models(request: Request, context: ContextOf, job_id: str) -> Response:
     """ListTrainingJobOutputModels."""
-    return answer(request, {"OutputModels": output_models(parts.jobs.get(job_id))})
+    return answer(request, {"OutputModels": output_models(context.jobs.get(job_id))})
 
 
-def _offers(parts: Parts) -> dict[str, str]:
+def _offers(context: ServiceContext) -> dict[str, str]:
     """What this service does beyond PAI's API; clients must not rely on it where it is not announced."""
-    return {"x-pai-offers": "submission-dedupe"} if parts.jobs.dedupes else {}
+    return {"x-pai-offers": "submission-dedupe"} if context.jobs.dedupes else {}
 
 
-def _shown_until(parts: Parts, ended_at: float | None) -> float | None:
+def _shown_until(context: ServiceContext, ended_at: float | None) -> float | None:
     """Jobs created after this time are not listed; the test mode has lists that lag."""
-    if parts.settings.foreign is None:
+    if context.settings.foreign is None:
         return ended_at
-    return min(time.time() - parts.settings.foreign.list_lag_s, ended_at or math.inf)
+    return min(time.time() - context.settings.foreign.list_lag_s, ended_at or math.inf)
 
 
-def _create(parts: Parts, body: dict[str, Any]) -> tuple[str, str]:
+def _create(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]:
     """The new job's id, and what is to be said of it."""
-    workspace_id = parts.settings.workspace_id
-    job = read_request(body, workspace_id=workspace_id, slots=parts.settings.slots, algorithms=parts.algorithms)
-    refuse_what_never_fits(job.request, Capacity.of(parts.settings))
+    workspace_id = context.settings.workspace_id
+    job = read_request(
+        body, workspace_id=workspace_id, slots=context.settings.slots, algorithms=context.algorithms
+    )
+    refuse_what_never_fits(job.request, Capacity.of(context.settings))
     if job.request.experiment_config is not None:
-        parts.experiments.get(job.request.experiment_config.experiment_id)
-    refuse_unknown_buckets(job.request, parts.bucket_exists)
+        context.experiments.get(job.request.experiment_config.experiment_id)
+    refuse_unknown_buckets(job.request, context.bucket_exists)
     notice = unused_notice(job.request)
-    job_id = parts.jobs.create(
+    job_id = context.jobs.create(
         job.request, workspace_id=workspace_id, algorithm_id=job.algorithm_id, notice=notice
     )
     return job_id, notice
 
 
-def _snapshot(parts: Parts, job_id: str) -> tuple[int, dict[str, object]]:
+def _snapshot(context: ServiceContext, job_id: str) -> tuple[int, dict[str, object]]:
     # One transaction, so that the version is that of all that is shown.
-    with parts.jobs.database.read() as session:
+    with context.jobs.database.read() as session:
         job = existing_job(session, job_id)
         metrics, progress = latest_metrics(session, job_id), latest_progress(session, job_id)
         return job.version, job_in_full(job, metrics, progress, experiment_names(session, [job]))

@@ -22,7 +22,7 @@ from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Job
 from pai_sdk.service.wire_errors import Fault
 
-__all__ = ["JobLogs", "LogSlice", "LogWindow", "sizes_bytes"]
+__all__ = ["JobLogReader", "LogSlice", "LogWindow", "sizes_bytes"]
 
 _KEPT_INDEXES = 512
 
@@ -60,7 +60,7 @@ class LogSlice:
 _Log: TypeAlias = LogIndex | MergedLog
 
 
-class JobLogs:
+class JobLogReader:
     """Reads the logs of jobs; keeps the indexes of those read last. Safe to use from several threads."""
 
     def __init__(self, folder: DataFolder) -> None:

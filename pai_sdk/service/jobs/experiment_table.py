@@ -15,17 +15,17 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.models import Experiment, ExperimentLabel, Job
+from pai_sdk.service.state.models import ExperimentLabel, ExperimentRow, Job
 from pai_sdk.service.wire_errors import Fault, invalid_parameter
 from pai_sdk.storage.uri import OssUri
 
-__all__ = ["ORDERS", "ExperimentQuery", "Experiments", "experiment_names"]
+__all__ = ["ORDERS", "ExperimentQuery", "ExperimentTable", "experiment_names"]
 
 ORDERS: Mapping[str, InstrumentedAttribute[Any]] = {
-    "GmtCreateTime": Experiment.created_at,
-    "GmtModifiedTime": Experiment.modified_at,
-    "Name": Experiment.name,
-    "ExperimentId": Experiment.id,
+    "GmtCreateTime": ExperimentRow.created_at,
+    "GmtModifiedTime": ExperimentRow.modified_at,
+    "Name": ExperimentRow.name,
+    "ExperimentId": ExperimentRow.id,
 }
 """What a list of experiments can be sorted by."""
 
@@ -58,7 +58,7 @@ class ExperimentQuery:
     limit: int = 10
 
 
-class Experiments:
+class ExperimentTable:
     """All experiments, each in a workspace. Safe to use from several threads.
 
     Args:
@@ -95,7 +95,7 @@ class Experiments:
         with self._database.write() as session:
             _refuse_taken(session, name, workspace_id)
             session.add(
-                Experiment(
+                ExperimentRow(
                     id=experiment_id,
                     workspace_id=workspace_id,
                     name=name,
@@ -108,7 +108,7 @@ class Experiments:
             )
         return experiment_id
 
-    def get(self, experiment_id: str) -> Experiment:
+    def get(self, experiment_id: str) -> ExperimentRow:
         """One experiment, with its labels.
 
         Raises:
@@ -117,24 +117,26 @@ class Experiments:
         with self._database.read() as session:
             return _existing(session, experiment_id)
 
-    def find(self, query: ExperimentQuery) -> tuple[list[Experiment], int]:
+    def find(self, query: ExperimentQuery) -> tuple[list[ExperimentRow], int]:
         """One page of the experiments that fit, and how many there are in all."""
         conditions: list[ColumnElement[bool]] = []
         if query.workspace_id:
-            conditions.append(Experiment.workspace_id == query.workspace_id)
+            conditions.append(ExperimentRow.workspace_id == query.workspace_id)
         if query.name and query.is_exact:
-            conditions.append(Experiment.name == query.name)
+            conditions.append(ExperimentRow.name == query.name)
         elif query.name:
-            conditions.append(Experiment.name.contains(query.name, autoescape=True))
+            conditions.append(ExperimentRow.name.contains(query.name, autoescape=True))
         for key, value in query.labels.items():
             same = (ExperimentLabel.key == key, ExperimentLabel.value == value)
-            conditions.append(Experiment.number.in_(select(ExperimentLabel.experiment).where(*same)))
+            conditions.append(ExperimentRow.number.in_(select(ExperimentLabel.experiment).where(*same)))
         order = [ORDERS[name].desc() if down else ORDERS[name].asc() for name, down in query.order_by]
         newest_first = query.order_by[0][1]
-        last = Experiment.number.desc() if newest_first else Experiment.number.asc()
-        page = select(Experiment).where(*conditions).order_by(*order, last).limit(query.limit).offset(query.offset)
+        last = ExperimentRow.number.desc() if newest_first else ExperimentRow.number.asc()
+        page = (
+            select(ExperimentRow).where(*conditions).order_by(*order, last).limit(query.limit).offset(query.offset)
+        )
         with self._database.read() as session:
-            total = session.scalar(select(func.count()).select_from(Experiment).where(*conditions)) or 0
+            total = session.scalar(select(func.count()).select_from(ExperimentRow).where(*conditions)) or 0
             return list(session.scalars(page)), total
 
     def update(self, experiment_id: str, *, name: str | None = None, accessibility: str | None = None) -> None:
@@ -161,7 +163,7 @@ class Experiments:
         """
         with self._database.write() as session:
             number = _existing(session, experiment_id).number
-            session.execute(delete(Experiment).where(Experiment.number == number))
+            session.execute(delete(ExperimentRow).where(ExperimentRow.number == number))
 
     def set_labels(self, experiment_id: str, labels: Mapping[str, str]) -> None:
         """Add labels, or replace those of the same key.
@@ -199,7 +201,7 @@ def experiment_names(session: Session, jobs: Iterable[Job]) -> dict[str, str]:
     ids = {job.request["ExperimentConfig"]["ExperimentId"] for job in jobs if job.request.get("ExperimentConfig")}
     if not ids:
         return {}
-    rows = session.execute(select(Experiment.id, Experiment.name).where(Experiment.id.in_(ids)))
+    rows = session.execute(select(ExperimentRow.id, ExperimentRow.name).where(ExperimentRow.id.in_(ids)))
     return {row.id: row.name for row in rows}
 
 
@@ -232,13 +234,13 @@ def _artifact_folder(uri: str) -> str:
 
 
 def _refuse_taken(session: Session, name: str, workspace_id: str) -> None:
-    same = (Experiment.workspace_id == workspace_id, Experiment.name == name)
-    if session.scalar(select(Experiment.id).where(*same)) is not None:
+    same = (ExperimentRow.workspace_id == workspace_id, ExperimentRow.name == name)
+    if session.scalar(select(ExperimentRow.id).where(*same)) is not None:
         raise Fault(409, "EXPERIMENT_ALREADY_EXISTS", f"There is an experiment {name!r} already.")
 
 
-def _existing(session: Session, experiment_id: str) -> Experiment:
-    experiment = session.scalar(select(Experiment).where(Experiment.id == experiment_id))
+def _existing(session: Session, experiment_id: str) -> ExperimentRow:
+    experiment = session.scalar(select(ExperimentRow).where(ExperimentRow.id == experiment_id))
     if experiment is None:
         raise Fault(404, "EXPERIMENT_NOT_FOUND", f"There is no experiment {experiment_id[:100]!r} here.")
     return experiment

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.oss_signature import SignedRequest
+from pai_sdk.service.objects.oss_signature import OssSignedRequest
 
 __all__ = ["DOMAINS", "OssRequest", "bucket_in_host", "host_of", "is_signed", "read_request"]
 
@@ -32,7 +32,7 @@ class OssRequest:
         receive: where the body comes from.
     """
 
-    signed: SignedRequest
+    signed: OssSignedRequest
     query: Mapping[str, str]
     host: str
     receive: Receive
@@ -122,7 +122,7 @@ def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> O
         )
     except ValueError as error:
         raise fault("InvalidArgument", "The query cannot be read.") from error
-    signed = SignedRequest(scope["method"], bucket, key, query, headers)
+    signed = OssSignedRequest(scope["method"], bucket, key, query, headers)
     return OssRequest(signed, dict(query), host, receive)
 
 
