@@ -12,7 +12,7 @@ from pai_sdk.api.transport import Transport
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.service.jobs import host_resources as resources
-from pai_sdk.service.jobs.creation import read_body
+from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.wire_errors import Fault
 from tests.service.services import Client, job_body
 

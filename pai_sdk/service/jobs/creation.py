@@ -1,14 +1,11 @@
-"""The body of CreateTrainingJob: read, and refused with all that is wrong with it at once."""
+"""CreateTrainingJob: a job is read and checked; what this service cannot run is refused with all its problems."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from pai_sdk.agent.sandbox import Sandbox, output_channels
 from pai_sdk.errors import InvalidInputError
@@ -20,38 +17,15 @@ from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.job_table import LONGEST_LABEL
 from pai_sdk.service.jobs.patterns import pattern_problems
 from pai_sdk.service.jobs.progress_figures import progress_patterns
+from pai_sdk.service.jobs.reading import in_one_message, read_body, read_model
 from pai_sdk.service.jobs.resolution import Resolved, resolve, spec_problems
-from pai_sdk.service.jobs.unset import without_unset
 from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
-__all__ = ["read_body", "read_request", "read_spec"]
+__all__ = ["read_request", "read_spec"]
 
 _LONGEST_NAME = 256
 _MOST_PRIORITY = (1 << 31) - 1
 _LONGEST_LIMIT = (1 << 31) - 1  # of a job's running time, in seconds or minutes
-_LARGEST_INTEGER = (1 << 63) - 1  # what databases and other languages' clients can hold
-# A body's bytes are bounded, but each wrong item of it costs a hundred times as much to complain about.
-_MOST_ITEMS = 1000
-_MOST_VALUES = 20_000
-_SHOWN_PROBLEMS = 20
-
-
-def read_body(body: bytes) -> dict[str, Any]:
-    """A request's body as a JSON object.
-
-    Raises:
-        Fault: it is none, has too many values, or holds text that can be stored nowhere.
-    """
-    try:
-        value = json.loads(body or b"{}")
-        # What can be read need not be writable: lone surrogates, NaN, infinity.
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise invalid_parameter(f"The body is not JSON: {type(error).__name__}.") from error
-    if not isinstance(value, dict):
-        raise invalid_parameter("The body is not a JSON object.")
-    _check_values(value)
-    return value
 
 
 def read_request(
@@ -68,12 +42,7 @@ def read_request(
     Raises:
         Fault: this service cannot run it; the message names every problem.
     """
-    try:
-        request = TrainingJobRequest.model_validate(
-            without_unset(body, TrainingJobRequest), by_alias=True, by_name=False
-        )
-    except ValidationError as error:
-        raise invalid_parameter(_all_of(_wire_problems(error))) from error
+    request = read_model(TrainingJobRequest, body)
     if request.workspace_id not in (None, workspace_id):
         raise Fault(
             404,
@@ -104,12 +73,7 @@ def read_spec(body: dict[str, Any]) -> AlgorithmSpec:
             given = read_body(given.encode())
         except Fault as fault:
             raise invalid_parameter(f"AlgorithmSpec: {fault.message}") from fault
-    try:
-        spec = AlgorithmSpec.model_validate(without_unset(given, AlgorithmSpec), by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise invalid_parameter(
-            _all_of(f"AlgorithmSpec.{problem}" for problem in _wire_problems(error))
-        ) from error
+    spec = read_model(AlgorithmSpec, given, where="AlgorithmSpec")
     problems = [*_spec_problems(spec), *_pattern_problems(spec)]
     for where, names in (
         ("InputChannels", (channel.name for channel in spec.input_channels)),
@@ -119,32 +83,6 @@ def read_spec(body: dict[str, Any]) -> AlgorithmSpec:
         problems += _repeated(f"AlgorithmSpec.{where}", names)
     _refuse(problems)
     return spec
-
-
-def _check_values(body: dict[str, Any]) -> None:
-    """Refuse what is too much to look at closely, and what could not be stored."""
-    count, left = 0, [("body", body)]
-    while left:
-        where, value = left.pop()
-        count += 1
-        if isinstance(value, dict | list):
-            if len(value) > _MOST_ITEMS:
-                raise invalid_parameter(f"{where[:100]}: has {len(value)} items; {_MOST_ITEMS} are allowed")
-            pairs = value.items() if isinstance(value, dict) else ((where, item) for item in value)
-            left += pairs
-        has_nul = "\0" in where or (isinstance(value, str) and "\0" in value)
-        if has_nul:
-            raise invalid_parameter("The body holds a NUL character, which no database and no environment can.")
-        if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-            raise invalid_parameter(f"{where[:100]}: the number has more than 64 bits")
-        if count + len(left) > _MOST_VALUES:
-            raise invalid_parameter(f"The body holds more than {_MOST_VALUES} values.")
-
-
-def _wire_problems(error: ValidationError) -> Iterator[str]:
-    for problem in error.errors(include_url=False, include_input=False, include_context=False):
-        where = ".".join(str(part) for part in problem["loc"]) or "body"
-        yield f"{where}: {problem['msg']}"
 
 
 def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
@@ -233,11 +171,4 @@ def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:
 
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
-        raise invalid_parameter(_all_of(problems))
-
-
-def _all_of(problems: Iterable[str]) -> str:
-    found = list(problems)
-    shown = "; ".join(found[:_SHOWN_PROBLEMS])
-    more = len(found) - _SHOWN_PROBLEMS
-    return shown + (f"; and {more} more" if more > 0 else "")
+        raise invalid_parameter(in_one_message(problems))

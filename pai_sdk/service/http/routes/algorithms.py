@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.wire import wire_time
@@ -15,7 +15,8 @@ from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.routes.training_jobs import PageNumber
 from pai_sdk.service.jobs.algorithm_registry import PROVIDER
-from pai_sdk.service.jobs.creation import read_body, read_spec
+from pai_sdk.service.jobs.creation import read_spec
+from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.state.models import Algorithm, AlgorithmVersion
 from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
@@ -46,7 +47,7 @@ class _ChangedAlgorithm(BaseModel):
 @router.post("")
 async def create_algorithm(request: Request, context: ContextOf) -> Response:
     """CreateAlgorithm."""
-    wanted = _read(_NewAlgorithm, await _fields(request))
+    wanted = read_model(_NewAlgorithm, await _fields(request))
     workspace_id = context.settings.workspace_id
     if wanted.workspace_id not in (None, workspace_id):
         raise Fault(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {wanted.workspace_id[:60]!r} here.")
@@ -92,7 +93,7 @@ def get_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Re
 @router.put("/{algorithm_id}")
 async def update_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
     """UpdateAlgorithm."""
-    wanted = _read(_ChangedAlgorithm, await _fields(request))
+    wanted = read_model(_ChangedAlgorithm, await _fields(request))
     await run_in_threadpool(
         context.algorithms.update, algorithm_id, display_name=wanted.display_name, description=wanted.description
     )
@@ -152,9 +153,6 @@ def delete_algorithm_version(request: Request, context: ContextOf, algorithm_id:
     return answer(request)
 
 
-_Body = TypeVar("_Body", bound=BaseModel)
-
-
 async def _fields(request: Request) -> dict[str, Any]:
     """The body's fields: PAI's clients send a form to these actions; JSON is taken too."""
     body = await request.body()
@@ -166,15 +164,6 @@ async def _fields(request: Request) -> dict[str, Any]:
         raise invalid_parameter("The body is not a form in UTF-8.") from error
     # Through the same checks, for text that could be stored nowhere.
     return read_body(json.dumps(dict(pairs)).encode())
-
-
-def _read(model: type[_Body], fields: dict[str, Any]) -> _Body:
-    present = {name: value for name, value in fields.items() if value is not None}
-    try:
-        return model.model_validate(present, by_alias=True, by_name=False)
-    except ValidationError as error:
-        wrong = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
-        raise invalid_parameter("; ".join(wrong)) from error
 
 
 def _shown(algorithm: Algorithm) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.spec import Label
@@ -14,8 +14,8 @@ from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, request_id
 from pai_sdk.service.http.routes.training_jobs import PageNumber
-from pai_sdk.service.jobs.creation import read_body
 from pai_sdk.service.jobs.experiment_table import ORDERS, ExperimentQuery
+from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.state.models import ExperimentRow
 from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
@@ -150,13 +150,8 @@ _Body = TypeVar("_Body", bound=BaseModel)
 
 
 def _read(model: type[_Body], body: bytes) -> _Body:
-    # An empty text stands for what is not set, as null does: no field here has a use for it.
-    present = {name: value for name, value in read_body(body).items() if value is not None and value != ""}
-    try:
-        return model.model_validate(present, by_alias=True, by_name=False)
-    except ValidationError as error:
-        wrong = (f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
-        raise invalid_parameter("; ".join(wrong)) from error
+    # An empty text is unset here: no field takes it as a value.
+    return read_model(model, {name: value for name, value in read_body(body).items() if value != ""})
 
 
 def _workspace(context: ServiceContext, wanted: str | None) -> str:

@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
@@ -15,8 +15,8 @@ from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.routes.training_jobs import PageNumber
 from pai_sdk.service.http.times import parse_time
-from pai_sdk.service.jobs.creation import read_body
 from pai_sdk.service.jobs.job_table import latest_metrics
+from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.jobs.snapshot import metric_point
 from pai_sdk.service.state.models import Metric
 from pai_sdk.service.wire_errors import invalid_parameter
@@ -78,11 +78,7 @@ def get_training_job_latest_metrics(
 @router.post("/labels")
 async def update_training_job_labels(request: Request, context: ContextOf, job_id: str) -> Response:
     """UpdateTrainingJobLabels: adds labels, replaces those of the same key, and leaves the others."""
-    body = read_body(await request.body())
-    try:
-        labels = _JobLabels.model_validate(body).labels
-    except ValidationError as error:
-        raise invalid_parameter(f"Labels: {error.errors()[0]['msg']}") from error
+    labels = read_model(_JobLabels, read_body(await request.body())).labels
     new = {label.key: label.value for label in labels}
     await run_in_threadpool(context.jobs.set_labels, job_id, new)
     return answer(request)

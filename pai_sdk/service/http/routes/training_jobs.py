@@ -14,13 +14,14 @@ from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, offering, wished_hold_s
 from pai_sdk.service.http.times import parse_time
 from pai_sdk.service.jobs.buckets import refuse_unknown_buckets
-from pai_sdk.service.jobs.creation import read_body, read_request
+from pai_sdk.service.jobs.creation import read_request
 from pai_sdk.service.jobs.experiment_table import experiment_names
 from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
 from pai_sdk.service.jobs.ineffective import unused_notice
 from pai_sdk.service.jobs.job_table import existing_job, latest_metrics
 from pai_sdk.service.jobs.listing import JobQuery, find_jobs, read_labels
 from pai_sdk.service.jobs.progress_figures import latest_progress
+from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.snapshot import error_info, job_in_full, job_in_list, output_models
 
 __all__ = ["router"]

@@ -1,0 +1,167 @@
+"""How the service reads request bodies: an unset field may be written in any form, an unknown one is refused.
+
+The models describe what our own client writes. Other clients write the same fields in other forms: Alibaba Cloud's
+generated clients send `[]` for lists, alipai sends `{}` for objects, others send null or an empty text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from pai_sdk.service.wire_errors import invalid_parameter
+
+__all__ = ["in_one_message", "read_body", "read_model"]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_Models = tuple[type[BaseModel], ...]
+
+_LARGEST_INTEGER = (1 << 63) - 1  # the limit of databases and of clients in other languages
+# The size of a body is limited, but reporting a wrong item takes a hundred times the item's size.
+_MOST_ITEMS = 1000
+_MOST_VALUES = 20_000
+_SHOWN_PROBLEMS = 20
+
+
+def read_body(body: bytes) -> dict[str, Any]:
+    """A request's body as a JSON object.
+
+    Raises:
+        Fault: it is none, has too many values, or holds text that cannot be stored.
+    """
+    try:
+        value = json.loads(body or b"{}")
+        # The parser accepts what cannot be written again: lone surrogates, NaN, infinity.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise invalid_parameter(f"The body is not JSON: {type(error).__name__}.") from error
+    if not isinstance(value, dict):
+        raise invalid_parameter("The body is not a JSON object.")
+    _check_values(value)
+    return value
+
+
+def read_model(model: type[_Model], value: Any, *, where: str = "") -> _Model:
+    """Validate a JSON value by its wire names, after all unset fields were removed from it.
+
+    An empty text is kept where the field takes any text: there it is a value. The content of a free mapping, such
+    as `Environments`, is kept as it is, except for null.
+
+    Args:
+        model: what the value describes.
+        value: from `read_body`, or a part of it.
+        where: the name of that part, for the message; empty for the whole body.
+
+    Raises:
+        Fault: the message names every unknown, missing or wrong field.
+
+    Example:
+        >>> from pai_sdk.schemas.compute import ComputeResource
+        >>> read_model(ComputeResource, {"EcsCount": 2, "SpotSpec": {}, "InstanceSpec": {"GPU": None}}).to_wire()
+        {'EcsCount': 2}
+    """
+    try:
+        return model.model_validate(_without_unset(value, (model,)), by_alias=True, by_name=False)
+    except ValidationError as error:
+        prefix = f"{where}." if where else ""
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
+        raise invalid_parameter(
+            in_one_message(
+                f"{prefix}{'.'.join(map(str, problem['loc'])) or 'body'}: {problem['msg']}" for problem in problems
+            )
+        ) from error
+
+
+def in_one_message(problems: Iterable[str]) -> str:
+    """The first problems, and how many more there are."""
+    found = list(problems)
+    more = len(found) - _SHOWN_PROBLEMS
+    return "; ".join(found[:_SHOWN_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _check_values(body: dict[str, Any]) -> None:
+    """Refuse a body with too many values, and values that cannot be stored."""
+    count, left = 0, [("body", body)]
+    while left:
+        where, value = left.pop()
+        count += 1
+        if isinstance(value, dict | list):
+            if len(value) > _MOST_ITEMS:
+                raise invalid_parameter(f"{where[:100]}: has {len(value)} items; {_MOST_ITEMS} are allowed")
+            pairs = value.items() if isinstance(value, dict) else ((where, item) for item in value)
+            left += pairs
+        if "\0" in where or (isinstance(value, str) and "\0" in value):
+            raise invalid_parameter("The body holds a NUL character, which no database and no environment can.")
+        if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+            raise invalid_parameter(f"{where[:100]}: the number has more than 64 bits")
+        if count + len(left) > _MOST_VALUES:
+            raise invalid_parameter(f"The body holds more than {_MOST_VALUES} values.")
+
+
+# ---- unset fields -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Field:
+    """What decides whether a value of the field is unset: the models inside it, and which values it takes."""
+
+    models: _Models
+    is_required: bool
+    takes_a_container: bool
+
+
+# An empty value of an unknown field says nothing: some clients send all fields that they know.
+_UNKNOWN = _Field((), is_required=False, takes_a_container=True)
+
+
+def _without_unset(value: Any, models: _Models) -> Any:
+    if isinstance(value, list):
+        return [_without_unset(item, models) for item in value] if models else value
+    if not isinstance(value, dict):
+        return value
+    if not models:
+        return {key: item for key, item in value.items() if item is not None}
+    fields = _fields_of(models)
+    kept = {}
+    for key, item in value.items():
+        field = fields.get(key, _UNKNOWN)
+        cleaned = item if field is _UNKNOWN else _without_unset(item, field.models)
+        if not _is_unset(cleaned, field):
+            kept[key] = cleaned
+    return kept
+
+
+def _is_unset(value: Any, field: _Field) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, (dict, list)):
+        return not value and not field.is_required
+    return value == "" and field.takes_a_container and not field.is_required
+
+
+@cache
+def _fields_of(models: _Models) -> dict[str, _Field]:
+    return {
+        field.alias or name: _Field(
+            _models_in(field.annotation), field.is_required(), _takes_a_container(field.annotation)
+        )
+        for model in models
+        for name, field in model.model_fields.items()
+    }
+
+
+def _takes_a_container(annotation: Any) -> bool:
+    if get_origin(annotation) in (dict, list) or _models_in(annotation):
+        return True
+    return any(_takes_a_container(part) for part in get_args(annotation))
+
+
+def _models_in(annotation: Any) -> _Models:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return (annotation,)
+    return tuple(model for part in get_args(annotation) for model in _models_in(part))
