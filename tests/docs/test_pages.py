@@ -1,4 +1,4 @@
-"""Every example of README.md and docs/*.md works, in an empty HOME and an empty folder."""
+"""Every example of README.md, CONTRIBUTING.md and docs/ works, in an empty HOME and an empty folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS_DOCKER = ROOT / "docs" / "local.md"  # tests/docker runs it
-PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {NEEDS_DOCKER})]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {NEEDS_DOCKER})]
 
 
 @pytest.mark.timeout(600)
