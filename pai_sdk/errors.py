@@ -1,7 +1,9 @@
 """Every error a user can meet.
 
-Each message says what happened, to which job or file, and what to do next; the facts it was built from are
-attributes, so that a script can branch on them.
+Each message says what happened, to which job or file, and what to do next. The facts are attributes, so that a
+script can branch on them. Three attributes of every error control all retries of the package: `retryable` (send
+the same request again now), `may_pass` (try again in the next minutes) and `maybe_arrived` (the request may have
+been carried out).
 
     PaiError
     ├── SettingsError              a setting is missing, malformed or contradicts another
@@ -9,10 +11,10 @@ attributes, so that a script can branch on them.
     │       └── CredentialsRenewalError  the key cannot be renewed now; a later attempt may succeed
     ├── InvalidInputError          what was described cannot be submitted; `problems` lists all that is wrong
     │   ├── CodeError              the code folder or repository cannot be taken along
-    │   └── WrongCallError         a keyword that there is not, or one that is missing; a TypeError too
-    ├── ConnectionFailedError      no answer: the endpoint was not reached, or went silent
-    ├── BadAnswerError             an answer that is not the service's (HTML, empty, cut off); the status is kept
-    ├── ApiError                   the service refused; `code`, `status_code`, `request_id`
+    │   └── WrongCallError         unknown or missing keyword arguments; a TypeError too
+    ├── ConnectionFailedError      no response: the endpoint was not reached, or did not respond in time
+    ├── BadAnswerError             a response that is not the service's (HTML, empty, cut off); the status is kept
+    ├── ApiError                   the service refused a request; `code`, `status_code`, `request_id`
     │   ├── InvalidRequestError    400: the request itself
     │   ├── AuthenticationError    the key or the signature was not accepted
     │   │   └── RepeatedRequestError   the request was delivered twice; the first delivery was accepted
@@ -22,17 +24,17 @@ attributes, so that a script can branch on them.
     │   ├── ThrottledError         429 and Throttling.*: too many requests, even after the retries
     │   └── ServiceFaultError      5xx, even after the retries
     ├── StorageError               an object or folder in OSS cannot be read or written
-    │   ├── UnreachableStorageError  nothing to try again: no such host, no TLS, a wrong certificate
+    │   ├── UnreachableStorageError  a retry is useless: unknown host, no TLS, a wrong certificate
     │   ├── UntrustedEndpointError   a URI names a host that is neither OSS nor in the settings; nothing was sent
     │   └── TransferError          some files of an upload or download failed; `failures` lists them
     ├── JobError                   about one job; `job_id`
     │   ├── JobFailed              it ended as Failed, CreateFailed or InitializeFailed
-    │   ├── JobStopped             it was stopped before it could end
-    │   └── WaitTimeoutError       it goes on, but the caller's deadline has passed
-    ├── ServiceStartError          the embedded service did not come up
-    └── LocalRunError              a job cannot be run on this machine
-        ├── EngineNotFoundError    no Docker engine answers
-        └── ImageError             the image is not there and cannot be pulled, or cannot run a job
+    │   ├── JobStopped             it was stopped before it finished
+    │   └── WaitTimeoutError       the caller's deadline has passed; the job goes on
+    ├── ServiceStartError          the embedded service did not start
+    └── LocalRunError              a job cannot run on this machine
+        ├── EngineNotFoundError    no Docker engine responds
+        └── ImageError             the image is missing and cannot be pulled, or cannot run a job
 """
 
 from __future__ import annotations
@@ -44,17 +46,42 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "ApiError", "AuthenticationError", "BadAnswerError", "CodeError", "ConflictError", "ConnectionFailedError",
-    "CredentialsError", "CredentialsRenewalError", "EngineNotFoundError", "ImageError", "InvalidInputError",
-    "InvalidRequestError", "JobError", "JobFailed", "JobStopped", "LocalRunError", "NotFoundError", "PaiError",
-    "PermissionDeniedError", "Problem", "RepeatedRequestError", "ServiceFaultError", "ServiceStartError",
-    "SettingsError", "StorageError", "ThrottledError", "TransferError", "UnreachableStorageError",
-    "UntrustedEndpointError", "WaitTimeoutError", "WrongCallError",
-]  # fmt: skip
-
+    "ApiError",
+    "AuthenticationError",
+    "BadAnswerError",
+    "CodeError",
+    "ConflictError",
+    "ConnectionFailedError",
+    "CredentialsError",
+    "CredentialsRenewalError",
+    "EngineNotFoundError",
+    "ImageError",
+    "InvalidInputError",
+    "InvalidRequestError",
+    "JobError",
+    "JobFailed",
+    "JobStopped",
+    "LocalRunError",
+    "NotFoundError",
+    "PaiError",
+    "PermissionDeniedError",
+    "Problem",
+    "RepeatedRequestError",
+    "ServiceFaultError",
+    "ServiceStartError",
+    "SettingsError",
+    "StorageError",
+    "ThrottledError",
+    "TransferError",
+    "UnreachableStorageError",
+    "UntrustedEndpointError",
+    "WaitTimeoutError",
+    "WrongCallError",
+]
 
 _PACKAGE = str(Path(__file__).parent)
-# What moves a cursor, sets a clipboard or turns the direction of writing; all but tabs and line ends.
+_NOT_SUPPORTED = (501, 505)  # not implemented; HTTP version not supported: later attempts fail in the same way
+# Control characters (they move a cursor or set a clipboard) and those that turn the direction of writing.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -62,17 +89,24 @@ class PaiError(Exception):
     """The root of all errors raised by pai_sdk.
 
     Attributes:
-        maybe_arrived: whether the request may have been carried out all the same.
+        retryable: whether the same request may succeed when it is sent again at once.
+        maybe_arrived: whether the request may have been carried out although it failed.
     """
 
-    maybe_arrived = False
+    retryable: bool = False
+    maybe_arrived: bool = False
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed in the next minutes; waits and log following go on then."""
+        return self.retryable
 
     def __str__(self) -> str:
-        # Parts of it were written elsewhere, by a service or a job: they are shown, and no terminal obeys them.
+        # A service or a job wrote parts of the message. Control characters in it must not reach a terminal.
         return _NOT_TEXT.sub(lambda found: found[0].encode("unicode_escape").decode(), super().__str__())
 
     def _render_traceback_(self) -> list[str]:
-        # A notebook asks for this. The message says it all; what lies between the cell and it would bury it.
+        # Called by IPython. Frames of this package are left out, so that the message stays visible.
         import traceback
 
         frames = [
@@ -84,7 +118,7 @@ class PaiError(Exception):
         return [*shown.splitlines(), f"{type(self).__name__}: {self}"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickled by a pool of processes: as it is, not made anew of its message, which would lack its facts.
+        # Unpickled with its attributes: the default way calls __init__ with the message only.
         return _as_it_was, (type(self), self.args), vars(self)
 
 
@@ -106,17 +140,19 @@ class CredentialsError(SettingsError):
 
 
 class CredentialsRenewalError(CredentialsError):
-    """The key cannot be renewed now: its source did not answer. A later attempt may succeed."""
+    """The key cannot be renewed now: its source did not respond. A later attempt may succeed."""
+
+    retryable = True
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a description.
+    """One mistake in the user's input.
 
     Attributes:
         where: the parameter, as the user wrote it: `inputs['train']`.
         what: what is wrong with it.
-        hint: what to do about it; empty when the text above says it already.
+        hint: how to correct it; empty when `what` says it already.
     """
 
     where: str
@@ -128,10 +164,10 @@ class Problem:
 
 
 class InvalidInputError(PaiError, ValueError):
-    """What was described cannot be submitted. Nothing has been sent.
+    """The input is wrong, so nothing was sent.
 
     Attributes:
-        problems: everything that is wrong, not just the first.
+        problems: all mistakes, not just the first.
 
     Example:
         >>> str(InvalidInputError([Problem("command", "is empty", "give the program to run")]))
@@ -148,41 +184,57 @@ class InvalidInputError(PaiError, ValueError):
 
 
 class CodeError(InvalidInputError):
-    """The code folder or repository cannot be taken along."""
+    """The code folder or repository cannot be packed."""
 
 
 class WrongCallError(InvalidInputError, TypeError):
-    """A call with keywords that there are not, or without some that must be there; the nearest names are told."""
+    """A call with unknown keyword arguments, or without required ones; the message suggests the nearest names."""
 
 
 # ---- the wire ---------------------------------------------------------------------------------------------
 
 
 class ConnectionFailedError(PaiError):
-    """No answer came: the endpoint was not reached, or went silent.
+    """No response came: the endpoint was not reached, or did not respond in time.
 
     Attributes:
-        endpoint: whom we tried to reach.
-        attempts: how often.
-        maybe_arrived: whether the request may have been carried out all the same.
+        endpoint: the endpoint of the request.
+        attempts: how many attempts were made.
+        refused: whether nothing listens at the endpoint.
     """
 
-    def __init__(self, message: str, *, endpoint: str, attempts: int = 1, maybe_arrived: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        endpoint: str,
+        attempts: int = 1,
+        retryable: bool = True,
+        maybe_arrived: bool = False,
+        refused: bool = False,
+    ) -> None:
         super().__init__(message)
         self.endpoint = endpoint
         self.attempts = attempts
+        self.retryable = retryable
         self.maybe_arrived = maybe_arrived
+        self.refused = refused
+
+    @property
+    def may_pass(self) -> bool:
+        """True: even an unknown host or a wrong certificate may be a matter of the network of the moment."""
+        return True
 
 
 class BadAnswerError(PaiError):
-    """An answer that the service cannot have meant: HTML, empty, cut off, not an object.
+    """A response that the service cannot have meant: HTML, empty, cut off, not an object.
 
     Attributes:
         status_code: the HTTP status.
         body: its first 500 characters.
-        request_id: the service's id of the request, when a header bore one.
-        retry_after_s: when the answer asked to come back, in seconds.
-        is_from_service: it is the service's, of a kind that we cannot read; asking again changes nothing.
+        request_id: the service's id of the request, when a header bears one.
+        retry_after_s: the pause that the response asks for, in seconds.
+        is_from_service: the service itself responded, in a form that this version cannot read.
     """
 
     def __init__(
@@ -196,12 +248,18 @@ class BadAnswerError(PaiError):
         is_from_service: bool = False,
     ) -> None:
         super().__init__(message)
+        self.status_code = status_code
         self.is_from_service = is_from_service
         self.maybe_arrived = status_code < 300 or status_code >= 500
-        self.status_code = status_code
+        self.retryable = self.may_pass and (self.maybe_arrived or status_code == 408)
         self.body = body
         self.request_id = request_id
         self.retry_after_s = retry_after_s
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the page of a gateway or a proxy may be gone in a minute: all but "not implemented"."""
+        return self.status_code not in _NOT_SUPPORTED
 
 
 class ApiError(PaiError):
@@ -210,8 +268,8 @@ class ApiError(PaiError):
     Attributes:
         code: the service's code, such as `InvalidParameter`.
         status_code: the HTTP status.
-        request_id: what the service's support asks for.
-        retry_after_s: when the service asked to come back, in seconds.
+        request_id: the service's id of the request, for its support.
+        retry_after_s: the pause that the service asks for, in seconds.
     """
 
     def __init__(
@@ -228,6 +286,8 @@ class ApiError(PaiError):
         self.status_code = status_code
         self.request_id = request_id
         self.retry_after_s = retry_after_s
+        if status_code in _NOT_SUPPORTED:
+            self.retryable = False
 
 
 class InvalidRequestError(ApiError):
@@ -237,10 +297,21 @@ class InvalidRequestError(ApiError):
 class AuthenticationError(ApiError):
     """The key or the signature was not accepted (401, or a 403 that says so)."""
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether a renewed key helps: the key is read for each request, and may be renewed a little late."""
+        return self.retryable or self.is_key_expired
+
+    @property
+    def is_key_expired(self) -> bool:
+        """Whether the key was valid before."""
+        return self.code.endswith("Expired")
+
 
 class RepeatedRequestError(AuthenticationError):
     """The service has seen this very request before: something on the way delivered it twice."""
 
+    retryable = True
     maybe_arrived = True
 
 
@@ -249,20 +320,23 @@ class PermissionDeniedError(ApiError):
 
 
 class NotFoundError(ApiError):
-    """The service knows no such thing (404)."""
+    """The service has no such resource (404)."""
 
 
 class ConflictError(ApiError):
-    """It clashes with something that is there already (409)."""
+    """The request conflicts with something that exists already (409)."""
 
 
 class ThrottledError(ApiError):
     """Too many requests, even after the retries (429, `Throttling.*`)."""
 
+    retryable = True
+
 
 class ServiceFaultError(ApiError):
     """A fault of the service, even after the retries (5xx)."""
 
+    retryable = True
     maybe_arrived = True
 
 
@@ -273,24 +347,38 @@ class StorageError(PaiError):
     """An object or a folder in OSS cannot be read or written.
 
     Attributes:
-        uri: which.
-        status_code: the HTTP status, 0 when no answer came.
+        uri: the URI of the object or folder.
+        status_code: the HTTP status, 0 when no response came.
         code: the code of OSS, such as `NoSuchBucket`.
         request_id: the id OSS gave the request.
+        retry_after_s: the pause that OSS asks for, in seconds.
+        refused: whether nothing listens at the endpoint.
     """
 
     def __init__(
-        self, message: str, *, uri: str = "", status_code: int = 0, code: str = "", request_id: str | None = None
+        self,
+        message: str,
+        *,
+        uri: str = "",
+        status_code: int = 0,
+        code: str = "",
+        request_id: str | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        refused: bool = False,
     ) -> None:
         super().__init__(message)
         self.uri = uri
         self.status_code = status_code
         self.code = code
         self.request_id = request_id
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+        self.refused = refused
 
 
 class UnreachableStorageError(StorageError):
-    """No answer, and none to be expected from this endpoint: no such host, no TLS there, a wrong certificate."""
+    """This endpoint cannot respond: unknown host, no TLS there, a wrong certificate."""
 
 
 class UntrustedEndpointError(StorageError):
@@ -298,7 +386,7 @@ class UntrustedEndpointError(StorageError):
 
 
 class TransferError(StorageError):
-    """Some files of an upload or a download failed; the others are whole and in place.
+    """Some files of an upload or a download failed; the others are complete and in place.
 
     Attributes:
         failures: the failed files, each with its error.
@@ -315,10 +403,10 @@ class TransferError(StorageError):
 
 
 class JobError(PaiError):
-    """About one job.
+    """An error of one job.
 
     Attributes:
-        job_id: which.
+        job_id: the job's id.
     """
 
     def __init__(self, message: str, *, job_id: str) -> None:
@@ -331,12 +419,12 @@ class JobFailed(JobError):
 
     Attributes:
         status: `Failed`, `CreateFailed` or `InitializeFailed`.
-        instance: the instance that failed first, when one is known.
-        exit_code: its exit code, when it got as far as to have one; 137 is a kill, mostly for memory.
-        reason_code: the service's reason.
-        reason_message: its sentence.
-        log_tail: the last lines of that instance.
-        traceback: the Python traceback found in them, or empty.
+        instance: the instance that failed first, when it is known.
+        exit_code: its exit code, when there is one; 137 means SIGKILL, mostly by the out-of-memory killer.
+        reason_code: the service's code of the reason.
+        reason_message: the service's text of the reason.
+        log_tail: the last lines of that instance's log.
+        traceback: the Python traceback in these lines, or empty.
     """
 
     def __init__(
@@ -363,7 +451,7 @@ class JobFailed(JobError):
 
 
 class JobStopped(JobError):
-    """The job was stopped before it could end by itself (status `Terminated`)."""
+    """The job was stopped before it finished (status `Terminated`)."""
 
     def __init__(self, message: str, *, job_id: str, reason_code: str | None = None) -> None:
         super().__init__(message, job_id=job_id)
@@ -374,8 +462,8 @@ class WaitTimeoutError(JobError, TimeoutError):
     """The caller's deadline has passed; the job itself goes on.
 
     Attributes:
-        status: the job's status when we stopped waiting.
-        timeout_s: how long we waited.
+        status: the job's status at the deadline.
+        timeout_s: the caller's timeout in seconds.
     """
 
     def __init__(self, message: str, *, job_id: str, status: str, timeout_s: float) -> None:
@@ -385,16 +473,16 @@ class WaitTimeoutError(JobError, TimeoutError):
 
 
 class ServiceStartError(PaiError):
-    """The embedded service did not come up; the message has the last lines of its log."""
+    """The embedded service did not start; the message has the last lines of its log."""
 
 
 class LocalRunError(PaiError):
-    """A job with `instance_type="local"` cannot be run on this machine."""
+    """A job with `instance_type="local"` cannot run on this machine."""
 
 
 class EngineNotFoundError(LocalRunError):
-    """No Docker engine answers; the message lists what was tried, and the ways out."""
+    """No Docker engine responds; the message lists what was tried, and the alternatives."""
 
 
 class ImageError(LocalRunError):
-    """The image is not on this machine and cannot be pulled, or it lacks what a job needs."""
+    """The image is missing and cannot be pulled, or it lacks what a job needs."""

@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.errors import (
     ApiError,
-    BadAnswerError,
     ConflictError,
     ConnectionFailedError,
-    CredentialsRenewalError,
     PaiError,
     RepeatedRequestError,
-    ServiceFaultError,
-    ThrottledError,
 )
 from pai_sdk.schemas.doubt import Doubt
 from pai_sdk.schemas.record import JobRecord
@@ -29,15 +25,6 @@ _log = logging.getLogger(__name__)
 _MOST_CREATES = 10  # where the retry policy sets no limit
 
 _TOLD_PAUSE_S = 2.0  # a search that takes longer is announced
-# After these, the list may be readable a moment later.
-_PASSING = (
-    ConnectionFailedError,
-    BadAnswerError,
-    ServiceFaultError,
-    ThrottledError,
-    RepeatedRequestError,
-    CredentialsRenewalError,
-)
 
 
 @dataclass(frozen=True)
@@ -126,8 +113,8 @@ class _Submission:
                 found = self._found(self._search if is_open else self._look, error)
                 if found:
                     return found
-                if _is_refusal(error):
-                    raise
+                if isinstance(error, ApiError) and not (error.maybe_arrived or error.retryable):
+                    raise  # the service has refused the request itself, and so any earlier one like it
                 if not self._may_repeat(error, count, begun_s):
                     raise self._open_end(error) from error
                 _log.warning("%s; no job of this submission is listed, so it is sent again", error)
@@ -211,8 +198,8 @@ class _Submission:
         for is_last in self._looks(until_s):
             try:
                 found = self._look() or found
-            except _PASSING:
-                if is_last:
+            except PaiError as error:
+                if is_last or not error.may_pass:
                     raise
                 continue
             if is_enough(found):
@@ -283,8 +270,3 @@ class _Submission:
             endpoint=self._jobs.transport.endpoint,
             maybe_arrived=True,
         )
-
-
-def _is_refusal(error: PaiError) -> bool:
-    """Whether the service has judged the request itself, so that an earlier one like it was refused, too."""
-    return isinstance(error, ApiError) and not error.maybe_arrived and not isinstance(error, ThrottledError)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import requests
@@ -13,21 +13,18 @@ from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.api.encoding import form_of, json_of, path_of, query_of
 from pai_sdk.api.responses import Answer, read_answer, read_body
 from pai_sdk.base.connections import PooledAdapter, stay_on_this_machine
-from pai_sdk.base.endpoint import is_loopback, scheme_and_host
+from pai_sdk.base.endpoint import Endpoint, is_loopback
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.base.unanswered import explain
+from pai_sdk.base.unanswered import diagnose
 from pai_sdk.base.version import __version__
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.errors import (
     ApiError,
     BadAnswerError,
     ConnectionFailedError,
-    CredentialsRenewalError,
     NotFoundError,
     PaiError,
     RepeatedRequestError,
-    ServiceFaultError,
-    ThrottledError,
 )
 
 __all__ = ["Answer", "Transport"]
@@ -36,22 +33,19 @@ _log = logging.getLogger(__name__)
 _USER_AGENT = f"pai-sdk/{__version__}"
 # Each log that is followed holds a few connections, and a pool that is too small warns every time.
 _POOL = 256
-# A page of a proxy or a cut answer may be a passing fault; on a wrong endpoint it stays, and nobody wants to wait.
+# A proxy's page or a cut response may be a passing fault. With a wrong endpoint it stays, so the attempts are few.
 _MOST_STRANGE_ANSWERS = 5
-_FOR_GOOD = (501, 505)  # not implemented; HTTP version not supported
 
 
 class Transport:
     """Sends requests to one endpoint. Safe to use from many threads.
 
     Args:
-        endpoint: where; https unless it says http:// itself.
+        endpoint: where; as a text, https unless it says http:// itself.
         credentials: gives the key that is valid now; asked before each attempt.
         version: the API's version, such as `2022-01-12`.
         retry: the policy for every call.
         timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
-        on_unreachable: called when nothing listens at the endpoint, before each further attempt; gives the new
-            endpoint when that is another.
 
     Attributes:
         offers: what the service has announced, in its last answer that did, that it does beyond PAI's API:
@@ -66,27 +60,30 @@ class Transport:
 
     def __init__(
         self,
-        endpoint: str,
+        endpoint: str | Endpoint,
         credentials: CredentialsProvider,
         *,
         version: str,
         retry: RetryPolicy | None = None,
         timeout_s: tuple[float, float] = (5.0, 30.0),
-        on_unreachable: Callable[[], str | None] | None = None,
     ) -> None:
-        self.endpoint = "{}://{}".format(*scheme_and_host(endpoint))
+        self._endpoint = endpoint if isinstance(endpoint, Endpoint) else Endpoint(endpoint)
         self.retry = retry or RetryPolicy()
         self.timeout_s = timeout_s
         self.offers: frozenset[str] = frozenset()
         self._credentials = credentials
         self._version = version
-        self._on_unreachable = on_unreachable
         self._session = requests.Session()
         adapter = PooledAdapter(hosts=2, size=_POOL)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
-        if is_loopback(endpoint):
+        if is_loopback(self.endpoint):
             stay_on_this_machine(self._session)
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint as a URL."""
+        return self._endpoint.url
 
     def __repr__(self) -> str:
         return f"<Transport {self.endpoint} {self._version}>"
@@ -136,7 +133,6 @@ class Transport:
         """
         request = requests.Request(
             method,
-            self.endpoint + path_of(path_template, path_params or {}) + query_of(query or {}),
             headers={"Accept": "application/json", "User-Agent": _USER_AGENT, **(headers or {})},
             auth=Acs3Auth(self._credentials, action, self._version),
         )
@@ -147,7 +143,8 @@ class Transport:
             request.data = form_of(form)
             request.headers["Content-Type"] = "application/x-www-form-urlencoded"
         repeatable = method.upper() != "POST" if idempotent is None else idempotent
-        attempt = _Attempt(self._session, action, request, timeout_s or self.timeout_s)
+        path = path_of(path_template, path_params or {}) + query_of(query or {})
+        attempt = _Attempt(self._session, action, self._endpoint, path, request, timeout_s or self.timeout_s)
         try:
             return self._attempt_until_answered(attempt, repeatable, final_codes)
         except NotFoundError as error:
@@ -160,49 +157,41 @@ class Transport:
 
         def is_transient(error: BaseException) -> bool:
             nonlocal strange
+            if not isinstance(error, PaiError) or not error.retryable:
+                return False
             if isinstance(error, ApiError) and error.code in final_codes:
                 return False
-            if isinstance(error, _NoAnswer):
-                return error.transient and (repeatable or not error.maybe_arrived)
-            if isinstance(error, ThrottledError | RepeatedRequestError | CredentialsRenewalError):
-                return True  # refused at the door, or never sent: this attempt was not carried out
             if isinstance(error, BadAnswerError):
                 strange += error.status_code < 400
-                return repeatable and _may_pass(error) and strange < _MOST_STRANGE_ANSWERS
-            return repeatable and isinstance(error, ServiceFaultError) and error.status_code not in _FOR_GOOD
+                # Whatever sent this does not know whether the service has got the request.
+                return repeatable and strange < _MOST_STRANGE_ANSWERS
+            # A repeated request was refused: its first delivery may have arrived, this attempt did nothing.
+            return repeatable or not error.maybe_arrived or isinstance(error, RepeatedRequestError)
 
         def on_retry(number: int, error: BaseException, pause_s: float) -> None:
             _log.info("%s; attempt %d follows in %.1f s", error, number + 1, pause_s)
-            if isinstance(error, _NoAnswer) and error.refused and self._on_unreachable:
-                moved_to = self._on_unreachable()
-                if moved_to is not None:
-                    self.endpoint = "{}://{}".format(*scheme_and_host(moved_to))
-                    attempt.move_to(self.endpoint)
+            if isinstance(error, ConnectionFailedError) and error.refused:
+                self._endpoint.revive()
 
         try:
             answer = self.retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
             if offered := answer.headers.get("x-pai-offers"):
                 self.offers = frozenset(each.strip() for each in offered.split(","))
             return answer
-        except _NoAnswer as error:
+        except ConnectionFailedError as error:
             tries = f" (tried {attempt.count} times)" if attempt.count > 1 else ""
             raise ConnectionFailedError(
                 f"{error}{tries}",
-                endpoint=self.endpoint,
+                endpoint=error.endpoint,
                 attempts=attempt.count,
+                retryable=error.retryable,
                 maybe_arrived=error.maybe_arrived,
+                refused=error.refused,
             ) from error.__cause__
 
 
-class _NoAnswer(ConnectionFailedError):
-    """One attempt without an answer; what the caller gets in the end tells of all attempts."""
-
-    transient = True
-    refused = False
-
-
 class _Attempt:
-    """One call, to be made as often as the policy says.
+    """One call, to be made as often as the policy says, each time to where the service is by then.
 
     Attributes:
         count: the attempts so far.
@@ -213,6 +202,8 @@ class _Attempt:
         self,
         session: requests.Session,
         action: str,
+        endpoint: Endpoint,
+        path: str,
         request: requests.Request,
         timeout_s: tuple[float, float],
     ) -> None:
@@ -221,16 +212,9 @@ class _Attempt:
         self.maybe_arrived = False
         self._session = session
         self._action = action
+        self._endpoint = endpoint
+        self._path = path
         self._timeout_s = timeout_s
-        scheme, _, rest = str(request.url).partition("://")
-        self._host, slash, path = rest.partition("/")
-        self._path = slash + path
-        self._endpoint = f"{scheme}://{self._host}"
-
-    def move_to(self, endpoint: str) -> None:
-        """Make the further attempts elsewhere."""
-        self._endpoint, self._host = endpoint, endpoint.partition("://")[2]
-        self.request.url = endpoint + self._path
 
     def __call__(self) -> Answer:
         self.count += 1
@@ -242,6 +226,8 @@ class _Attempt:
 
     def _ask(self) -> Answer:
         begun = time.monotonic()
+        url = self._endpoint.url
+        self.request.url, host = url + self._path, url.partition("://")[2]
         try:
             # Prepared, and so signed, for each attempt: a date grows old, and a nonce counts once.
             prepared = self._session.prepare_request(self.request)
@@ -251,9 +237,16 @@ class _Attempt:
             )
             response = self._session.send(prepared, timeout=self._timeout_s, allow_redirects=False, **settings)
             with response:
-                body = read_body(response, action=self._action, host=self._host)
+                body = read_body(response, action=self._action, host=host)
         except requests.RequestException as error:
-            raise self._no_answer(error) from error
+            why = diagnose(error, url)
+            raise ConnectionFailedError(
+                f"{self._action}: {why.sentence}",
+                endpoint=url,
+                retryable=why.transient,
+                maybe_arrived=why.sent,
+                refused=why.refused,
+            ) from error
         # Neither query nor headers nor bodies: secrets may be in them.
         _log.debug(
             "%s %s %s: HTTP %d in %.0f ms",
@@ -263,14 +256,4 @@ class _Attempt:
             response.status_code,
             (time.monotonic() - begun) * 1000,
         )
-        return read_answer(response, body, action=self._action, host=self._host)
-
-    def _no_answer(self, error: requests.RequestException) -> _NoAnswer:
-        why = explain(error, self._endpoint)
-        made = _NoAnswer(f"{self._action}: {why.sentence}", endpoint=self._endpoint, maybe_arrived=why.sent)
-        made.transient, made.refused = why.transient, why.refused
-        return made
-
-
-def _may_pass(error: BadAnswerError) -> bool:
-    return error.status_code < 300 or error.status_code == 408 or error.status_code >= 500
+        return read_answer(response, body, action=self._action, host=host)

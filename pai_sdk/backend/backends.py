@@ -26,7 +26,7 @@ class Backends:
         settings: where.
         credentials: gives the key that is valid now.
         retry: the policy for everything that goes over the network.
-        on_unreachable: see `ServiceBackend`.
+        find_again: see `ServiceBackend`.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class Backends:
         settings: Settings,
         credentials: CredentialsProvider,
         retry: RetryPolicy,
-        on_unreachable: Callable[[], str | None],
+        find_again: Callable[[], str | None],
     ) -> None:
         self._settings = settings
         self._credentials = credentials
         self._retry = retry
-        self._on_unreachable = on_unreachable
+        self._find_again = find_again
         self._lock = threading.Lock()
         self._service: ServiceBackend | None = None
         self._local: LocalBackend | None = None
@@ -56,7 +56,7 @@ class Backends:
                 from pai_sdk.backend.service import ServiceBackend
 
                 self._service = ServiceBackend(
-                    self._settings, self._credentials, retry=self._retry, on_unreachable=self._on_unreachable
+                    self._settings, self._credentials, retry=self._retry, find_again=self._find_again
                 )
             return self._service
 

@@ -16,7 +16,7 @@ from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.api.workspaces import Workspaces
 from pai_sdk.backend.base import Plan, Purpose
-from pai_sdk.base.endpoint import host_of
+from pai_sdk.base.endpoint import Endpoint, host_of
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings
@@ -44,8 +44,8 @@ class ServiceBackend:
         settings: where.
         credentials: gives the key that is valid now.
         retry: the policy for every call.
-        on_unreachable: called when nothing listens at the API's endpoint, before the next attempt, and before
-            files are moved: a service that starts itself keeps them too. Gives the new endpoint if it is another.
+        find_again: called when nothing listens at an endpoint, before the next attempt, and before files are
+            moved: the embedded service keeps them too. Returns its endpoint when it has moved.
         timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
         submission_policy: how long a create, and the search for its job, may take.
 
@@ -66,7 +66,7 @@ class ServiceBackend:
         credentials: CredentialsProvider,
         *,
         retry: RetryPolicy | None = None,
-        on_unreachable: Callable[[], str | None] | None = None,
+        find_again: Callable[[], str | None] | None = None,
         timeout_s: tuple[float, float] = (5.0, 30.0),
         submission_policy: SubmissionPolicy | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class ServiceBackend:
         self._settings = settings
         self._credentials = credentials
         self._retry = retry or RetryPolicy()
-        self._on_unreachable = on_unreachable
+        self._find_again = find_again
         self._timeout_s = timeout_s
         self._submission = submission_policy or SubmissionPolicy()
         self._transport = self._new_transport(settings.pai_url, training_jobs.VERSION)
@@ -83,6 +83,7 @@ class ServiceBackend:
         self._logs = JobLogs(self._transport)
         self._lock = threading.Lock()
         self._to_workspaces: Transport | None = None
+        self._oss_endpoint: Endpoint | None = None
         self._oss: OssClient | None = None
 
     def __repr__(self) -> str:
@@ -220,12 +221,11 @@ class ServiceBackend:
 
     def _new_transport(self, url: str, version: str) -> Transport:
         return Transport(
-            url,
+            Endpoint(url, self._find_again),
             self._credentials,
             version=version,
             retry=self._retry,
             timeout_s=self._timeout_s,
-            on_unreachable=self._on_unreachable,
         )
 
     def _require_in_place(self, request: TrainingJobRequest) -> None:
@@ -254,17 +254,18 @@ class ServiceBackend:
 
     def files(self) -> OssClient:
         """The client of the object storage; made when first needed."""
-        moved_to = self._on_unreachable() if self._on_unreachable is not None else None
+        with self._lock:
+            self._oss_endpoint = self._oss_endpoint or Endpoint(self._settings.oss_url, self._find_again)
+        self._oss_endpoint.revive()
         with self._lock:
             if self._oss is None:
                 from pai_sdk.storage.oss import OssClient
 
                 self._oss = OssClient(
-                    moved_to or self._settings.oss_url,
+                    self._oss_endpoint,
                     self._credentials,
                     region=self._settings.region_id,
                     retry=self._retry,
-                    on_unreachable=self._on_unreachable,
                     trusted_endpoints=self._settings.trusted_endpoints,
                 )
             return self._oss

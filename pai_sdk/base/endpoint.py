@@ -1,13 +1,14 @@
-"""What an OSS endpoint's text means: scheme, host, region, and whether OSS answers there."""
+"""Endpoints: where a service is reached (`Endpoint`), and what the text of an endpoint means."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 
 from pai_sdk.errors import SettingsError
 
-__all__ = ["host_of", "is_alibaba_oss", "is_loopback", "region_of", "scheme_and_host", "with_scheme"]
+__all__ = ["Endpoint", "host_of", "is_alibaba_oss", "is_loopback", "region_of", "scheme_and_host", "with_scheme"]
 
 _ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9_.-]+(?::[0-9]{1,5})?)/?", re.IGNORECASE)
 _IPV6 = re.compile(r"(?:https?://)?(?:\[[0-9a-f:.]+\](?::[0-9]+)?|[0-9a-f]*(?::[0-9a-f]*){2,})/?", re.IGNORECASE)
@@ -19,6 +20,39 @@ _OSS_HOST = re.compile(
     r"(?:[a-z0-9-]+\.)*(?:vpc100-)?oss(?!-object-process)(?:-[a-z0-9-]+)?\.aliyuncs\.com(?::[0-9]+)?"
 )
 _NOT_A_REGION = frozenset({"accelerate", "accelerate-overseas"})
+
+
+class Endpoint:
+    """Where a service is reached, and how it is found again when nothing listens there any more.
+
+    Clients share the value and read `url` for each attempt, so a service that moved is found by all of them.
+
+    Args:
+        url: the endpoint; https unless it says http:// itself.
+        find_again: starts the service again if need be; returns its endpoint when it has moved.
+
+    Attributes:
+        url: scheme and host, without a slash at the end.
+        hosts: the hosts that the service had so far, with their ports.
+
+    Raises:
+        SettingsError: `url` is not an endpoint.
+    """
+
+    def __init__(self, url: str, find_again: Callable[[], str | None] | None = None) -> None:
+        self.url = with_scheme(url)
+        self.hosts = {host_of(url)}
+        self._find_again = find_again
+
+    def __str__(self) -> str:
+        return self.url
+
+    def revive(self) -> None:
+        """Find the service again, if that is possible here; `url` is then the new one."""
+        moved_to = self._find_again() if self._find_again is not None else None
+        if moved_to is not None:
+            self.url = with_scheme(moved_to)
+            self.hosts.add(host_of(moved_to))
 
 
 def scheme_and_host(endpoint: str) -> tuple[str, str]:
@@ -72,7 +106,7 @@ def region_of(endpoint: str) -> str | None:
 
 
 def is_alibaba_oss(endpoint: str) -> bool:
-    """Whether the endpoint is one of Alibaba Cloud's OSS, and of nobody else.
+    """Whether the endpoint is one of Alibaba Cloud's OSS, and of no other server.
 
     Example:
         >>> is_alibaba_oss("oss-cn-beijing.aliyuncs.com"), is_alibaba_oss("oss-cn-beijing.aliyuncs.com.evil.com")

@@ -1,4 +1,4 @@
-"""The one retry policy: a value that is passed in, never a decorator somebody forgot."""
+"""The one retry policy: a value that is passed in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from pai_sdk.errors import InvalidInputError, Problem
@@ -22,12 +22,36 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_S = 86_400.0
-_SILENT_S = 2.0  # whoever waits longer wants to know what for
-_TELLING_PAUSE_S = 10.0
+_SILENT_S = 2.0  # retries that take longer are announced by a warning
+_WARNING_INTERVAL_S = 10.0
 
 _is_single: ContextVar[bool] = ContextVar("_is_single", default=False)
 
-__all__ = ["RetryPolicy", "one_attempt", "say_that_it_is_tried_again"]
+__all__ = ["RetryPolicy", "RetryWarnings", "one_attempt"]
+
+
+class RetryWarnings:
+    """Logs that a call is being retried, at most every few seconds for all threads that share the value."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._quiet_until = 0.0
+
+    def warn(self, error: BaseException, *, left_s: float, attempts_left: int | None = None) -> None:
+        """Log a warning, unless the last one was a moment ago.
+
+        Args:
+            error: why the last attempt failed.
+            left_s: seconds until the retries end.
+            attempts_left: how many attempts are left, where they are limited.
+        """
+        now = self._clock()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _WARNING_INTERVAL_S
+            often = ""
+            if attempts_left is not None:
+                often = f" {attempts_left} more time{'s' if attempts_left != 1 else ''} at most,"
+            logger.warning("%s; trying again,%s for up to %.0f s", error, often, left_s)
 
 
 @dataclass(frozen=True)
@@ -45,6 +69,7 @@ class RetryPolicy:
         longest_pause_s: upper bound of any pause, in seconds; also the most a server's wish is obeyed.
         sleep: replaced by tests with a fake clock.
         clock: likewise; must be monotonic.
+        warnings: logs that calls are being retried; one for all calls with this policy, and with copies of it.
 
     Raises:
         InvalidInputError: a number is none, or too small.
@@ -60,6 +85,7 @@ class RetryPolicy:
     longest_pause_s: float = 10.0
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    warnings: RetryWarnings = field(default_factory=RetryWarnings, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         longest = {"deadline_s": math.inf, "first_pause_s": _LONGEST_PAUSE_S, "longest_pause_s": _LONGEST_PAUSE_S}
@@ -95,14 +121,14 @@ class RetryPolicy:
             function: the call; it must be safe to repeat.
             is_transient: whether an error is worth another attempt. An attribute `retry_after_s` of the error is
                 the server's wish for the pause.
-            on_retry: told (attempt, error, pause in seconds) before each pause.
+            on_retry: called with (attempt, error, pause in seconds) before each pause.
 
         Raises:
             Exception: the last error of `function`, unchanged.
         """
         if _is_single.get():
             return _attempt_once(function, is_transient, on_retry)
-        import tenacity  # costs as much as the rest of this library; whoever retries waits for the network anyway
+        import tenacity  # here, as it takes as long as the rest of this library
 
         start = self.clock()
         left_s = self.deadline_s
@@ -125,7 +151,7 @@ class RetryPolicy:
                 return
             if self.deadline_s - left_s + state.upcoming_sleep >= _SILENT_S:
                 more = None if self.max_attempts is None else self.max_attempts - state.attempt_number
-                _sign_of_life.tell(error, left_s, more)
+                self.warnings.warn(error, left_s=left_s, attempts_left=more)
             if on_retry is not None:
                 on_retry(state.attempt_number, error, state.upcoming_sleep)
 
@@ -160,11 +186,6 @@ def one_attempt() -> Iterator[None]:
         _is_single.reset(before)
 
 
-def say_that_it_is_tried_again(error: BaseException, *, left_s: float) -> None:
-    """Log a warning, at most every few seconds; for callers that plan their attempts themselves."""
-    _sign_of_life.tell(error, left_s)
-
-
 def _attempt_once(
     function: Callable[[], T],
     is_transient: Callable[[BaseException], bool],
@@ -178,24 +199,6 @@ def _attempt_once(
         if on_retry is not None and is_transient(error):
             on_retry(1, error, 0.0)
         raise
-
-
-class _SignOfLife:
-    """Warns that we still try, at most every few seconds, however many threads do."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._quiet_until = 0.0
-
-    def tell(self, error: BaseException, left_s: float, more: int | None = None) -> None:
-        now = self._clock()
-        if now >= self._quiet_until:
-            self._quiet_until = now + _TELLING_PAUSE_S
-            often = "" if more is None else f" {more} more time{'s' if more != 1 else ''} at most,"
-            logger.warning("%s; trying again,%s for up to %.0f s", error, often, left_s)
-
-
-_sign_of_life = _SignOfLife()
 
 
 def _error_of(state: tenacity.RetryCallState) -> BaseException | None:

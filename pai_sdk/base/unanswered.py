@@ -14,7 +14,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from pai_sdk.base.connections import HandshakeError
 
-__all__ = ["Unanswered", "explain"]
+__all__ = ["Unanswered", "diagnose"]
 
 # PAI's official client asks another host of this region than all the rest do.
 _OTHER_HOSTS = {"https://pai.cn-hangzhou.aliyuncs.com": "pai.cn-hangzhou.data.aliyun.com"}
@@ -39,7 +39,7 @@ class Unanswered:
     refused: bool = False
 
 
-def explain(error: requests.RequestException | HTTPError, endpoint: str) -> Unanswered:
+def diagnose(error: requests.RequestException | HTTPError, endpoint: str) -> Unanswered:
     """Find out what an error of requests means, or one of urllib3, which comes from below while a body is read.
 
     Args:
@@ -47,7 +47,7 @@ def explain(error: requests.RequestException | HTTPError, endpoint: str) -> Unan
         endpoint: whom we wanted to reach.
 
     Example:
-        >>> explain(requests.exceptions.ReadTimeout(), "https://pai.cn-hangzhou.aliyuncs.com").sent
+        >>> diagnose(requests.exceptions.ReadTimeout(), "https://pai.cn-hangzhou.aliyuncs.com").sent
         True
     """
     causes = [*_causes(error)]

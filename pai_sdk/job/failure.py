@@ -15,7 +15,6 @@ from pai_sdk.display.base import visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, PaiError
 from pai_sdk.job.follow import Follower, FollowPolicy, LogFault
-from pai_sdk.job.polling import may_pass
 from pai_sdk.job.reasons import find_traceback, shows_reason
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage
 from pai_sdk.schemas.status import JobStatus
@@ -143,7 +142,7 @@ def _first_of_tail(backend: Backend, job_id: str, instance: str, policy: FollowP
         with one_attempt():  # the retries are those of the policy, and not those of the backend on top of them
             return backend.read_log(job_id, instance, start=0, limit=1)
 
-    first = policy.retry.call(count, is_transient=may_pass)
+    first = policy.retry.call(count, is_transient=lambda error: isinstance(error, PaiError) and error.may_pass)
     return max(0, (first.total or 0) - _TAIL_LINES)
 
 

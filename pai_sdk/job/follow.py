@@ -11,15 +11,13 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from pai_sdk.backend.base import Backend
-from pai_sdk.base.retry import one_attempt, say_that_it_is_tried_again
-from pai_sdk.errors import PaiError
+from pai_sdk.base.retry import one_attempt
+from pai_sdk.errors import AuthenticationError, PaiError
 from pai_sdk.job.polling import (
     FIRST_PAUSE_S,
     Asking,
     FollowPolicy,
-    is_key_too_old,
     may_not_be_there_yet,
-    may_pass,
 )
 from pai_sdk.job.reasons import shows_reason
 from pai_sdk.job.workers import Step
@@ -363,15 +361,15 @@ class Follower:
             with one_attempt():
                 answer = ask()
         except PaiError as fault:
-            pause_s = asking.pause_after(fault, may_pass=may_pass(fault) or may_come(fault))
+            pause_s = asking.pause_after(fault, may_pass=fault.may_pass or may_come(fault))
             if pause_s is None:
                 raise
-            if is_key_too_old(fault) and not self._told_of_key:
+            if isinstance(fault, AuthenticationError) and fault.is_key_expired and not self._told_of_key:
                 self._told_of_key = True
                 logger.warning("following %s: %s; waiting for a new key", self._job_id, fault)
             logger.info("following %s: %s; trying again in %.1f s", self._job_id, fault, pause_s)
             if asking.is_to_be_told(pause_s):
-                say_that_it_is_tried_again(fault, left_s=asking.left_s)
+                self._policy.retry.warnings.warn(fault, left_s=asking.left_s)
             self._later(again, pause_s, is_retry=True)
             return None
         asking.answered()

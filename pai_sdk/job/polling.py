@@ -5,36 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.errors import (
-    AuthenticationError,
-    BadAnswerError,
-    ConnectionFailedError,
-    CredentialsRenewalError,
-    InvalidRequestError,
-    NotFoundError,
-    PaiError,
-    RepeatedRequestError,
-    ServiceFaultError,
-    ThrottledError,
-)
+from pai_sdk.errors import BadAnswerError, InvalidRequestError, NotFoundError, PaiError
 from pai_sdk.job.workers import Schedule, shared_workers
 
-__all__ = ["FIRST_PAUSE_S", "Asking", "FollowPolicy", "is_key_too_old", "may_not_be_there_yet", "may_pass"]
+__all__ = ["FIRST_PAUSE_S", "Asking", "FollowPolicy", "may_not_be_there_yet"]
 
 FIRST_PAUSE_S = 0.1
 _BUSY_PAUSE_S = 1.0  # while lines come, from a service that does not hold answers back
 _GROWTH = 1.3  # a pause becomes about a fourth of the time that it has been quiet
 _TELL_AFTER_S = 2.0
 _TELL_AGAIN_S = 60.0
-_PASSING_FAULTS = (
-    ConnectionFailedError,
-    BadAnswerError,
-    ThrottledError,
-    ServiceFaultError,
-    RepeatedRequestError,
-    CredentialsRenewalError,
-)
-_FOR_GOOD = (501, 505)  # not implemented; HTTP version not supported
 # The service's own answer that we cannot read stays as it is; one of a gateway passes with the gateway's fault.
 _UNREADABLE_PATIENCE_S = 20.0
 
@@ -60,7 +40,8 @@ class FollowPolicy:
     quiet_s: float = 5.0
     failed_quiet_s: float = 15.0
     patience_s: float = 600.0
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    # One value for all followers, so that they share the limit on its warnings.
+    retry: RetryPolicy = RetryPolicy()  # noqa: RUF009 - it is frozen
     schedule: Schedule = field(default_factory=shared_workers)
 
 
@@ -132,18 +113,6 @@ class Asking:
         return self._policy.retry.pause_s(self._attempts, getattr(fault, "retry_after_s", None))
 
 
-def is_key_too_old(fault: BaseException) -> bool:
-    """Whether a new key would help: it is read anew for each request, and may be renewed a little late."""
-    return isinstance(fault, AuthenticationError) and fault.code.endswith("Expired")
-
-
 def may_not_be_there_yet(fault: BaseException) -> bool:
     """Whether a log is refused as a service may do before the instance has begun to write it."""
     return isinstance(fault, InvalidRequestError | NotFoundError)
-
-
-def may_pass(fault: BaseException) -> bool:
-    """Whether the same question may be answered a little later."""
-    if not isinstance(fault, PaiError) or getattr(fault, "status_code", None) in _FOR_GOOD:
-        return False
-    return is_key_too_old(fault) or isinstance(fault, _PASSING_FAULTS)

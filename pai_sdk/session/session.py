@@ -112,7 +112,7 @@ class Session:
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise InvalidInputError([wrong_type("retry", retry, "give a RetryPolicy")])
         self._backends = Backends(
-            self.settings, self._credentials, retry or RetryPolicy(), on_unreachable=self._restart_embedded
+            self.settings, self._credentials, retry or RetryPolicy(), find_again=self._restart_embedded
         )
         self._embedded_in: Path | None = None
 

@@ -54,7 +54,7 @@ def download(
     target = Path(target)
     found = None if uri.is_dir else client.head(uri)
     with ByteBar("downloading", shown=progress) as bar, TransferPool(workers) as pool:
-        transfer = _Transfer(client.until(pool.stopped, pool.is_patient), pool, bar, skip_unchanged)
+        transfer = _Transfer(client.cancelled_by(pool.stopped, pool.may_retry), pool, bar, skip_unchanged)
         if found is None:
             must_be_no_file(target)  # one error, not one for each object
             count = transfer.fetch_folder(uri.as_dir(), TargetFolder(target))

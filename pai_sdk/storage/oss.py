@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.base.endpoint import Endpoint
 from pai_sdk.base.openfiles import write_at
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.errors import InvalidInputError, StorageError
-from pai_sdk.storage.faults import TransientStorageError
 from pai_sdk.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
 from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.oss_connection import OssConnection
@@ -35,7 +35,7 @@ class OssClient:
     """Reads and writes objects at one endpoint with one source of credentials. Safe to use from many threads.
 
     Args:
-        endpoint: where; https unless it says http:// itself.
+        endpoint: where; as a text, https unless it says http:// itself.
         credentials: gives the key that is valid now; asked before each request.
         region: needed when the endpoint does not name one; part of what is signed (signature V4).
         retry: the policy for every call.
@@ -44,7 +44,6 @@ class OssClient:
         pool_size: connections kept open.
         connect_timeout_s: for a connection to come up.
         read_timeout_s: the longest silence within an answer.
-        on_unreachable: called when nothing listens at the endpoint, before each further attempt.
         trusted_endpoints: further endpoints that URIs may name. Without them, requests are signed for `endpoint`
             and for the OSS of Alibaba Cloud only, because a URI may come from a stranger.
 
@@ -61,7 +60,7 @@ class OssClient:
 
     def __init__(
         self,
-        endpoint: str,
+        endpoint: str | Endpoint,
         credentials: CredentialsProvider,
         *,
         region: str | None = None,
@@ -70,18 +69,16 @@ class OssClient:
         pool_size: int = 32,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 60.0,
-        on_unreachable: Callable[[], str | None] | None = None,
         trusted_endpoints: Sequence[str] = (),
     ) -> None:
         connection = OssConnection(
-            endpoint,
+            endpoint if isinstance(endpoint, Endpoint) else Endpoint(endpoint),
             credentials,
             region=region,
             retry=retry or RetryPolicy(),
             path_style=path_style,
             pool_size=pool_size,
             timeouts_s=(connect_timeout_s, read_timeout_s),
-            on_unreachable=on_unreachable,
             trusted_endpoints=trusted_endpoints,
         )
         self.not_listed: set[str] = set()
@@ -90,18 +87,18 @@ class OssClient:
     def _share(self, connection: OssConnection) -> None:
         self._connection = connection
         self._call = connection.call
-        self._go_on = connection.go_on
+        self._check_cancelled = connection.check_cancelled
         self.parts = OssParts(connection)
 
-    def until(self, stopped: threading.Event, is_patient: Callable[[], bool] = lambda: True) -> OssClient:
+    def cancelled_by(self, stopped: threading.Event, may_retry: Callable[[], bool] = lambda: True) -> OssClient:
         """The same client for one transfer.
 
         Args:
-            stopped: when it is set, calls end within moments, as failures.
-            is_patient: asked after each failed attempt whether there may be another.
+            stopped: when it is set, calls fail within moments.
+            may_retry: called after each failed attempt: whether another one may follow.
         """
         made = copy.copy(self)
-        made._share(self._connection.until(stopped, is_patient))
+        made._share(self._connection.cancelled_by(stopped, may_retry))
         return made
 
     @property
@@ -152,7 +149,7 @@ class OssClient:
         def read(bucket: Any) -> bytes:
             with closing(bucket.get_object(uri.key)) as answer:
                 info = info_of(uri, answer)
-                content = b"".join(self._go_on(body_of(answer)))
+                content = b"".join(self._check_cancelled(body_of(answer)))
             _must_be_whole(ContentCheck(info).update(content), uri)
             return content
 
@@ -167,7 +164,9 @@ class OssClient:
             meta: kept with it as `x-oss-meta-*`.
         """
         headers = {"Content-MD5": content_md5(content), **meta_headers(meta)}
-        body = Body(content, self._go_on) if content else content  # requests would send an empty one in chunks
+        body = (
+            Body(content, self._check_cancelled) if content else content
+        )  # requests would send an empty one in chunks
         return self._call(uri, lambda bucket: etag_of(bucket.put_object(uri.key, body, headers=headers), uri))
 
     def get_file(self, uri: OssUri, path: str | Path) -> ObjectInfo:
@@ -183,7 +182,7 @@ class OssClient:
                 info = info_of(uri, answer)
                 check = ContentCheck(info)
                 with part.open("wb") as out:
-                    for chunk in self._go_on(body_of(answer)):
+                    for chunk in self._check_cancelled(body_of(answer)):
                         check.update(chunk)
                         out.write(chunk)
                 _must_be_whole(check, uri)
@@ -266,7 +265,7 @@ class OssClient:
         def fetch(bucket: Any) -> int:
             at, checksum = start, 0
             with closing(bucket.get_object(info.uri.key, byte_range=(start, end - 1), headers=headers)) as answer:
-                for chunk in self._go_on(body_of(answer)):
+                for chunk in self._check_cancelled(body_of(answer)):
                     if at + len(chunk) > end:
                         break
                     _write_at(file, chunk, at)
@@ -274,8 +273,8 @@ class OssClient:
                     at += len(chunk)
             span = answer.headers.get("Content-Range", "")
             if at != end or not span.startswith(f"bytes {start}-{end - 1}/"):
-                raise TransientStorageError(
-                    f"{info.uri}: bytes {start} to {end} did not arrive", uri=str(info.uri)
+                raise StorageError(
+                    f"{info.uri}: bytes {start} to {end} did not arrive", uri=str(info.uri), retryable=True
                 )
             return checksum
 
@@ -285,7 +284,7 @@ class OssClient:
 def _page(bucket: Any, prefix: OssUri, token: str) -> Any:
     page = bucket.list_objects_v2(prefix.key, continuation_token=token, max_keys=_PAGE)
     if page.is_truncated and page.next_continuation_token in ("", token):
-        raise TransientStorageError(f"{prefix}: a page of the list was answered twice", uri=str(prefix))
+        raise StorageError(f"{prefix}: a page of the list was answered twice", uri=str(prefix), retryable=True)
     return page
 
 
@@ -299,4 +298,4 @@ def _write_at(file: int, content: bytes, at: int) -> None:
 def _must_be_whole(check: ContentCheck, uri: OssUri) -> None:
     fault = check.fault()
     if fault:
-        raise TransientStorageError(f"{uri}: {fault}", uri=str(uri))
+        raise StorageError(f"{uri}: {fault}", uri=str(uri), retryable=True)

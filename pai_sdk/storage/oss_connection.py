@@ -16,13 +16,12 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from pai_sdk.base.connections import PooledAdapter, stay_on_this_machine
-from pai_sdk.base.endpoint import host_of, is_alibaba_oss, is_loopback, region_of, with_scheme
+from pai_sdk.base.endpoint import Endpoint, host_of, is_alibaba_oss, is_loopback, region_of, with_scheme
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
-from pai_sdk.errors import CredentialsError, SettingsError, StorageError, UntrustedEndpointError
-from pai_sdk.storage.faults import TransientStorageError, is_transient
+from pai_sdk.errors import CredentialsError, PaiError, SettingsError, StorageError, UntrustedEndpointError
 from pai_sdk.storage.oss2_import import ignore_utcnow, oss2
-from pai_sdk.storage.oss_errors import NotOssError, storage_error
+from pai_sdk.storage.oss_errors import ForeignAnswerError, NotOssError, storage_error
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssConnection"]
@@ -31,8 +30,8 @@ T = TypeVar("T")
 Piece = TypeVar("Piece", bytes, memoryview)
 
 _FAILURES = (oss2.exceptions.OssError, requests.RequestException, HTTPError, ParseError, RuntimeError)
-# Where something else answers than OSS, it mostly goes on doing so, and nobody wants to wait.
-_MOST_STRANGE_ANSWERS = 5
+# A server that is not OSS mostly stays so; the attempts are few.
+_MOST_FOREIGN_ANSWERS = 5
 
 _log = logging.getLogger(__name__)
 
@@ -45,21 +44,19 @@ class OssConnection:
     """Signed calls to the buckets of one endpoint. Safe to use from many threads.
 
     Args:
-        endpoint: where; https unless it says http:// itself.
+        endpoint: where.
         credentials: asked before each request.
         region: needed when the endpoint does not name one; otherwise the one of the endpoint is signed for.
         retry: the policy for every call.
         path_style: whether the bucket goes into the path even where the endpoint is a host name.
         pool_size: connections kept open.
         timeouts_s: for a connection to come up, and for the longest silence.
-        on_unreachable: called when nothing listens at the endpoint, before each further attempt; gives the new
-            endpoint when that is another.
         trusted_endpoints: further endpoints that URIs may name.
     """
 
     def __init__(
         self,
-        endpoint: str,
+        endpoint: Endpoint,
         credentials: CredentialsProvider,
         *,
         region: str | None,
@@ -67,46 +64,48 @@ class OssConnection:
         path_style: bool,
         pool_size: int,
         timeouts_s: tuple[float, float],
-        on_unreachable: Callable[[], str | None] | None = None,
         trusted_endpoints: Sequence[str] = (),
     ) -> None:
-        self.endpoint = with_scheme(endpoint)
-        known = region_of(endpoint) or region
+        self._endpoint = endpoint
+        known = region_of(endpoint.url) or region
         if not known:
             raise SettingsError(f"the OSS endpoint {endpoint} does not tell its region; set the region too")
         self.region = known
         self._retry = retry
         self._path_style = path_style
         self._timeouts_s = timeouts_s
-        self._on_unreachable = on_unreachable
-        self._own_hosts = {host_of(endpoint)}
         self._trusted = {host_of(each): with_scheme(each) for each in trusted_endpoints}
         self._auth = _HostSigned(_Provider(credentials))
-        self._session = _session(pool_size, direct=is_loopback(endpoint))
+        self._session = _session(pool_size, direct=is_loopback(endpoint.url))
         self._buckets: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._is_patient: Callable[[], bool] = lambda: True
+        self._may_retry: Callable[[], bool] = lambda: True
 
-    def until(self, stopped: threading.Event, is_patient: Callable[[], bool]) -> OssConnection:
+    @property
+    def endpoint(self) -> str:
+        """The endpoint as a URL."""
+        return self._endpoint.url
+
+    def cancelled_by(self, stopped: threading.Event, may_retry: Callable[[], bool]) -> OssConnection:
         """The same connections for one transfer.
 
         Args:
-            stopped: when it is set, calls end within moments, as failures.
-            is_patient: asked after each failed attempt whether there may be another.
+            stopped: when it is set, calls fail within moments.
+            may_retry: called after each failed attempt: whether another one may follow.
         """
         made = copy.copy(self)
         made._stopped = stopped
-        made._is_patient = is_patient
+        made._may_retry = may_retry
         if self._retry.sleep is time.sleep:
             made._retry = replace(self._retry, sleep=made._pause)
         return made
 
-    def go_on(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """Hand on what is sent or received, until the event is set.
+    def check_cancelled(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """Yield the pieces that are sent or received, as long as the transfer is not cancelled.
 
         Raises:
-            StorageError: it is.
+            StorageError: it is cancelled.
         """
         for piece in pieces:
             if self._stopped.is_set():
@@ -138,23 +137,22 @@ class OssConnection:
             except _FAILURES as error:
                 made = storage_error(error, uri=uri, endpoint=bucket.endpoint)
                 # What could not even be sent may hold a header's value; such an error stands alone.
-                raise made from (error if made.status_code or is_transient(made) else None)
+                raise made from (error if made.status_code or made.retryable else None)
 
-        strange = 0
+        foreign = 0
 
-        def is_worth_it(error: BaseException) -> bool:
-            nonlocal strange
-            strange += isinstance(error, TransientStorageError) and error.strange
-            may_go_on = self._is_patient() and not self._stopped.is_set()
-            return is_transient(error) and strange < _MOST_STRANGE_ANSWERS and may_go_on
+        def is_transient(error: BaseException) -> bool:
+            nonlocal foreign
+            foreign += isinstance(error, ForeignAnswerError)
+            may_retry = self._may_retry() and not self._stopped.is_set() and foreign < _MOST_FOREIGN_ANSWERS
+            return may_retry and isinstance(error, PaiError) and error.retryable
 
-        def tell(number: int, error: BaseException, pause_s: float) -> None:
+        def on_retry(number: int, error: BaseException, pause_s: float) -> None:
             _log.info("attempt %d failed, the next follows in %.1f s: %s", number, pause_s, error)
-            if self._on_unreachable and isinstance(error, TransientStorageError) and error.refused:
-                self.endpoint = with_scheme(self._on_unreachable() or self.endpoint)
-                self._own_hosts.add(host_of(self.endpoint))
+            if isinstance(error, StorageError) and error.refused:
+                self._endpoint.revive()
 
-        return self._retry.call(attempt, is_transient=is_worth_it, on_retry=tell)
+        return self._retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
 
     def bucket(self, uri: OssUri) -> Any:
         """The `oss2.Bucket` for a URI, made once."""
@@ -180,10 +178,10 @@ class OssConnection:
         """Endpoint and region for a URI. Inner and outer endpoint of a region are one place.
 
         Raises:
-            UntrustedEndpointError: somebody else than OSS may answer there.
+            UntrustedEndpointError: the server there may be another than OSS.
         """
         # A service of one's own that has moved to another port keeps the files of URIs with the former one.
-        if uri.endpoint is None or host_of(uri.endpoint) in self._own_hosts:
+        if uri.endpoint is None or host_of(uri.endpoint) in self._endpoint.hosts:
             return self.endpoint, self.region
         region = region_of(uri.endpoint)
         if region and region == region_of(self.endpoint):

@@ -7,13 +7,12 @@ from xml.etree.ElementTree import ParseError
 import requests
 from urllib3.exceptions import HTTPError
 
-from pai_sdk.base.unanswered import explain
+from pai_sdk.base.unanswered import diagnose
 from pai_sdk.errors import StorageError, UnreachableStorageError
-from pai_sdk.storage.faults import TransientStorageError
 from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.uri import OssUri
 
-__all__ = ["NotOssError", "not_oss", "storage_error"]
+__all__ = ["ForeignAnswerError", "NotOssError", "storage_error"]
 
 _KEPT_DETAILS = ("Code", "Message", "Endpoint", "Region", "BucketName", "EC", "HostId")
 _CHECK = "check the endpoint, and HTTPS_PROXY if there is a proxy"
@@ -40,6 +39,14 @@ class NotOssError(requests.RequestException):
     """An answer that all is well, by somebody else than OSS; its text says what is strange about it."""
 
 
+class ForeignAnswerError(StorageError):
+    """Something that is not OSS responded with a success: a login page of a network, or another service."""
+
+    def __init__(self, uri: OssUri, endpoint: str, how: str) -> None:
+        message = f"{uri}: {endpoint} answered {how}, so it is not OSS; {_CHECK}"
+        super().__init__(message, uri=str(uri), retryable=True)
+
+
 def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageError:
     """Translate an error of oss2 or requests; the original loses whatever could hold a secret.
 
@@ -52,34 +59,18 @@ def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageErr
         return _refused(error, uri, endpoint)
     cause = getattr(error, "exception", error)
     if isinstance(cause, ParseError | RuntimeError):  # oss2 raises the latter when an element is missing
-        return not_oss(uri, endpoint, "with what is no XML of OSS")
+        return ForeignAnswerError(uri, endpoint, "with what is no XML of OSS")
     if isinstance(cause, NotOssError):
-        return not_oss(uri, endpoint, str(cause))
+        return ForeignAnswerError(uri, endpoint, str(cause))
     if isinstance(cause, requests.RequestException | HTTPError):
         return _unanswered(cause, uri, endpoint)
     return StorageError(f"{uri}: {error}", uri=str(uri))
 
 
-def not_oss(uri: OssUri, endpoint: str, how: str) -> TransientStorageError:
-    """Somebody answers that all is well, but not as OSS does: a page to log in to a network, another service.
-
-    Args:
-        uri: what was to be read or written.
-        endpoint: the endpoint that was asked.
-        how: what is strange about the answer: `with an empty page`.
-    """
-    made = TransientStorageError(f"{uri}: {endpoint} answered {how}, so it is not OSS; {_CHECK}", uri=str(uri))
-    made.strange = True
-    return made
-
-
 def _unanswered(cause: requests.RequestException | HTTPError, uri: OssUri, endpoint: str) -> StorageError:
-    why = explain(cause, endpoint)
-    family = TransientStorageError if why.transient else UnreachableStorageError
-    made = family(f"{uri}: {why.sentence}", uri=str(uri))
-    if isinstance(made, TransientStorageError):
-        made.refused = why.refused
-    return made
+    why = diagnose(cause, endpoint)
+    family = StorageError if why.transient else UnreachableStorageError
+    return family(f"{uri}: {why.sentence}", uri=str(uri), retryable=why.transient, refused=why.refused)
 
 
 def _refused(error: oss2.exceptions.OssError, uri: OssUri, endpoint: str) -> StorageError:
@@ -110,11 +101,15 @@ def _answered(
     error: oss2.exceptions.OssError, sentence: str, uri: OssUri, *, code: str = "", request_id: str | None = None
 ) -> StorageError:
     is_passing = error.status in (408, 429) or error.status >= 500 or code in _TRANSIENT_CODES
-    family = TransientStorageError if is_passing else StorageError
-    made = family(f"{uri}: {sentence}", uri=str(uri), status_code=error.status, code=code, request_id=request_id)
-    if isinstance(made, TransientStorageError):
-        made.retry_after_s = _seconds(error.headers.get("Retry-After"))
-    return made
+    return StorageError(
+        f"{uri}: {sentence}",
+        uri=str(uri),
+        status_code=error.status,
+        code=code,
+        request_id=request_id,
+        retryable=is_passing,
+        retry_after_s=_seconds(error.headers.get("Retry-After")),
+    )
 
 
 def _sentence(code: str, details: dict[str, str], uri: OssUri, endpoint: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.oss_connection import OssConnection
-from pai_sdk.storage.oss_errors import not_oss
+from pai_sdk.storage.oss_errors import ForeignAnswerError
 from pai_sdk.storage.oss_wire import Body, content_md5, etag_in_body, etag_of, meta_headers
 from pai_sdk.storage.uri import OssUri
 
@@ -30,7 +30,7 @@ class OssParts:
 
     def __init__(self, connection: OssConnection) -> None:
         self._call = connection.call
-        self._go_on = connection.go_on
+        self._check_cancelled = connection.check_cancelled
 
     def begin(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
         """Begin to write a large object; the id that is returned names the attempt."""
@@ -38,7 +38,7 @@ class OssParts:
         def begin(bucket: Any) -> str:
             answer = bucket.init_multipart_upload(uri.key, headers=meta_headers(meta))
             if not answer.upload_id:
-                raise not_oss(uri, "somebody", "without the id of an upload")
+                raise ForeignAnswerError(uri, "a server", "without the id of an upload")
             return str(answer.upload_id)
 
         return self._call(uri, begin)
@@ -46,7 +46,7 @@ class OssParts:
     def put(self, uri: OssUri, upload_id: str, number: int, content: bytes) -> str:
         """Write part `number` (the first is 1); returns its ETag. All parts but the last have 100 KiB or more."""
         headers = {"Content-MD5": content_md5(content)}
-        body = Body(content, self._go_on)
+        body = Body(content, self._check_cancelled)
         return self._call(
             uri,
             lambda bucket: etag_of(bucket.upload_part(uri.key, upload_id, number, body, headers=headers), uri),

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from pai_sdk.storage.objects import ObjectInfo, md5_of
-from pai_sdk.storage.oss_errors import not_oss
+from pai_sdk.storage.oss_errors import ForeignAnswerError
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["Body", "body_of", "content_md5", "etag_in_body", "etag_of", "info_of", "meta_headers"]
@@ -34,30 +34,32 @@ class Body:
 
     Args:
         content: all of it.
-        go_on: hands the pieces on, or raises.
+        check_cancelled: hands the pieces on, or raises.
     """
 
-    def __init__(self, content: bytes, go_on: Callable[[Iterable[memoryview]], Iterator[memoryview]]) -> None:
+    def __init__(
+        self, content: bytes, check_cancelled: Callable[[Iterable[memoryview]], Iterator[memoryview]]
+    ) -> None:
         self._content = memoryview(content)
-        self._go_on = go_on
+        self._check_cancelled = check_cancelled
 
     def __len__(self) -> int:
         return len(self._content)
 
     def __iter__(self) -> Iterator[memoryview]:
         starts = range(0, len(self._content), _PIECE_BYTES)
-        return self._go_on(self._content[start : start + _PIECE_BYTES] for start in starts)
+        return self._check_cancelled(self._content[start : start + _PIECE_BYTES] for start in starts)
 
 
 def etag_of(answer: Any, uri: OssUri) -> str:
     """The ETag of an object; an answer without one does not come from OSS.
 
     Raises:
-        TransientStorageError: there is none.
+        ForeignAnswerError: there is none.
     """
     if not answer.etag:
         answer.resp.response.close()  # nobody will read its body
-        raise not_oss(uri, "somebody", "without an ETag")
+        raise ForeignAnswerError(uri, "a server", "without an ETag")
     return str(answer.etag)
 
 
@@ -65,11 +67,11 @@ def etag_in_body(answer: Any, uri: OssUri) -> str:
     """The ETag of an object that OSS made of others. Reading the body frees the connection, too.
 
     Raises:
-        TransientStorageError: there is none.
+        ForeignAnswerError: there is none.
     """
     etag = ElementTree.fromstring(answer.resp.read()).findtext("{*}ETag", "").strip('"')  # noqa: S314 - OSS wrote it
     if not etag:
-        raise not_oss(uri, "somebody", "without an ETag")
+        raise ForeignAnswerError(uri, "a server", "without an ETag")
     return etag
 
 

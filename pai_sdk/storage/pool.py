@@ -62,7 +62,7 @@ class TransferPool:
         if kind is None and self._about_all is not None:
             raise self._about_all
 
-    def is_patient(self) -> bool:
+    def may_retry(self) -> bool:
         """Whether a call that fails is worth a pause and another attempt."""
         return not self.gave_up and self._failed_in_a_row < _PATIENT_FAILURES
 

@@ -70,7 +70,7 @@ class Reuse:
         }
         missing = [number for number, etag in enumerate(etags) if not etag]
         with TransferPool(workers) as pool:
-            client = self._client.until(pool.stopped, pool.is_patient)
+            client = self._client.cancelled_by(pool.stopped, pool.may_retry)
             for number in missing:
                 entry = self._tree.entries[number]
                 found = by_content.get((entry.sha256, entry.size_bytes))

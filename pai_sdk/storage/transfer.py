@@ -51,7 +51,7 @@ def upload(
     uri = uri.join(path.name) if uri.is_dir else uri
     with ByteBar("uploading", shown=progress) as bar, TransferPool(workers) as pool:
         bar.expect(entry.size_bytes)
-        FileUpload(client.until(pool.stopped, pool.is_patient), path, entry, uri, bar).begin(pool)
+        FileUpload(client.cancelled_by(pool.stopped, pool.may_retry), path, entry, uri, bar).begin(pool)
     if pool.failures:
         raise TransferError(f"{path} was not uploaded to {uri}", failures=pool.failures)
     return uri

@@ -16,8 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from pai_sdk.errors import StorageError, UnreachableStorageError
-from pai_sdk.storage.faults import is_transient
+from pai_sdk.errors import PaiError, StorageError, UnreachableStorageError
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["UnfinishedUpload", "may_be_resumed"]
@@ -40,7 +39,7 @@ _OF_THE_KEY = frozenset(
 
 def may_be_resumed(error: BaseException) -> bool:
     """Whether an upload that failed so can go on later from where it is."""
-    if is_transient(error) or isinstance(error, UnreachableStorageError):
+    if isinstance(error, UnreachableStorageError) or (isinstance(error, PaiError) and error.retryable):
         return True
     return isinstance(error, StorageError) and error.code in _OF_THE_KEY
 

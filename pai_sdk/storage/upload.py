@@ -91,7 +91,7 @@ def _send(client: OssClient, tree: FileTree, folder: OssUri, etags: list[str], b
     """Send the files that have no ETag yet; returns how many that were."""
     missing = [number for number, etag in enumerate(etags) if not etag]
     with TransferPool(workers) as pool:
-        client = client.until(pool.stopped, pool.is_patient)
+        client = client.cancelled_by(pool.stopped, pool.may_retry)
         for number in missing:
             entry = tree.entries[number]
             arrived = partial(etags.__setitem__, number)

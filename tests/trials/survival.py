@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pai_sdk import Estimator, Session, TrainingJob
+from pai_sdk.base.endpoint import Endpoint
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import JobFailed
 from pai_sdk.service.embedded import ensure_running
@@ -180,10 +181,9 @@ class _Trial:
         """Objects; each that was acknowledged must be there at the end."""
         info = ensure_running(self.data)
         storage = OssClient(
-            info.oss_endpoint,
+            Endpoint(info.oss_endpoint, self.restart),
             static_credentials(info.access_key_id, info.access_key_secret),
             region=info.region_id,
-            on_unreachable=self.restart,
         )
         kept: dict[OssUri, str] = {}
         while not self.over.is_set():

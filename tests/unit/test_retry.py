@@ -7,10 +7,11 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
-from pai_sdk.base.retry import RetryPolicy, _SignOfLife, one_attempt, say_that_it_is_tried_again
+from pai_sdk.base.retry import RetryPolicy, RetryWarnings, one_attempt
 from tests.waiting import PATIENCE_S
 
 
@@ -33,8 +34,8 @@ class Clock:
         return self.now_s
 
 
-def policy(clock: Clock, **more: float) -> RetryPolicy:
-    return RetryPolicy(sleep=clock.sleep, clock=clock.now, **more)  # type: ignore[arg-type]
+def policy(clock: Clock, **more: Any) -> RetryPolicy:
+    return RetryPolicy(sleep=clock.sleep, clock=clock.now, **more)
 
 
 def failing(times: int, fault: Exception) -> Callable[[], int]:
@@ -128,19 +129,17 @@ def test_tenacity_is_loaded_only_when_needed() -> None:
     assert subprocess.run([sys.executable, "-c", check], timeout=PATIENCE_S, check=False).returncode == 0
 
 
-def test_whoever_waits_long_is_told_what_for(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_waits_long_is_told_what_for(caplog: pytest.LogCaptureFixture) -> None:
     def said() -> list[str]:
         # Threads of tests that are over may be trying still.
         return [record.getMessage() for record in caplog.records if record.thread == threading.get_ident()]
 
-    monkeypatch.setattr("pai_sdk.base.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+    warnings = RetryWarnings(lambda: 100.0)
     with pytest.raises(Fault):
-        policy(Clock(), max_attempts=3).call(failing(9, Fault()), is_transient=lambda _: True)
+        policy(Clock(), max_attempts=3, warnings=warnings).call(failing(9, Fault()), is_transient=lambda _: True)
     assert said() == []  # over in a moment
     with pytest.raises(Fault):
-        policy(Clock()).call(failing(99, Fault()), is_transient=lambda _: True)
+        policy(Clock(), warnings=warnings).call(failing(99, Fault()), is_transient=lambda _: True)
     assert len(said()) == 1  # not one an attempt
     assert said()[0].startswith("a fault; trying again, for up to ")
 
@@ -159,25 +158,22 @@ def test_a_caller_that_plans_its_attempts_itself_has_one_and_no_pause() -> None:
     assert policy(clock).call(failing(1, Fault()), is_transient=always) == 2, "outside, all is as before"
 
 
-def test_such_a_caller_may_say_that_it_tries_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("pai_sdk.base.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+def test_such_a_caller_may_say_that_it_tries_again(caplog: pytest.LogCaptureFixture) -> None:
+    warnings = RetryWarnings(lambda: 100.0)
     for left_s in (570.0, 569.0):
-        say_that_it_is_tried_again(Fault(), left_s=left_s)
+        warnings.warn(Fault(), left_s=left_s)
     assert [record.message for record in caplog.records] == ["a fault; trying again, for up to 570 s"]
 
 
 def test_the_deadline_rules_and_the_message_is_true(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pai_sdk.base.retry._sign_of_life", _SignOfLife(lambda: 100.0))
     clock, told_at_s = Clock(), []
     monkeypatch.setattr(
         "pai_sdk.base.retry.logger.warning", lambda *told: told_at_s.append((clock.now_s, told[-1]))
     )
     with pytest.raises(Fault):
-        policy(clock).call(failing(999, Fault()), is_transient=always)
+        policy(clock, warnings=RetryWarnings(lambda: 100.0)).call(failing(999, Fault()), is_transient=always)
     assert clock.now_s == pytest.approx(60.0)
     assert len(clock.pauses) > 9
     ((at_s, left_s),) = told_at_s
@@ -200,12 +196,10 @@ def test_a_server_that_asks_for_more_time_than_there_is_left_is_not_asked_earlie
     assert clock.pauses == [10.0, 10.0]
 
 
-def test_attempts_that_are_limited_are_told(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pai_sdk.base.retry._sign_of_life", _SignOfLife(lambda: 100.0))
+def test_attempts_that_are_limited_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    warnings = RetryWarnings(lambda: 100.0)
     with pytest.raises(Fault):
-        policy(Clock(), max_attempts=3).call(failing(9, Fault(5.0)), is_transient=always)
+        policy(Clock(), max_attempts=3, warnings=warnings).call(failing(9, Fault(5.0)), is_transient=always)
     assert [record.getMessage() for record in caplog.records if record.thread == threading.get_ident()] == [
         "a fault; trying again, 2 more times at most, for up to 60 s"
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.unanswered import explain
+from pai_sdk.base.unanswered import diagnose
 from pai_sdk.errors import EngineNotFoundError, LocalRunError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Engine:
         """What to raise where the engine hung up, or says nothing any more."""
         return LocalRunError(
             f"the Docker engine at {self.url} stopped answering while {while_doing}: "
-            f"{explain(error, self.url).sentence}; submit again when it runs"
+            f"{diagnose(error, self.url).sentence}; submit again when it runs"
         )
 
     def close(self) -> None:

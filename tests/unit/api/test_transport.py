@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.api.transport import Transport
+from pai_sdk.base.endpoint import Endpoint
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials, static_credentials
 from pai_sdk.errors import (
@@ -285,7 +286,7 @@ class TestWhatMayNotBeSentTwice:
             server.script = [GOOD]
             starts.append(server)
 
-        transport = Transport(endpoint, KEY, version="1", retry=retry, on_unreachable=start)
+        transport = Transport(Endpoint(endpoint, start), KEY, version="1", retry=retry)
         try:
             assert post(transport).json["Answer"] == 42
             assert len(starts) == 1

@@ -12,7 +12,7 @@ import requests
 from urllib3.exceptions import MaxRetryError, NewConnectionError, ProtocolError, ReadTimeoutError
 
 from pai_sdk.base.connections import HandshakeError
-from pai_sdk.base.unanswered import explain
+from pai_sdk.base.unanswered import diagnose
 
 HOST = "https://pai.example.com"
 
@@ -66,7 +66,7 @@ def bad_certificate() -> requests.exceptions.SSLError:
     ],
 )
 def test_one_sentence_each(error: requests.RequestException, sentence: str, facts: dict[str, Any]) -> None:
-    why = explain(error, HOST)
+    why = diagnose(error, HOST)
     assert sentence in why.sentence
     assert HOST in why.sentence
     assert "\n" not in why.sentence
@@ -85,16 +85,16 @@ def test_one_sentence_each(error: requests.RequestException, sentence: str, fact
 )
 def test_hangzhou_has_two_hosts(error: requests.RequestException) -> None:
     ours, other = "https://pai.cn-hangzhou.aliyuncs.com", "pai.cn-hangzhou.data.aliyun.com"
-    assert f"endpoint='{other}'" in explain(error, ours).sentence
+    assert f"endpoint='{other}'" in diagnose(error, ours).sentence
     for elsewhere in (HOST, f"https://{other}", "https://pai.cn-shanghai.aliyuncs.com"):
-        assert "endpoint=" not in explain(error, elsewhere).sentence
-    assert "endpoint=" not in explain(requests.exceptions.ReadTimeout("x"), ours).sentence
+        assert "endpoint=" not in diagnose(error, elsewhere).sentence
+    assert "endpoint=" not in diagnose(requests.exceptions.ReadTimeout("x"), ours).sentence
 
 
 def test_an_error_that_is_its_own_cause_ends() -> None:
     error = requests.ConnectionError("loop")
     error.__context__ = error
-    assert explain(error, HOST).sent
+    assert diagnose(error, HOST).sent
 
 
 @pytest.mark.parametrize("reason", ["WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"])
@@ -102,6 +102,6 @@ def test_whoever_does_not_speak_tls_will_not_learn_it(reason: str) -> None:
     inner = HandshakeError(1, f"[SSL: {reason}]")
     inner.__cause__ = ssl.SSLError(1, f"[SSL: {reason}]")
     inner.__cause__.reason = reason
-    why = explain(requests.exceptions.SSLError(MaxRetryError(None, "/", inner)), HOST)  # type: ignore[arg-type]
+    why = diagnose(requests.exceptions.SSLError(MaxRetryError(None, "/", inner)), HOST)  # type: ignore[arg-type]
     assert not why.transient
     assert "http://" in why.sentence

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.api.transport import Transport
+from pai_sdk.base.endpoint import Endpoint
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import ConnectionFailedError, ServiceStartError
@@ -24,7 +25,7 @@ def ask(transport: Transport, method: str = "GET") -> Any:
 def test_refused(retry: RetryPolicy, clock: FakeClock) -> None:
     calls: list[int] = []
     endpoint = unused_endpoint()
-    transport = Transport(endpoint, KEY, version="1", retry=retry, on_unreachable=lambda: calls.append(1))
+    transport = Transport(Endpoint(endpoint, lambda: calls.append(1)), KEY, version="1", retry=retry)
     with pytest.raises(ConnectionFailedError, match=f"nothing listens at {endpoint}") as caught:
         ask(transport)
     assert (len(calls), caught.value.maybe_arrived, caught.value.attempts) == (9, False, 10)
@@ -35,7 +36,7 @@ def test_a_service_that_cannot_be_started_says_so(retry: RetryPolicy) -> None:
     def fail() -> None:
         raise ServiceStartError("the disk is full")
 
-    transport = Transport(unused_endpoint(), KEY, version="1", retry=retry, on_unreachable=fail)
+    transport = Transport(Endpoint(unused_endpoint(), fail), KEY, version="1", retry=retry)
     with pytest.raises(ServiceStartError, match="disk is full"):
         ask(transport)
 

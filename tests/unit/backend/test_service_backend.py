@@ -193,7 +193,7 @@ def test_a_download(server: ScriptedServer, backend: ServiceBackend, tmp_path: P
 def test_a_service_that_sleeps_is_woken_before_files_are_moved(server: ScriptedServer, tmp_path: Path) -> None:
     woken: list[int] = []
     settings = Settings(region_id="r", endpoint=server.endpoint, oss_endpoint=server.endpoint)
-    backend = ServiceBackend(settings, KEY, on_unreachable=lambda: woken.append(len(server.asked)))
+    backend = ServiceBackend(settings, KEY, find_again=lambda: woken.append(len(server.asked)))
     server.script = [Reply(b"", 404, {"x-oss-request-id": "r"})]
     with pytest.raises(StorageError):
         backend.download("oss://models/out/", tmp_path, progress=False)
@@ -220,7 +220,7 @@ def test_a_service_that_is_gone_is_started_again_by_those_who_follow_a_job(serve
         return server.endpoint
 
     gone = Settings(region_id="local", workspace_id="7", oss_bucket_name="models", endpoint=unused_endpoint())
-    backend = ServiceBackend(gone, KEY, on_unreachable=start)
+    backend = ServiceBackend(gone, KEY, find_again=start)
     server.script = [Reply({"TrainingJobId": "t-1", "Status": "Succeed"})]
     try:
         stream = LogStream(backend, "t-1", follow=True, policy=FollowPolicy(schedule=SimulatedTime()))

@@ -17,6 +17,7 @@ from pathlib import Path
 import oss2
 import pytest
 
+from pai_sdk.base.endpoint import Endpoint
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import CredentialsError, SettingsError, StorageError
@@ -411,11 +412,10 @@ def test_whoever_starts_the_store_again_is_called_before_each_further_attempt(re
     credentials = Credentials("key-id", "key-secret")
     with (
         OssClient(
-            "http://127.0.0.1:9",
+            Endpoint("http://127.0.0.1:9", lambda: calls.append(1)),
             lambda: credentials,
             region="cn-test",
             retry=retry,
-            on_unreachable=lambda: calls.append(1),
         ) as client,
         pytest.raises(StorageError, match="nothing listens"),
     ):

@@ -482,7 +482,7 @@ def test_what_is_under_way_ends_when_the_transfer_is_stopped(
 ) -> None:
     oss.buckets[BUCKET]["run/there"] = StoredObject(bytes(3_000_000))
     stopped = threading.Event()
-    one_transfer = client.until(stopped)
+    one_transfer = client.cancelled_by(stopped)
     assert one_transfer.get_bytes(OssUri(BUCKET, "run/there")) == bytes(3_000_000)
     stopped.set()
     uri = OssUri(BUCKET, "run/new")

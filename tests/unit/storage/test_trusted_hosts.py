@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.base.endpoint import is_alibaba_oss
+from pai_sdk.base.endpoint import Endpoint, is_alibaba_oss
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import InvalidInputError, SettingsError, TransferError, UntrustedEndpointError
@@ -155,7 +155,7 @@ def test_a_host_that_the_user_trusts_is_asked(
 def test_a_store_that_has_moved_is_asked_where_it_is(stranger: FakeOss, retry: RetryPolicy) -> None:
     """Somebody else may listen at its former port by now."""
     with OssClient(
-        "http://127.0.0.1:9", lambda: KEY, region="cn-test", retry=retry, on_unreachable=lambda: stranger.endpoint
+        Endpoint("http://127.0.0.1:9", lambda: stranger.endpoint), lambda: KEY, region="cn-test", retry=retry
     ) as client:
         for host in ("127.0.0.1:9", host_of(stranger), "127.0.0.1:9"):
             assert client.get_bytes(OssUri(BUCKET, "run/model", host)) == b"theirs"
