@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.like_windows import become_windows
 
-_NOT_ON_WINDOWS = ("pai_sdk.backend.local", "pai_sdk.execution", "pai_sdk.service")
+_NOT_ON_WINDOWS = ("pai_sdk.agent", "pai_sdk.backend.local", "pai_sdk.execution", "pai_sdk.service")
 _PROGRAMS = ("pai_sdk.__main__", "pai_sdk.service.__main__")  # which run when they are imported
 _COMMAND = 'test "$PAI_USER_ARGS" = \'--lr 0.1\' && python make.py && cat "$PAI_INPUT_TRAIN"'
 

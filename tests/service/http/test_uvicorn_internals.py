@@ -1,0 +1,100 @@
+"""The internals of uvicorn that `GuardedProtocol` and `HttpServer` build on, and the versions that have them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from packaging.requirements import Requirement
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+ROOT = Path(__file__).resolve().parents[3]
+ADVICE = (
+    f"uvicorn {uvicorn.__version__} differs from what pai_sdk/service/http builds on: adapt guarded_connections.py"
+    " and http_server.py, or narrow the range of uvicorn in pyproject.toml"
+)
+OVERRIDDEN = {
+    HttpToolsProtocol: {
+        "connection_made": ["transport"],
+        "data_received": ["data"],
+        "on_headers_complete": [],
+        "on_message_complete": [],
+        "send_400_response": ["msg"],
+    },
+    uvicorn.Server: {"startup": ["sockets"], "shutdown": ["sockets"]},
+}
+USED = {
+    "protocol": ("connections", "cycle", "flow", "headers", "logger", "transport", "url"),
+    "cycle": (
+        "disconnected",
+        "message_event",
+        "response_complete",
+        "response_started",
+        "waiting_for_100_continue",
+    ),
+    "flow": ("read_paused",),
+}
+
+
+class RecordingTransport(asyncio.Transport):
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
+        self.written = b""
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_methods_that_are_overridden_take_the_same_arguments() -> None:
+    found = {
+        kind: {name: [*inspect.signature(getattr(kind, name)).parameters][1:] for name in methods}
+        for kind, methods in OVERRIDDEN.items()
+    }
+    assert found == OVERRIDDEN, ADVICE
+
+
+def test_the_attributes_that_are_used_are_there_during_a_request() -> None:
+    missing = asyncio.run(missing_attributes())
+    assert missing == [], ADVICE
+
+
+async def missing_attributes() -> list[str]:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None))
+    server.config.load()
+    protocol = HttpToolsProtocol(server.config, ServerState(), {})
+    transport = RecordingTransport()
+    protocol.connection_made(transport)
+    protocol.data_received(b"GET /path HTTP/1.1\r\nHost: a\r\n\r\n")
+    subjects: dict[str, Any] = {"protocol": protocol, "cycle": protocol.cycle, "flow": protocol.flow}
+    missing = [
+        f"{name}.{used}" for name, subject in subjects.items() for used in USED[name] if not hasattr(subject, used)
+    ]
+    missing += [f"server.{used}" for used in ("should_exit",) if not hasattr(server, used)]
+    missing += [] if hasattr(ServerState(), "connections") else ["server_state.connections"]
+    await asyncio.gather(*protocol.tasks)
+    assert transport.written.startswith(b"HTTP/1.1 204"), ADVICE
+    return missing
+
+
+def test_uvicorn_has_an_upper_bound_and_the_installed_one_is_in_the_range() -> None:
+    (text,) = re.findall(r'"(uvicorn[^"]*)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    required = Requirement(text)
+    assert any(bound.operator in ("<", "<=", "==", "~=") for bound in required.specifier), required
+    assert required.specifier.contains(uvicorn.__version__), ADVICE
