@@ -9,12 +9,13 @@ Standard library only.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from pai_sdk.base.files import locked, replace_file, take_lock
 
 __all__ = ["is_complete", "mark_complete", "note_use", "prune", "use"]
 
@@ -25,7 +26,7 @@ _KEPT_BYTES = 20 << 30
 
 def use(lock: int) -> None:
     """Wait until nobody builds or removes the environment, and let nobody do so from now on."""
-    fcntl.flock(lock, fcntl.LOCK_SH)
+    take_lock(lock, shared=True)
 
 
 def is_complete(environment: Path) -> bool:
@@ -38,9 +39,7 @@ def mark_complete(environment: Path) -> None:
     size_bytes = sum(
         entry.lstat().st_size for entry in environment.rglob("*") if entry.is_file() and not entry.is_symlink()
     )
-    partial = environment / f".{_COMPLETE}"
-    partial.write_text(str(size_bytes))
-    partial.rename(environment / _COMPLETE)
+    replace_file(environment / _COMPLETE, str(size_bytes), mode=0o666)
 
 
 def note_use(environment: Path) -> None:
@@ -77,17 +76,12 @@ def _last_use(environment: Path) -> tuple[float, int]:
 
 
 def _remove(environment: Path) -> bool:
-    try:
-        lock = os.open(f"{environment}.lock", os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:  # none of ours
+    lock = Path(f"{environment}.lock")
+    if not lock.exists():  # none of ours
         return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        (environment / _COMPLETE).unlink(missing_ok=True)
-        # The lock's file stays: somebody may be waiting for this very lock.
-        shutil.rmtree(environment, ignore_errors=True)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(lock)
-    return True
+    with locked(lock, waits=False) as is_unused:
+        if is_unused:
+            (environment / _COMPLETE).unlink(missing_ok=True)
+            # The lock's file stays: a process may be waiting for this very lock.
+            shutil.rmtree(environment, ignore_errors=True)
+        return is_unused

@@ -7,7 +7,6 @@ that lies what the service's interpreter has, which therefore counts as present.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import json
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.agent import environments
+from pai_sdk.base.files import take_lock
 
 __all__ = ["Requirements", "find_requirements", "has_pip", "install", "layer", "service_paths", "site_packages"]
 
@@ -139,7 +139,7 @@ def install(requirements: Requirements, *, lock: int, working_dir: str) -> int:
     code = 0
     environments.use(lock)
     if not environments.is_complete(environment):
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        take_lock(lock)
         if not environments.is_complete(environment):
             code = _build(environment, requirements, working_dir)
         environments.use(lock)

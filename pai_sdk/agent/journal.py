@@ -14,7 +14,6 @@ Standard library only.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.agent.reasons import REASON_SUPERVISOR_LOST, supervisor_lost_message
+from pai_sdk.base.files import is_locked, publish_once, replace_file, take_lock
 
 __all__ = ["DISK_IS_FULL", "Journal", "lost"]
 
@@ -55,7 +55,7 @@ class Journal:
 
     def write_job(self, job: dict[str, Any]) -> None:
         """Write what the supervisor is to do."""
-        self._replace(self._job, job)
+        replace_file(self._job, json.dumps(job))
 
     def read_job(self) -> dict[str, Any] | None:
         """What the supervisor is to do; None when that was withdrawn."""
@@ -91,12 +91,12 @@ class Journal:
     def write_state(self, state: dict[str, Any]) -> None:
         """Replace the state as a whole: a reader sees the old one or the new one."""
         try:
-            self._replace(self._state, state)
+            replace_file(self._state, json.dumps(state))
         except OSError as error:
             if error.errno not in DISK_IS_FULL or not self._spare.exists():
                 raise
             self._spare.unlink()
-            self._replace(self._state, state)
+            replace_file(self._state, json.dumps(state))
 
     def read_state(self) -> dict[str, Any] | None:
         """The last state written, or None for a job that was never started."""
@@ -131,40 +131,26 @@ class Journal:
         try:
             yield lock if self._acquire(lock, patience_s) else None
         finally:
-            os.close(lock)
+            os.close(lock)  # not unlocked: forked children keep it
 
     def is_locked(self) -> bool:
         """Whether a supervisor, or the guardian that cleans up after it, is alive."""
-        try:
-            lock = os.open(self._lock, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return is_locked(self._lock)
 
     def _acquire(self, lock: int, patience_s: float) -> bool:
         deadline = time.monotonic() + patience_s
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if self._state.exists() or time.monotonic() > deadline:
-                    return False
-                time.sleep(0.005)
-            else:
-                return True
+        while not take_lock(lock, waits=False):
+            if self._state.exists() or time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        return True
 
     # ---- the wish to stop ----
 
     def ask_to_stop(self, reason_code: str, reason_message: str) -> None:
         """Write down that the job should stop, and wake the supervisor up."""
         if not self._stop.exists():
-            self._replace(self._stop, {"reason_code": reason_code, "reason_message": reason_message}, keep=True)
+            publish_once(self._stop, json.dumps({"reason_code": reason_code, "reason_message": reason_message}))
         try:
             control = os.open(self._control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -191,20 +177,6 @@ class Journal:
             os.mkfifo(self._control, 0o600)
         # Opened for both, so that it never reads as closed after the first writer has gone.
         return os.open(self._control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def _replace(self, path: Path, value: dict[str, Any], *, keep: bool = False) -> None:
-        """Write a file as a whole; with `keep`, one that is there already stays."""
-        partial = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-        try:
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                json.dump(value, file, ensure_ascii=True)
-            if keep:
-                with suppress(FileExistsError):
-                    os.link(partial, path)
-            else:
-                partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 def lost(state: dict[str, Any], *, ended_at: float) -> dict[str, Any]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.base.files import locked_folder, replace_file
 from pai_sdk.base.hints import is_of_type
-from pai_sdk.base.openfiles import locked_folder
 from pai_sdk.base.paths import expanded
 from pai_sdk.errors import SettingsError
 
@@ -74,20 +72,6 @@ def write_config(path: Path, values: Mapping[str, str]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked_folder(target.parent):  # what another one saves meanwhile would be lost
             content = {**read_config(path), **values}
-            _replace(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+            replace_file(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n", durable=True)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def _replace(target: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(target)
-    except OSError:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise

@@ -7,7 +7,6 @@ whose `environments` has one of them is refused. Every other variable of the use
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from urllib.parse import unquote
 
 from pai_sdk.agent.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
 from pai_sdk.agent.sandbox import Sandbox, output_channels
+from pai_sdk.base.files import replace_file
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.amounts import bytes_of
 from pai_sdk.schemas.names import variable_name
@@ -289,6 +289,4 @@ def _unfit(variables: Mapping[str, str]) -> list[Problem]:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)
+    replace_file(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n", mode=0o666)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
+from pai_sdk.base.files import replace_file
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.walk import list_folder
 
@@ -29,11 +30,8 @@ def version_of(status: os.stat_result) -> Version:
 
 def note_resumed(sandbox: Sandbox, request: TrainingJobRequest) -> None:
     """Write down what lies in the outputs now, for who brings the outputs to their URIs; the job has not begun."""
-    partial = sandbox.resumed_file.with_suffix(".partial")
-    with partial.open("w", encoding="ascii") as file:
-        for name, path, version in _found(sandbox, request):
-            file.write(json.dumps([name, path, *version]) + "\n")
-    partial.replace(sandbox.resumed_file)
+    lines = [json.dumps([name, path, *version]) + "\n" for name, path, version in _found(sandbox, request)]
+    replace_file(sandbox.resumed_file, "".join(lines), mode=0o666)
 
 
 def read_resumed(sandbox: Sandbox) -> dict[tuple[str, str], Version]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import threading
@@ -15,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
+from pai_sdk.base.files import take_lock
 from pai_sdk.execution.log_cuts import LogCuts, place_to_cut
 
 __all__ = ["LogIndex"]
@@ -127,7 +127,7 @@ class LogIndex:
     def _catch_up(self, *, is_open: bool) -> None:
         with suppress(FileNotFoundError), self._path.open("rb") as file:
             # Whoever else reads this log cuts it as well: nobody may count lines while a cut is being made.
-            fcntl.flock(file, fcntl.LOCK_EX)
+            take_lock(file.fileno())
             is_cut_anew = self._cuts.refresh()
             if os.fstat(file.fileno()).st_size != self._size_bytes:
                 self._count_ends(file)

@@ -22,7 +22,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pai_sdk.base.openfiles import open_file, take_lock
+from pai_sdk.base.files import open_file, take_lock
 
 __all__ = ["is_unfinished", "open_part", "resumable_part", "sweep"]
 
@@ -53,7 +53,8 @@ def open_part(folder: Path) -> tuple[Path, int]:
         file = open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         if sys.platform == "win32":  # a lock would keep out who writes by its name; `sweep` goes by its age
             return path, file
-        take_lock(file, waits=True)  # no locks here: then `sweep` gets none either
+        with suppress(OSError):  # no locks here: then `sweep` gets none either
+            take_lock(file, waits=True)
         with suppress(FileNotFoundError):  # before it was locked, `sweep` may have taken it for left
             if os.path.samestat(os.fstat(file), path.lstat()):
                 return path, file

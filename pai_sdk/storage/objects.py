@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pai_sdk.base.openfiles import OPEN_FILES_CAN_BE_MOVED
+from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED
 from pai_sdk.errors import StorageError
 from pai_sdk.storage.leftovers import open_part
 from pai_sdk.storage.uri import OssUri

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.base.endpoint import Endpoint
-from pai_sdk.base.openfiles import write_at
+from pai_sdk.base.files import write_at
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.errors import InvalidInputError, StorageError

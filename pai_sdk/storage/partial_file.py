@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from pai_sdk.base.openfiles import OPEN_FILES_CAN_BE_MOVED, open_file, read_at, take_lock
+from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED, open_file, read_at, take_lock
 from pai_sdk.storage.leftovers import open_part, resumable_part
 from pai_sdk.storage.objects import ObjectInfo, mark_executable, put_in_place
 
@@ -144,5 +144,8 @@ def _open_locked(path: Path) -> int | None:
                 return file
         except FileNotFoundError:
             pass
+        except OSError:  # no locks here
+            os.close(file)
+            return None
         os.close(file)
     return None

@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
+from pai_sdk.base.files import replace_file
 from pai_sdk.errors import PaiError, StorageError, UnreachableStorageError
 from pai_sdk.storage.uri import OssUri
 
@@ -72,12 +72,7 @@ class UnfinishedUpload:
             folder = self._path.parent
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _sweep(folder)
-            # Readable for its owner only, as all of tempfile is.
-            with NamedTemporaryFile("w", dir=folder, suffix=".new", encoding="utf-8", delete=False) as out:
-                json.dump({"uri": str(self._uri), "upload_id": upload_id}, out)
-                out.flush()
-                os.fsync(out.fileno())
-            Path(out.name).replace(self._path)
+            replace_file(self._path, json.dumps({"uri": str(self._uri), "upload_id": upload_id}), durable=True)
         except OSError as error:
             _log.info("the upload of %s cannot be resumed by another process: %s", self._uri, error)
 

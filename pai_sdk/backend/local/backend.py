@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.agent.locks import locked
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk.backend.base import Plan, Purpose, Upload
@@ -22,6 +21,7 @@ from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
 from pai_sdk.backend.local.readers import Readers
 from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields
 from pai_sdk.backend.local.watching import LocalLogs, metric_values
+from pai_sdk.base.files import locked
 from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
 from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.docker.containers import engine_may_be_away

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.agent.locks import locked
+from pai_sdk.base.files import locked
 from pai_sdk.errors import CodeError, LocalRunError, Problem, StorageError, TransferError
 from pai_sdk.execution.initial_outputs import Version, version_of
 from pai_sdk.storage.download import TargetFolder
@@ -81,7 +80,7 @@ class InputCache:
         """
         for folder in (self._objects, self._locks):
             folder.mkdir(parents=True, exist_ok=True)
-        with locked(self._locks / ".filling", fcntl.LOCK_SH):
+        with locked(self._locks / ".filling", shared=True):
             self._fill(client, uri, target, progress=progress)
         self.shrink()
 
@@ -120,9 +119,10 @@ class InputCache:
     def _fetched(self, client: OssClient, info: ObjectInfo) -> Path:
         """The cached object; fetched, if nobody has done that yet."""
         name = _name_of(info)
-        with locked(self._locks / name, fcntl.LOCK_EX):
+        with locked(self._locks / name):
             cached = self._objects / name
             if not cached.exists():
+                # Fetched, so its name is known only at the end; `shrink` removes what a crash leaves.
                 part = self._objects / f".{name}.part"
                 # The object may have changed since it was listed; then that is what the job gets.
                 cached = self._objects / _name_of(client.get_file(info.uri, part))
@@ -135,7 +135,7 @@ class InputCache:
 
         While somebody fills a job, nothing is removed; who is the last to fill one does it.
         """
-        with locked(self._locks / ".filling", fcntl.LOCK_EX | fcntl.LOCK_NB) as is_alone:
+        with locked(self._locks / ".filling", waits=False) as is_alone:
             if not is_alone:
                 return
             for leftover in (*self._objects.glob(".*.part"), *self._locks.glob("[!.]*")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -11,9 +10,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.agent.locks import locked
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
+from pai_sdk.base.files import is_locked, locked, replace_file
 from pai_sdk.errors import NotFoundError
 from pai_sdk.execution.base import ExecutionState
 from pai_sdk.schemas.names import LOCAL_ID_PREFIX, is_local_id
@@ -107,8 +106,7 @@ class LocalJobs:
 
     def is_being_submitted(self, job_id: str) -> bool:
         """Whether somebody is at work to start the job."""
-        with locked(self.folder / job_id / _SUBMIT_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
-            return not is_ours
+        return is_locked(self.folder / job_id / _SUBMIT_LOCK)
 
     @contextmanager
     def may_be_deleted(self, job_id: str) -> Iterator[Sandbox]:
@@ -246,7 +244,4 @@ def _is_remnant(folder: Path) -> bool:
 
 def _write(path: Path, value: object) -> None:
     """Write a file as a whole; it may hold what the job's variables hide, so it is for its owner only."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        json.dump(value, file, ensure_ascii=False)
-    partial.replace(path)
+    replace_file(path, json.dumps(value, ensure_ascii=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -11,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pai_sdk.agent.locks import locked
+from pai_sdk.base.files import locked
 
 __all__ = ["Readers"]
 
@@ -59,7 +58,7 @@ class Readers:
             reading = self._readings.get(root)
             if reading is None:
                 with ExitStack() as stack:
-                    if not stack.enter_context(locked(root / self._name, fcntl.LOCK_SH | fcntl.LOCK_NB)):
+                    if not stack.enter_context(locked(root / self._name, shared=True, waits=False)):
                         return
                     reading = self._readings[root] = _Reading(stack.pop_all())
             reading.parts.add(part)
@@ -78,7 +77,7 @@ class Readers:
     @contextmanager
     def kept_out(self, root: Path) -> Iterator[bool]:
         """Keep readers from a job's folder; gives False where the job is being read, in whatever process."""
-        with locked(root / self._name, fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
+        with locked(root / self._name, waits=False) as is_ours:
             yield is_ours or time.time() - (root / self._name).stat().st_mtime > self._forgotten_after_s
 
     def close(self) -> None:

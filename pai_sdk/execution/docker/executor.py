@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import shutil
 import time
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk.agent.distributed import Instance
 from pai_sdk.agent.journal import DISK_IS_FULL, Journal
-from pai_sdk.agent.locks import locked
 from pai_sdk.agent.reasons import REASON_ENGINE_AWAY, REASON_MAX_RUNNING_TIME, max_running_time_message
 from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
+from pai_sdk.base.files import locked
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
 from pai_sdk.execution.docker.container import Mounts
@@ -371,7 +370,7 @@ def _leftover(sandbox: Sandbox) -> Path:
 @contextmanager
 def _locked(sandbox: Sandbox) -> Iterator[bool]:
     """Hold the job's lock; gives False where another process has it."""
-    with locked(sandbox.state_dir / "lock", fcntl.LOCK_EX | fcntl.LOCK_NB) as is_ours:
+    with locked(sandbox.state_dir / "lock", waits=False) as is_ours:
         yield is_ours
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from pai_sdk.agent.journal import DISK_IS_FULL
 from pai_sdk.agent.pip_output import pip_problem
 from pai_sdk.agent.reasons import REASON_STOPPED_FROM_OUTSIDE
-from pai_sdk.base.openfiles import open_file
+from pai_sdk.base.files import open_file, publish_once, replace_file
 from pai_sdk.execution.log_times import LogTimes, open_plain
 
 __all__ = ["InstanceExit", "RunFolder"]
@@ -82,7 +82,7 @@ class RunFolder:
             if error.errno not in DISK_IS_FULL:
                 raise
             with suppress(OSError):
-                _write_new(self.path / "stop", "", 0o666)
+                os.close(open_file(self.path / "stop", os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
     def tell_lost(self, instance: str) -> None:
         """Write down that an instance gave no sign of life, before it is killed."""
@@ -204,20 +204,12 @@ class RunFolder:
 
     def _publish(self, name: str, text: str) -> None:
         """Write a file that is there whole or not at all: a shell reads its script while it goes on."""
-        part = self.path / f".{name}"  # hidden from the script's patterns, but not from `forget_secrets`
-        part.unlink(missing_ok=True)  # of a start that was cut off, or put there by the container
-        _write_new(part, text, 0o600)
-        part.replace(self.path / name)
+        # The draft is hidden from the script's patterns, but not from `forget_secrets`.
+        replace_file(self.path / name, text, draft=self.path / f".{name}")
 
     def _publish_first(self, name: str, text: str) -> None:
         """Write a file that is there whole or not at all, unless it is there already: the first one stays."""
-        part = self.path / f".{name}.{os.getpid()}.{time.monotonic_ns()}"
-        try:
-            _write_new(part, text, 0o666)  # for a container of any user
-            with suppress(FileExistsError):
-                os.link(part, self.path / name)
-        finally:
-            part.unlink(missing_ok=True)
+        publish_once(self.path / name, text, mode=0o666)  # for a container of any user
 
     def _log_of(self, instance: str) -> str:
         """The end of a log."""
@@ -239,9 +231,3 @@ class RunFolder:
         with open_plain(self.path / name) as file:
             text = file.read(_LONGEST_TEXT_BYTES).decode(errors="replace").strip()
             return text, os.fstat(file.fileno()).st_mtime
-
-
-def _write_new(path: Path, text: str, mode: int) -> None:
-    """Write a file that is not there yet. A link that a container has put in its place is not followed."""
-    with os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(text.encode())

@@ -12,7 +12,7 @@ import pytest
 
 from pai_sdk.agent.distributed import name_instances
 from pai_sdk.agent.journal import Journal
-from pai_sdk.agent.locks import locked
+from pai_sdk.base.files import locked
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.docker import executor as module
