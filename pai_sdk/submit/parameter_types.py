@@ -1,4 +1,4 @@
-"""The kinds of values that parameters take. They are checked first, so that all that follows can count on them."""
+"""The types of parameters. They are checked first, so that the code that follows can rely on them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.submit.parameters import JobParameters
 from pai_sdk.submit.problems import Problems
 
-__all__ = ["check_texts", "mapping_or_empty", "with_right_kinds"]
+__all__ = ["check_texts", "type_problem", "with_checked_types"]
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """What a parameter must be, and how to say so."""
+class _ParameterType:
+    """The check of a parameter's type, and its name in messages."""
 
     fits: Callable[[Any], bool]
     wanted: str
@@ -29,11 +29,11 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
 
 
-_NAME = _Kind(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")
-_TEXT = _Kind(lambda value: isinstance(value, str), "a text")
-_MAPPING = _Kind(lambda value: isinstance(value, Mapping), "a dict")
-_LIST = _Kind(_is_list, "a list")
-_KINDS: dict[str, _Kind] = {
+_NAME = _ParameterType(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")
+_TEXT = _ParameterType(lambda value: isinstance(value, str), "a text")
+_MAPPING = _ParameterType(lambda value: isinstance(value, Mapping), "a dict")
+_LIST = _ParameterType(_is_list, "a list")
+_TYPES: dict[str, _ParameterType] = {
     **dict.fromkeys(
         (
             "image_uri",
@@ -50,29 +50,29 @@ _KINDS: dict[str, _Kind] = {
     ),
     "description": _TEXT,
     **dict.fromkeys(("environments", "labels", "hyperparameters", "parameters", "git_config"), _MAPPING),
-    "requirements": _Kind(_is_list, "a list: ['numpy==2.1', 'tqdm']"),
+    "requirements": _ParameterType(_is_list, "a list: ['numpy==2.1', 'tqdm']"),
     "metric_definitions": _LIST,
-    "source_dir": _Kind(
+    "source_dir": _ParameterType(
         # An empty text would be the current folder, with all that lies in it.
         lambda value: isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str) and value != "",
         "a folder, as text or Path",
     ),
-    "priority": _Kind(
+    "priority": _ParameterType(
         lambda value: isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31,
         "a whole number",
     ),
-    "allow_secrets": _Kind(lambda value: isinstance(value, bool), "True or False"),
+    "allow_secrets": _ParameterType(lambda value: isinstance(value, bool), "True or False"),
 }
-# Those of numpy and its like are taken too.
+# Whole numbers of numpy and similar libraries are converted.
 _WHOLE_NUMBERS = ("instance_count", "max_run_time", "priority")
-# These stand in for values that were refused, where a missing one would be a second problem.
+# Replaces a refused value where a missing one would be reported as a second problem.
 _STAND_IN = "-"
 
 _Parameters = TypeVar("_Parameters", bound=JobParameters)
 
 
-def with_right_kinds(parameters: _Parameters, problems: Problems) -> _Parameters:
-    """The same parameters; those of a wrong kind are noted, and replaced by what does no further harm.
+def with_checked_types(parameters: _Parameters, problems: Problems) -> _Parameters:
+    """The same parameters; those of a wrong type are noted, and replaced by a harmless stand-in.
 
     Args:
         parameters: as the user gave them.
@@ -80,34 +80,26 @@ def with_right_kinds(parameters: _Parameters, problems: Problems) -> _Parameters
     """
     checked = copy(parameters)
     for given in fields(parameters):
-        kind, value = _KINDS.get(given.name), getattr(parameters, given.name)
+        expected, value = _TYPES.get(given.name), getattr(parameters, given.name)
         if given.name in _WHOLE_NUMBERS:
             value = _as_int(value)
             setattr(checked, given.name, value)
         if value is None and given.default is not MISSING:
             setattr(checked, given.name, given.default)
             continue
-        if kind is None or kind.fits(value):
+        if expected is None or expected.fits(value):
             continue
-        problems.add(given.name, _said_of(value), f"give {kind.wanted}")
+        problems.add(given.name, type_problem(value), f"give {expected.wanted}")
         needed = given.default is MISSING or given.name == "instance_type"
         setattr(checked, given.name, _STAND_IN if needed else given.default)
     return checked
-
-
-def mapping_or_empty(given: Mapping[str, Any] | None, where: str, problems: Problems) -> Mapping[str, Any]:
-    """What a call was given by name; anything but a dict is noted, and left out."""
-    if given is None or isinstance(given, Mapping):
-        return given or {}
-    problems.add(where, _said_of(given), "give a dict: channel to what it holds")
-    return {}
 
 
 def check_texts(value: object, where: str) -> None:
     """See that every text within can be sent, and can be a program's argument.
 
     Raises:
-        InvalidInputError: some hold a zero byte, or half a character. They are not shown: they may be secrets.
+        InvalidInputError: some hold a zero byte, or half a character. Values are not shown: they may be secrets.
     """
     if problems := [*_text_problems(value, where)]:
         raise InvalidInputError(problems)
@@ -135,7 +127,8 @@ def _as_int(value: object) -> object:
         return value
 
 
-def _said_of(value: object) -> str:
+def type_problem(value: object) -> str:
+    """What is wrong with a value of a wrong type; the value itself is not shown."""
     if isinstance(value, str):
-        return "is a text" if value.strip() else "is empty"  # not which: a token may stand in it
+        return "is a text" if value.strip() else "is empty"  # it may be a token
     return "is None" if value is None else is_of_type(value)

@@ -130,7 +130,7 @@ def test_code_in_oss_is_a_folder(given: str, sent: str) -> None:
 
 
 def test_channels_are_defined_once_each() -> None:
-    with pytest.raises(InvalidInputError, match="is there twice"):
+    with pytest.raises(InvalidInputError, match="is defined more than once"):
         made().set_output_channels([Channel(name="a"), Channel(name="a")])
     for wrong in (None, 3, "data", ["data"], [{"nme": "data"}]):
         with pytest.raises(InvalidInputError, match="input_channels"):
