@@ -165,8 +165,8 @@ class ChannelResolver:
             # It would be the current folder, with all that lies in it.
             raise InvalidInputError([Problem("", "is empty", "give a URI, a local path or a DatasetConfig")])
         if path is None or not path.exists():
-            folder = path.parent if path is not None and path.parent.is_dir() else None
-            hint = did_you_mean(nearest(path.name, os.listdir(folder))) if path and folder else ""
+            siblings = path.parent.iterdir() if path is not None and path.parent.is_dir() else ()
+            hint = did_you_mean(nearest(path.name, (entry.name for entry in siblings))) if path else ""
             raise InvalidInputError([Problem("", f"no such file or folder: {source}", hint)])
         return InputChannel(name=name, input_uri=self._upload(source))
 
