@@ -1,4 +1,4 @@
-"""What takes a request and runs it. The rest of the library knows a backend by this protocol only."""
+"""The protocol of backends, which run requests. The rest of the library uses only this protocol."""
 
 from __future__ import annotations
 

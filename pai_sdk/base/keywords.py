@@ -1,4 +1,4 @@
-"""A misspelt keyword of a call is told by its name and the nearest one, as every other mistake is.
+"""Checks keyword arguments: an error lists all unknown and missing ones, with the nearest names.
 
 Standard library only: this is loaded with `Estimator` and `Processor`.
 """
@@ -81,13 +81,13 @@ def shows_parameters_of(other: Callable[_P, object]) -> Callable[[Callable[..., 
 
 
 def _problems(unknown: list[str], missing: list[str], free: list[str]) -> list[Problem]:
-    """What to tell; what is missing because it was misspelt is told once."""
+    """The problems to report; an argument that is missing because it was misspelt is reported once."""
     problems = []
     for name in unknown:
         near = nearest(name, free)
         ours, hint = _ELSEWHERE.get(name, ("", ""))
         if ours not in free:
             hint = did_you_mean(near)
-        problems.append(Problem(name, "there is no such parameter", hint))
+        problems.append(Problem(name, "is an unknown keyword argument", hint))
         missing = [other for other in missing if other not in near]
     return problems + [Problem(name, "is missing") for name in missing]

@@ -46,7 +46,7 @@ def serve(
         typer.Option(
             metavar="URL",
             help=f"PostgreSQL in place of SQLite: postgresql+psycopg://user@host/name. With a password, better in "
-            f"{_DATABASE_VARIABLE} or a file, where nobody sees it.",
+            f"{_DATABASE_VARIABLE} or a file, which other users cannot see.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -140,7 +140,7 @@ def _database_url(given: str | None, file: Path | None) -> str | None:
 
 
 def _read_secret(info: ServiceInfo) -> str:
-    """A command that gives the secret: it can be pasted, and shows it to nobody who looks at the screen."""
+    """A command that gives the secret: it can be pasted, and does not show the secret on the screen."""
     program = 'import json, sys; print(json.load(open(sys.argv[1]))["access_key_secret"])'
     return shlex.join(["python3", "-c", program, str(info.data_dir / "service.json")])
 

@@ -113,7 +113,7 @@ def cloned(git_config: Mapping[str, str], *, timeout_s: float = DEFAULT_TIMEOUT_
 
 
 class Checkout:
-    """A temporary clone; removed by `close`, or when nobody holds it any more.
+    """A temporary clone; removed by `close`, or when it is garbage-collected.
 
     Attributes:
         path: the folder.
@@ -259,7 +259,7 @@ def _environment(source: GitSource) -> dict[str, str]:
     }
     if source.secret:
         settings = [
-            # With a login given, nobody else is asked for one.
+            # With a login given, git asks no credential helper for one.
             ("credential.helper", ""),
             ("core.askPass", ""),
             # A helper and no header: git would send a header to whichever host it is redirected to, too.

@@ -14,7 +14,7 @@ __all__ = ["Display", "Silent", "duration_text", "elapsed_s", "short_instance", 
 
 
 class Display(Protocol):
-    """Is told what happens while somebody waits for a job, in this order: submitted, then news, then the end."""
+    """Shows a job while a program waits for it. Order of calls: submitted, then changes, then the end."""
 
     def submitted(self, record: JobRecord) -> None:
         """The job exists."""
@@ -33,7 +33,7 @@ class Display(Protocol):
         ...
 
     def detached(self, record: JobRecord) -> None:
-        """Nobody waits any more; the job goes on."""
+        """The wait has ended; the job goes on."""
         ...
 
     def ended(self, record: JobRecord) -> None:

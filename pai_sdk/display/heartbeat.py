@@ -1,4 +1,4 @@
-"""A sign of life: while a job says nothing, whoever waits for it sees that time passes."""
+"""Heartbeat of a display: while a job sends nothing, the elapsed time still advances."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class JupyterDisplay:
                 self._draw()
 
     def rest(self) -> None:
-        """Draw what is not drawn yet: nobody waits any more."""
+        """Draw what is not drawn yet; the wait has ended."""
         with self._lock:
             if self._has_news:
                 self._draw()

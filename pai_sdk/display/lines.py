@@ -173,7 +173,7 @@ class LogWriter:
                 redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
             )
             self._live.start()
-            self._console.show_cursor(True)  # whoever is interrupted here must not lose it
+            self._console.show_cursor(True)  # an interrupt here must not leave it hidden
         if self._live is not None and rows:
             self._live.update(Group(*rows), refresh=True)
         elif self._live is not None:

@@ -180,7 +180,7 @@ class TrainingJob:
         Raises:
             InvalidInputError: `timeout` is no number, or `on_interrupt` neither `detach` nor `stop`.
             JobFailed: the job ended without success; the error tells why.
-            JobStopped: somebody stopped it.
+            JobStopped: the job was stopped.
             WaitTimeoutError: the timeout has passed; the job goes on.
             KeyboardInterrupt: Ctrl-C; the interrupt tells how to come back, or that the job was stopped.
         """
@@ -305,7 +305,7 @@ class TrainingJob:
 
         Raises:
             JobFailed: it ended without success.
-            JobStopped: somebody stopped it.
+            JobStopped: the job was stopped.
         """
         self._raise_for_status()
 

@@ -34,7 +34,7 @@ def check_filters(status: object, name: object, labels: object) -> None:
     """
     problems = []
     if status is not None and status not in KNOWN_STATUSES:
-        # A service would find no job, and nobody would know why.
+        # A service would find no job, and give no reason.
         problems.append(Problem("status", f"{status!r} is not a status", f"there are {', '.join(KNOWN_STATUSES)}"))
     if name is not None and not isinstance(name, str):
         problems.append(wrong_type("name", name, "give a text"))

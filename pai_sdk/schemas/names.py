@@ -30,7 +30,7 @@ def variable_name(name: str) -> str:
 
 
 def is_of_the_contract(variable: str) -> bool:
-    """Whether the job contract sets that environment variable, so that nobody else may.
+    """Whether the job contract sets that environment variable, so that a request must not.
 
     Example:
         >>> is_of_the_contract("PAI_HPS_LR"), is_of_the_contract("PAI_REGION_ID")

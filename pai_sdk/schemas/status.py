@@ -64,7 +64,7 @@ class JobStatus(str):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether somebody stopped it."""
+        """Whether it was stopped by a user."""
         return self == "Terminated"
 
 

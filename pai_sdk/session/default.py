@@ -74,7 +74,7 @@ def get_default_session(*, local: bool = False) -> Session:
 
 
 def given_or_default(session: Session | None, *, local: bool) -> Session:
-    """The session that somebody gave, or the default one.
+    """The session given, or the default one.
 
     Args:
         session: what was given.

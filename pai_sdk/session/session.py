@@ -185,10 +185,10 @@ class Session:
         return self._backends.service.workspaces
 
     def _restart_embedded(self) -> str | None:
-        """The embedded service ends when idle, and may be killed: whoever needs it next starts it again.
+        """Start the embedded service again: it ends when idle, and may be killed.
 
         Returns:
-            Where it is now; that is another port when somebody else has taken the last one.
+            Its endpoint; the port changes when another process has taken the last one.
         """
         if self._embedded_in is None:
             return None

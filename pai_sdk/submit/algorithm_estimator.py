@@ -25,7 +25,7 @@ __all__ = ["AlgorithmEstimator"]
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
 class AlgorithmEstimator(EstimatorBase):
-    """Trains with an algorithm that somebody has defined: image, command, channels, hyperparameters.
+    """Trains with a predefined algorithm: image, command, channels, hyperparameters.
 
     What the algorithm says of hyperparameters, inputs and instance types is checked before anything is sent.
     Without an `instance_type`, the first one that the algorithm supports is taken.
@@ -86,7 +86,7 @@ class AlgorithmEstimator(EstimatorBase):
         return self._algorithm().definition.supported_instance_types
 
     def describe(self) -> Description:
-        """What the algorithm has to say of its jobs."""
+        """The description of the algorithm's jobs."""
         algorithm = self._algorithm()
         if self.instance_type in LOCAL_TYPES:
             algorithm = algorithm.as_whole()

@@ -1,4 +1,4 @@
-"""The command of a job: how it is sent, and whether the script it starts is there at all."""
+"""The command of a job: its form in the request, and a check that its script exists."""
 
 from __future__ import annotations
 

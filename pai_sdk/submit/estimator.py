@@ -77,7 +77,7 @@ class Estimator(EstimatorBase):
         return self._output(TENSORBOARD)
 
     def describe(self) -> Description:
-        """What an estimator has to say of its jobs."""
+        """The description of the estimator's jobs."""
         from pai_sdk.schemas.spec import Channel
 
         checkpoints = self.checkpoints_path

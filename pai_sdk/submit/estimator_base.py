@@ -58,7 +58,7 @@ class EstimatorBase(JobSubmitter):
             TransferError: code or inputs could not be uploaded; there is no job.
             LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
             JobFailed: while waiting, the job failed.
-            JobStopped: while waiting, somebody stopped it.
+            JobStopped: while waiting, the job was stopped.
         """
         return self.submit(self.plan(inputs, outputs, job_name=job_name), wait=wait, show_logs=show_logs)
 

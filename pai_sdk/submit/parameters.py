@@ -1,4 +1,4 @@
-"""The parameters of a job, as its author knows them. Their meaning on the wire is for `job.planning`."""
+"""The parameters of a job as the user gives them. `submit.planning` turns them into a request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Description", "JobParameters"]
 
 @dataclass(frozen=True)
 class Description:
-    """What one kind of submitter has to say of its jobs, beyond what all of them share.
+    """What one kind of submitter adds to the parameters that all jobs share.
 
     Attributes:
         image: the image the command runs in.
@@ -28,9 +28,9 @@ class Description:
         hyperparameters: values by name.
         hyperparameters_are: what the user calls them, for error messages.
         metric_definitions: metrics to be read from the log.
-        input_channels: the inputs there are; empty for any.
-        output_channels: the outputs there are; each gets a place.
-        placed_outputs: outputs that a parameter puts somewhere: channel to (parameter, URI).
+        input_channels: the defined inputs; empty for any.
+        output_channels: the defined outputs; each gets a URI.
+        placed_outputs: output URIs that a parameter sets: channel to (parameter, URI).
         source_dir: folder with the code, here or in OSS; with `git_config`, a folder within the repository.
         git_config: the repository the code comes from.
         allow_secrets: take files along that look like keys.
@@ -55,7 +55,7 @@ class Description:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class JobParameters:
-    """What every job can be given, whatever kind it is. None stands for the default.
+    """Parameters of every kind of job. None means the default.
 
     Names and limits are those of CreateTrainingJob of paistudio 2022-01-12.
 
@@ -103,7 +103,7 @@ class JobParameters:
     session: Session | None = None
 
     def describe(self) -> Description:
-        """What this kind of job is; a subclass says it."""
+        """Describe this kind of job; implemented by subclasses."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Collecting all that is wrong with a description, so that its author is told once, not one by one."""
+"""Collects all problems of a job's parameters, so that one error reports all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Problems"]
 
 
 class Problems:
-    """What was found wrong so far.
+    """The problems found so far.
 
     Example:
         >>> problems = Problems()

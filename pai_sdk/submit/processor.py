@@ -1,4 +1,4 @@
-"""Processor: a job that is given a command and data, without training in mind."""
+"""Processor: a job that runs a command on data."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Processor(JobSubmitter):
     _outputs_defined: list[Channel] = field(default_factory=list, init=False)
 
     def set_input_channels(self, channels: Sequence[Channel]) -> None:
-        """Say which inputs there are; an input of another name is then an error, as is a required one missing."""
+        """Define the inputs. Other inputs are then refused, and so is a missing required one."""
         from pai_sdk.submit.channels import channel_definitions
 
         self._inputs_defined = channel_definitions(channels, "input_channels")
 
     def set_output_channels(self, channels: Sequence[Channel]) -> None:
-        """Say which outputs there are; each of them gets a place, given or by default."""
+        """Define the outputs; each gets a URI, given or by default."""
         from pai_sdk.submit.channels import channel_definitions
 
         self._outputs_defined = channel_definitions(channels, "output_channels")
@@ -95,12 +95,12 @@ class Processor(JobSubmitter):
             TransferError: code or inputs could not be uploaded; there is no job.
             LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
             JobFailed: while waiting, the job failed.
-            JobStopped: while waiting, somebody stopped it.
+            JobStopped: while waiting, the job was stopped.
         """
         return self.submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
 
     def describe(self) -> Description:
-        """What a processor has to say of its jobs."""
+        """The description of the processor's jobs."""
         return Description(
             self.image_uri,
             self.command,

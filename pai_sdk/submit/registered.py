@@ -1,4 +1,4 @@
-"""A job whose algorithm is defined elsewhere: registered under a name, or a whole spec of its own."""
+"""The algorithm of a job that is defined elsewhere: registered under a name, or a complete spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the parameters of a submitter to the parts of a request; what is wrong with each is collected."""
+"""Turns the parameters of a submitter into fields of a request; problems are collected."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What Processor and the estimators share: from parameters to a plan, from a plan to a job.
+"""JobSubmitter: plans jobs from parameters, and submits them.
 
-Importing this costs almost nothing: what makes a plan (`job.planning`) is loaded when the first one is made.
+Importing this module is cheap: `submit.planning` is loaded when the first plan is made.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Description", "JobSubmitter"]
 class JobSubmitter(JobParameters):
     """Plans jobs and submits them; takes all parameters of `JobParameters`, by name.
 
-    Use `Processor` or `Estimator`. For a kind of job of your own, subclass this and say what it is in `describe`.
+    Use `Processor` or `Estimator`. For a kind of job of your own, subclass this and implement `describe`.
     """
 
     jobs: list[TrainingJob] = field(default_factory=list, init=False)
@@ -85,7 +85,7 @@ class JobSubmitter(JobParameters):
             job.shown_by(display)
             _show_submitted(job, display)
         if wait:
-            # What runs on this machine ends with the program that runs it in the foreground.
+            # A local job ends with the program that waits for it in the foreground.
             ends = is_local_id(job.id)
             job.wait(show_logs=show_logs, display=display, on_interrupt="stop" if ends else "detach")
         return job
@@ -101,7 +101,7 @@ class JobSubmitter(JobParameters):
         Raises:
             InvalidInputError: nothing has been submitted yet.
             JobFailed: a job ended without success; of several the first, when all have ended.
-            JobStopped: somebody stopped it.
+            JobStopped: the job was stopped.
             WaitTimeoutError: the timeout has passed; the job goes on.
         """
         failures: list[JobFailed | JobStopped] = []
@@ -141,7 +141,7 @@ class JobSubmitter(JobParameters):
 
 
 def _show_submitted(job: TrainingJob, display: Display) -> None:
-    """Show a job that has just been created. An error here would hide it, and its author submit it again."""
+    """Show a job that has just been created. An error raised here would hide the job's id from the user."""
     from pai_sdk.display.commands import next_commands
     from pai_sdk.job.interrupt_messages import detached
     from pai_sdk.schemas.record import JobRecord
@@ -150,6 +150,6 @@ def _show_submitted(job: TrainingJob, display: Display) -> None:
         display.submitted(job.record)
     except PaiError as fault:
         display.submitted(JobRecord(training_job_id=job.id))
-        display.notice(f"it cannot be looked at: {fault}")
+        display.notice(f"its state cannot be read: {fault}")
     except KeyboardInterrupt:
         raise detached(job.id, next_commands(JobRecord(training_job_id=job.id))) from None

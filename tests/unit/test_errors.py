@@ -106,7 +106,7 @@ def test_a_wait_that_is_over_is_a_timeout() -> None:
     "error",
     [
         InvalidInputError([Problem("command", "is empty"), Problem("labels", "is a text", "give a dict")]),
-        WrongCallError([Problem("instance_typ", "there is no such parameter")]),
+        WrongCallError([Problem("instance_typ", "is an unknown keyword argument")]),
         ConnectionFailedError("nothing listens", endpoint="http://127.0.0.1:9", maybe_arrived=True),
         BadAnswerError("HTML", status_code=502, retry_after_s=3.0),
         NotFoundError("no such job", code="NotFound", status_code=404, request_id="r-1"),

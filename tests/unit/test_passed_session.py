@@ -182,7 +182,7 @@ def test_what_a_list_is_narrowed_by_reaches_the_service(mine: Service) -> None:
 def test_each_request_has_an_end(
     make: Callable[..., JobSubmitter], mine: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host that says nothing would otherwise be waited for until somebody looks."""
+    """Without a limit, the wait for a silent host would never end."""
     timeouts: list[Any] = []
     send = requests.Session.send
 

@@ -85,7 +85,7 @@ ON_A_JOB: list[tuple[str, Callable[[TrainingJob], Any]]] = [
     ("start['a']", lambda job: job.logs(start={"a": -1})),
     ("labels", lambda job: job.update_labels(None)),  # type: ignore[arg-type]
     ("labels", lambda job: job.update_labels({"a": 1})),  # type: ignore[dict-item]
-    ("instance", lambda job: [*job.logs(instance="nobody")]),
+    ("instance", lambda job: [*job.logs(instance="no-such")]),
 ]
 
 
@@ -135,7 +135,7 @@ def test_an_instance_that_never_comes_ends_the_following() -> None:
     backend.lines["train1-master-0"] = ["hello"]
     backend.status = "Succeed"
     with pytest.raises(InvalidInputError, match="it has master-0"):
-        list(TrainingJob("train1", backend).logs(instance="nobody", follow=True))
+        list(TrainingJob("train1", backend).logs(instance="no-such", follow=True))
 
 
 def test_a_notebook_shows_the_message_not_our_insides() -> None:

@@ -357,9 +357,9 @@ def server(repository: Repository) -> Iterator[_Server]:
 
 @contextlib.contextmanager
 def _another(server: _Server) -> Iterator[_Server]:
-    """Another host, with the same repositories, that takes nobody's login."""
+    """Another host, with the same repositories, that accepts no login."""
     other = _Server(("127.0.0.1", 0), _GitHttp)
-    other.root, other.expected, other.seen = server.root, "nobody", []
+    other.root, other.expected, other.seen = server.root, "no login", []
     thread = threading.Thread(target=other.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

@@ -219,7 +219,7 @@ def test_rules_that_may_not_be_read_are_told(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     (tmp_path / ".gitignore").write_text("data\n")
-    monkeypatch.setattr(Path, "read_text", refuse)  # whoever is root may read everything
+    monkeypatch.setattr(Path, "read_text", refuse)  # root may read everything
     accepts = IgnoreRules(tmp_path).accepts
     assert accepts("data", True)
     assert accepts("train.py", False)

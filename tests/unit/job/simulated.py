@@ -12,7 +12,7 @@ from pai_sdk.job.workers import Step
 
 
 class SimulatedTime:
-    """A schedule for one follower. Whoever waits does the steps that are due, in the order of their time.
+    """A schedule for one follower. The thread that waits runs the steps that are due, in the order of their time.
 
     Attributes:
         time: seconds since the beginning.

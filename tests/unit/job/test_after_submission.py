@@ -52,13 +52,13 @@ def test_a_job_that_was_created_is_given_back_even_when_it_cannot_be_looked_at(
     show_logs: bool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Whoever sees an error here submits again, and pays for two."""
+    """A user who sees an error here submits again, and pays for two jobs."""
     service.answer = lambda asked: Reply({"TrainingJobId": "train9"}) if asked.method == "POST" else answer
     processor = Processor("img", "true", instance_type="ecs.x", session=session)
     job = processor.run(wait=False, show_logs=show_logs)
     assert (job.id, processor.jobs) == ("train9", [job])
     shown = capsys.readouterr().out
-    assert ("train9 submitted" in shown, "cannot be looked at: " in shown) == (show_logs, show_logs)
+    assert ("train9 submitted" in shown, "state cannot be read: " in shown) == (show_logs, show_logs)
 
 
 @pytest.mark.parametrize("show_logs", [True, False])

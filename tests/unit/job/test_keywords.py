@@ -30,7 +30,7 @@ def test_all_misspelt_keywords_are_told_at_once() -> None:
         "comand": "did you mean 'command'?",  # and not, beside it, that `command` is missing
         "instance_typ": "did you mean 'instance_type'?",
         "resorce_id": "did you mean 'resource_id'?",
-        "zzzzz": "there is no such parameter",
+        "zzzzz": "is an unknown keyword argument",
     }
 
 
@@ -49,7 +49,7 @@ def test_what_sagemaker_calls_otherwise_is_told_by_our_name() -> None:
     assert told["sagemaker_session"] == "did you mean 'session'?"
     assert told["tags"] == "did you mean 'labels'?"
     # Only where there is such a parameter.
-    assert problems(lambda: Processor("img", "true").run(tags=[])) == {"tags": "there is no such parameter"}
+    assert problems(lambda: Processor("img", "true").run(tags=[])) == {"tags": "is an unknown keyword argument"}
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_an_instance_that_is_listed_after_the_end_is_read(first: list[str]) -> N
     for update in stream.updates():
         said += [update.instance] if isinstance(update, LogLine) else []
     assert said == [*first, late]
-    assert clock.time < 8, "and nobody waits much longer than for the last lines of others"
+    assert clock.time < 8, "and the wait is not much longer than for the last lines of others"
 
 
 def test_a_job_that_lists_fewer_instances_than_were_asked_for_is_waited_for_a_moment_only() -> None:

@@ -186,7 +186,7 @@ def test_a_plan_that_could_not_be_sent_can_be_sent_later(source: Path) -> None:
     plan = make_plan(session, source)
 
     def unreachable(_: Plan) -> str:
-        raise ConnectionFailedError("nobody listens", endpoint="there")
+        raise ConnectionFailedError("connection refused", endpoint="there")
 
     with pytest.raises(ConnectionFailedError):
         plan.submit_once(unreachable)

@@ -1,4 +1,4 @@
-"""What the threads that follow jobs do for whoever waits for them."""
+"""The worker threads that follow jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_interrupt_while_a_wait_begins_stays_an_interrupt() -> None:
     news = threading.Condition(lock)  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
         Workers().wait(news, lambda: False, 0.01)
-    assert lock.acquire(blocking=False), "nobody else can go on"
+    assert lock.acquire(blocking=False), "no other thread can go on"
 
 
 def test_another_fault_while_somebody_waits_is_told() -> None:
