@@ -1,5 +1,5 @@
-# Two commands are enough: `make demo` and `make test`. Both set up what they need in .venv, once.
-# `make help` lists the rest. PYTHON=python3.12 make … chooses the interpreter.
+# Start with `make demo` and `make test`. Both set up .venv, once.
+# `make help` lists the other targets. PYTHON=python3.12 make … chooses the interpreter.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,10 +8,10 @@ PIP := sh .ci/pip-install $(BIN)/python
 # What `make test` runs; the slower suites have targets of their own.
 FAST := tests/unit tests/service tests/faults tests/docs
 
-# Suites whose tests wait for engines and processes: one that fails is run once more, and both outcomes are shown.
+# In suites that wait for engines and processes, a test that fails is run once more, and both results are shown.
 ONCE_MORE := --reruns 1 --rerun-show-tracebacks -r aR
 
-# Interpreters that a version manager keeps off PATH; tox finds them there.
+# Interpreters of a version manager that are not on PATH; tox finds them here.
 PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
 EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 
@@ -24,16 +24,16 @@ help: ## this list
 demo: $(VENV)/.demo ## train a real model: Processor and Estimator against the embedded service
 	@$(BIN)/pai-sdk demo
 
-demo-docker: $(VENV)/.dev ## the same demo in Docker, on an engine of its own (as root on Debian)
+demo-docker: $(VENV)/.dev ## the same demo in Docker, on its own engine (as root on Debian)
 	@$(BIN)/python -m tests.docker.demo
 
 test: $(VENV)/.dev ## the fast tests, and every example of the documentation
 	@$(BIN)/python -m pytest -q -n 4 -m "not slow" $(FAST)
 
-test-docker: $(VENV)/.dev ## local jobs on a Docker engine of the tests' own (as root on Debian)
+test-docker: $(VENV)/.dev ## local jobs on a Docker engine that the tests start (as root on Debian)
 	@$(BIN)/python -m pytest -q $(ONCE_MORE) tests/docker
 
-test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL (Debian's, started by them)
+test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which they start (as root on Debian)
 	@$(BIN)/python -m tests.service.postgres -q -n 4
 
 e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks, and the slow ones among the fast tests
@@ -47,7 +47,7 @@ check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/mypy --config-file .ci/mypy-windows.ini
 	@$(BIN)/lint-imports
 
-format: $(VENV)/.dev ## lint and format what a machine can mend
+format: $(VENV)/.dev ## lint and format, with automatic fixes
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -55,23 +55,23 @@ docs: $(VENV)/.dev ## the documentation, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-trials: $(VENV)/.dev ## the long runs, by seeds: faults in logs, lost answers, killed services (an hour)
+trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, killed services (an hour)
 	@$(BIN)/python -m tests.trials logs --seeds 200
 	@$(BIN)/python -m tests.trials create --trials 200
 	@$(BIN)/python -m tests.trials survival --kills 50 --seed 1
 
-bench: $(VENV)/.dev ## the benchmarks, beside alipai
+bench: $(VENV)/.dev ## the benchmarks, compared with alipai
 	@$(BIN)/python -m tests.benchmarks
 
-matrix: $(VENV)/.dev ## what depends on the interpreter, on every other Python from 3.10 to 3.13 that is here
+matrix: $(VENV)/.dev ## what depends on the interpreter, on every other Python from 3.10 to 3.13 that is installed
 	@PATH="$$PATH:$(EVERY_PYTHON)" TOX_SKIP_ENV="$$($(BIN)/python -c 'import platform; print(platform.python_version().rpartition(".")[0])')" \
 		VIRTUALENV_NO_PERIODIC_UPDATE=1 $(BIN)/tox run-parallel --parallel auto --parallel-no-spinner
 
-clean: ## remove what was made here
+clean: ## remove everything that make created
 	rm -rf $(VENV) .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# One environment, two steps: the demo does not wait for linters.
+# One environment, two steps: the demo does not need the tools of the tests.
 $(VENV)/.made: .ci/make-venv
 	@sh .ci/make-venv $(VENV)
 	@touch $@

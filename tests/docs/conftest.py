@@ -1,4 +1,4 @@
-"""Examples start services and jobs; none of them outlives its page."""
+"""Fixtures that run the examples of a page and end what they have started."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from tests.leftovers import end_processes_of
 
 RUNNER = Path(__file__).with_name("page.py")
-PAGE_S = 500  # many times as long as any page takes
+PAGE_S = 500  # much longer than any page needs
 
 
 @pytest.fixture
 def fresh_place(clean_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty current folder, with an empty HOME; nothing that is started in it stays."""
+    """An empty current folder and an empty HOME; processes started in it are ended."""
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     end_processes_of(clean_home)
@@ -26,7 +26,7 @@ def fresh_place(clean_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def run_page(fresh_place: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], tuple[int, str]]:
-    """Runs a page's examples in a process of their own; gives its exit status and all it said."""
+    """Runs a page's examples in a separate process; returns its exit status and its output."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     # Into a file and not a pipe: a service that an example leaves behind would hold a pipe open.
     said = tmp_path_factory.mktemp("page") / "log"

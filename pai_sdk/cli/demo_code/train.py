@@ -1,4 +1,4 @@
-"""Train a classifier of handwritten digits: an ordinary script, which happens to run as a job."""
+"""Train a classifier of handwritten digits. An ordinary script; it also runs without a job."""
 
 import argparse
 import json
@@ -12,14 +12,14 @@ from sklearn.model_selection import train_test_split
 
 
 def main() -> None:
-    """Train for some epochs, tell of each, save the model."""
+    """Train for some epochs, print the accuracy of each, save the model."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--alpha", type=float, default=1e-4)
     parser.add_argument("--title", default="digits")
     arguments = parser.parse_args()
 
-    # The processor of this demo leaves its images in the channel "train"; without it, the whole set is taken.
+    # The channel "train" has the data of the demo's Processor; without it, the whole set is used.
     channel = os.environ.get("PAI_INPUT_TRAIN")
     if channel:
         data = json.loads(Path(channel, "digits.json").read_text())
@@ -27,13 +27,13 @@ def main() -> None:
     else:
         images, digits = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(images, digits, test_size=0.25, random_state=0)
-    print(f"{arguments.title}: {len(train_x)} images to learn from, {len(test_x)} to be tested on")
+    print(f"{arguments.title}: {len(train_x)} images for training, {len(test_x)} for testing")
 
     model = SGDClassifier(alpha=arguments.alpha, random_state=0)
     for epoch in range(1, arguments.epochs + 1):
         model.partial_fit(train_x, train_y, classes=sorted(set(digits)))
         print(f"epoch {epoch}/{arguments.epochs} accuracy={model.score(test_x, test_y):.4f}")
-        time.sleep(0.3)  # a real epoch takes longer; this one should be seen too
+        time.sleep(0.3)  # slow enough to watch
 
     target = Path(os.environ["PAI_OUTPUT_MODEL"], "model.json")
     weights = {
