@@ -13,7 +13,7 @@ import typer
 from pai_sdk.base.version import __version__
 from pai_sdk.cli import algorithms, demo, exit_codes, jobs, local, pack, serve
 from pai_sdk.errors import NotFoundError, PaiError
-from pai_sdk.job.interrupts import one_interrupt
+from pai_sdk.job.interrupts import single_interrupt
 
 __all__ = ["app", "run"]
 
@@ -65,7 +65,7 @@ def run() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a name that this terminal cannot show is no reason to fail
     try:
-        with one_interrupt():
+        with single_interrupt():
             app(prog_name="pai-sdk")
     except NotFoundError as error:
         _tell(error)

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 
 from pai_sdk.display.base import Display
 
-__all__ = ["moving"]
+__all__ = ["heartbeat"]
 
 _BEAT_S = 0.5
 _LAST_BEAT_WITHIN_S = 1.0  # a terminal that takes nothing must not hold up who has stopped waiting
 
 
 @contextmanager
-def moving(display: Display, *, beat_s: float = _BEAT_S) -> Iterator[None]:
+def heartbeat(display: Display, *, beat_s: float = _BEAT_S) -> Iterator[None]:
     """Within it, a display that has a `beat` has it called every now and then, from a thread; at the end `rest`.
 
     Example:
         >>> from pai_sdk.display.base import Silent
-        >>> with moving(Silent()):  # has none, and stays as it is
+        >>> with heartbeat(Silent()):  # has none, and stays as it is
         ...     pass
     """
     beat, rest = getattr(display, "beat", None), getattr(display, "rest", None)

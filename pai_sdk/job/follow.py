@@ -1,4 +1,4 @@
-"""Following a log: a job is watched and its instances are read, through faults, to the last line."""
+"""Follows a job: polls its state and reads the logs of its instances, through errors, to the last line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pai_sdk.base.retry import one_attempt
 from pai_sdk.errors import AuthenticationError, PaiError
 from pai_sdk.job.polling import (
     FIRST_PAUSE_S,
-    Asking,
     FollowPolicy,
-    may_not_be_there_yet,
+    PollState,
+    may_appear_later,
 )
 from pai_sdk.job.reasons import shows_reason
 from pai_sdk.job.workers import Step
@@ -29,10 +29,10 @@ __all__ = ["PAGE_LINES", "FollowPolicy", "Follower", "LogFault", "Update"]
 logger = logging.getLogger(__name__)
 
 PAGE_LINES = 10_000
-_FULL = 50_000  # so many lines may wait for a slow consumer; then reading pauses
+_MOST_QUEUED_LINES = 50_000  # lines queued for a slow consumer; then reading pauses
 _CHARACTERS_A_LINE = 500  # longer ones count for more
-_BREATH_S = 0.02  # where lines come faster than we can ask, a few are taken at once
-_HOLDS_FOR_READERS = 6
+_BATCH_DELAY_S = 0.02  # where lines come faster than requests, several are read at once
+_SLOTS_FOR_READERS = 6
 _LISTING_PATIENCE_S = 20.0
 _LINES_FOR_A_REASON = 50
 
@@ -56,57 +56,71 @@ class _Reader:
 
     instance: str
     next_line: int
-    asking: Asking
+    poll: PollState
     quiet_since: float | None = None
     last: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_FOR_A_REASON))
-    turn: int = 0  # of the step that reads next; steps planned before it do nothing
+    turn: int = 0  # of the step that reads next; steps with an older number do nothing
     is_asleep: bool = False
 
 
 class Follower:
-    """Watches a job and reads its instances; what comes is handed over to whoever iterates.
+    """Polls a job and reads the logs of its instances; `updates` yields what comes.
 
-    What waits to be taken is bounded: a slow consumer slows the reading down instead of filling the memory.
+    The work is done in steps. A step makes at most one request, in a worker thread, and then schedules the next
+    step, or publishes an error, or finishes its stream. The queue of updates is bounded: a slow consumer slows the
+    reading down.
+
+        job       unseen -> running -> ended -> all instances listed -> finished
+        instance  reading <-> scheduled (pause, retry) -> finished, at the last line or at an error
+                     ^-> parked: the queue is full; `_take` schedules the reader again
+        follower  open -> done, when the job and all instances are finished (`_open_streams` is 0)
+
+    Locks: `_changed` guards the fields below it and the readers. It is held to change state, never during a
+    request. Steps read `_seen`, `_ended_at` and `_closed` without it: a stale value costs one more request.
+    A reader's `next_line` and `poll` are used only by the step that has the reader's current `turn`.
+    `_schedule` takes the lock of the workers inside `_changed`, never the other way round.
+    Called with `_changed` held: `_publish`, `_finish_stream`, `_start_readers`, `_schedule_read`, `_wake_readers`,
+    `_is_end`, `_listing_poll`, `_next_read_delay_s`.
     """
 
     def __init__(
         self,
         backend: Backend,
         job_id: str,
-        wanted: Callable[[JobRecord], list[str]],
+        instances_of: Callable[[JobRecord], list[str]],
         cursor: Mapping[str, int],
         policy: FollowPolicy,
     ) -> None:
         self._backend = backend
         self._job_id = job_id
-        self._wanted = wanted
-        self._cursor = cursor  # as it is when an instance appears: `wanted` may add to it
+        self._instances_of = instances_of
+        self._cursor = cursor  # as it is when an instance appears: `instances_of` may add to it
         self._policy = policy
-        self._schedule = policy.schedule
-        self._asking = Asking(policy)
-        self._news = threading.Condition()  # guards all that follows
-        self._updates: deque[Update | Exception | None] = deque()  # an exception, or None, is the end of it all
-        self._waiting = 0  # lines in there, weighed
+        self._workers = policy.schedule
+        self._poll = PollState(policy)
+        self._changed = threading.Condition()  # guards all that follows
+        self._updates: deque[Update | Exception | None] = deque()  # an exception or None is the last entry
+        self._queued_lines = 0  # in `_updates`, weighed
         self._parked: list[_Reader] = []
         self._readers: dict[str, _Reader] = {}
         self._seen: JobRecord | None = None
-        self._open = 1  # the job itself, and every instance not read to its end
+        self._open_streams = 1  # the job itself, and every instance not read to its end
         self._ended_at: float | None = None
-        self._unknown_end: tuple[str, float] | None = None  # a status, and since when it seems to be the end
+        self._unknown_end: tuple[str, float] | None = None  # an unknown final status, and since when
         self._gave_up = False
         self._closed = False
-        self._told_of_key = False
+        self._reported_key = False
         self._is_done = False
-        self._is_held = True  # until the backend shows that it does not hold answers back
+        self._is_held = True  # until the backend shows that it does not answer long polls
 
     @property
     def seen(self) -> JobRecord | None:
-        """The last snapshot, which may not have been handed over yet."""
+        """The last snapshot, which may not have been yielded yet."""
         return self._seen
 
     @property
     def is_done(self) -> bool:
-        """Whether all has been handed over, to the last line."""
+        """Whether all updates were yielded, to the last line."""
         return self._is_done
 
     @property
@@ -116,18 +130,18 @@ class Follower:
 
     @property
     def trouble(self) -> BaseException | None:
-        """Why nothing new is known of the job; None while it is within reach."""
-        return self._asking.trouble
+        """The error of the last poll of the job; None after an answer."""
+        return self._poll.trouble
 
     def updates(self, *, deadline: float | None = None) -> Iterator[Update]:
         """Lines and snapshots of the job as they come, until the job has ended and all is read."""
-        self._later(self._watch)
+        self._schedule(self._poll_job)
         while True:
-            left_s = None if deadline is None else deadline - self._schedule.now()
-            # Whatever waits to be taken: one who is slow to take it has a deadline all the same.
+            left_s = None if deadline is None else deadline - self._workers.now()
+            # The deadline holds for a slow consumer too, whatever the queue has.
             if left_s is not None and left_s <= 0:
                 return
-            if not self._schedule.wait(self._news, lambda: bool(self._updates), left_s):
+            if not self._workers.wait(self._changed, lambda: bool(self._updates), left_s):
                 return
             update = self._take()
             if update is None:
@@ -138,57 +152,57 @@ class Follower:
             yield update
 
     def close(self) -> None:
-        """Ask no more. What waits for an answer ends with it; it can do no harm until then."""
-        with self._news:
+        """Stop: no step makes a new request. Requests under way end by themselves."""
+        with self._changed:
             self._closed = True
             self._updates.clear()
             self._parked.clear()
 
     # ---- the job
 
-    def _watch(self) -> None:
+    def _poll_job(self) -> None:
         if self._has_ended:
             return
         seen = self._seen
-        with self._schedule.may_hold(self._backend.endpoint, keep_free=_HOLDS_FOR_READERS) as granted:
+        with self._workers.long_poll_slot(self._backend.endpoint, keep_free=_SLOTS_FOR_READERS) as granted:
             wait_s = self._policy.hold_s if granted and seen is not None else 0.0
-            asked_at = self._schedule.now()
-            record = self._answer(
-                self._asking,
-                self._watch,
+            asked_at = self._workers.now()
+            record = self._request(
+                self._poll,
+                self._poll_job,
                 lambda: self._backend.get(self._job_id, changed_from=seen, wait_s=wait_s),
             )
-        if record is None or self._see(record):
+        if record is None or self._update(record):
             return
         was_held = wait_s > 0 and self._was_held(asked_at)
-        # How long it has been running changes all the time, and is no reason to look closer.
+        # The running time changes with every answer, and is no reason to poll sooner.
         is_news = seen is None or (record.status, record.instances) != (seen.status, seen.instances)
-        pause_s = self._asking.pause_s(is_news=is_news, is_held=record._lists_all)
-        self._later(self._watch, 0.0 if was_held else pause_s)
+        pause_s = self._poll.pause_s(is_news=is_news, is_held=record._lists_all)
+        self._schedule(self._poll_job, 0.0 if was_held else pause_s)
 
-    def _look(self, asking: Asking) -> None:
-        """Ask once, besides the watching: a log has told that the job has ended."""
-        record = self._answer(asking, partial(self._look, asking), lambda: self._backend.get(self._job_id))
+    def _poll_job_once(self, poll: PollState) -> None:
+        """Poll the job once, outside its schedule: a complete log shows that the job has ended."""
+        record = self._request(poll, partial(self._poll_job_once, poll), lambda: self._backend.get(self._job_id))
         if record is not None:
-            self._see(record)
+            self._update(record)
 
-    def _see(self, record: JobRecord) -> bool:
-        """Take note of how the job stands; whether it has ended."""
-        with self._news:
+    def _update(self, record: JobRecord) -> bool:
+        """Take a snapshot of the job; returns whether the job has ended."""
+        with self._changed:
             if self._has_ended:
                 return True
             is_end = self._is_end(record)
             if record != self._seen and (is_end or not record.status.is_terminal):
                 self._seen = record
-                self._put(record)
-                self._read_new_instances(record)
+                self._publish(record)
+                self._start_readers(record)
             if is_end:
-                self._ended_at = self._schedule.now()
+                self._ended_at = self._workers.now()
                 self._wake_readers()
                 if record.may_list_more:
-                    self._later(self._until_all_are_listed())
+                    self._schedule(self._listing_poll())
                 else:
-                    self._one_less()
+                    self._finish_stream()
             return self._has_ended
 
     @property
@@ -196,88 +210,88 @@ class Follower:
         return self._ended_at is not None
 
     def _is_end(self, record: JobRecord) -> bool:
-        """Whether the job has ended; a status that is not known must stay the last one for a while."""
+        """Whether the job has ended; an unknown final status must stay the same for a while."""
         if not record.status.is_unknown_end:
             self._unknown_end = None
             return record.status.is_terminal
-        now = self._schedule.now()
+        now = self._workers.now()
         if self._unknown_end is None or self._unknown_end[0] != record.status:
             self._unknown_end = record.status, now
         return now - self._unknown_end[1] >= self._policy.quiet_s
 
-    def _until_all_are_listed(self) -> Step:
-        """A job that ended soon may be seen to have ended before all its instances are listed."""
-        asking = Asking(replace(self._policy, patience_s=min(self._policy.patience_s, _LISTING_PATIENCE_S)))
-        ended_at = self._schedule.now()
+    def _listing_poll(self) -> Step:
+        """The step that polls an ended job until all its instances are listed; a service may list them late."""
+        poll = PollState(replace(self._policy, patience_s=min(self._policy.patience_s, _LISTING_PATIENCE_S)))
+        ended_at = self._workers.now()
 
         def look() -> None:
-            asked_at = self._schedule.now()
+            asked_at = self._workers.now()
             try:
-                record = self._answer(asking, look, lambda: self._backend.get(self._job_id))
-            except PaiError:  # how the job has ended is known, and stays
-                with self._news:
-                    self._one_less()
+                record = self._request(poll, look, lambda: self._backend.get(self._job_id))
+            except PaiError:  # the end of the job is known already
+                with self._changed:
+                    self._finish_stream()
                 return
             if record is None:
                 return
-            with self._news:
+            with self._changed:
                 if record.status.is_terminal and record != self._seen:
                     self._seen = record
-                    self._put(record)
-                    self._read_new_instances(record)
-                # An answer may be older than the end that we have seen.
+                    self._publish(record)
+                    self._start_readers(record)
+                # An answer may be older than the end that was seen.
                 is_open = record.may_list_more or not record.status.is_terminal
                 if is_open and asked_at - ended_at < self._policy.quiet_s:
-                    self._later(look, asking.pause_s(is_news=False, is_held=True))
+                    self._schedule(look, poll.pause_s(is_news=False, is_held=True))
                 else:
-                    self._one_less()
+                    self._finish_stream()
 
         return look
 
-    def _read_new_instances(self, record: JobRecord) -> None:
-        for instance in self._wanted(record):
+    def _start_readers(self, record: JobRecord) -> None:
+        for instance in self._instances_of(record):
             if instance not in self._readers:
-                self._open += 1
-                reader = _Reader(instance, self._cursor.get(instance, 0), Asking(self._policy))
+                self._open_streams += 1
+                reader = _Reader(instance, self._cursor.get(instance, 0), PollState(self._policy))
                 self._readers[instance] = reader
-                self._read_later(reader)
+                self._schedule_read(reader)
 
     # ---- its instances
 
-    def _read_later(self, reader: _Reader, delay_s: float = 0.0) -> None:
+    def _schedule_read(self, reader: _Reader, delay_s: float = 0.0) -> None:
         reader.turn += 1
         reader.is_asleep = delay_s > 0
-        self._later(partial(self._read, reader, reader.turn), delay_s)
+        self._schedule(partial(self._read, reader, reader.turn), delay_s)
 
     def _wake_readers(self) -> None:
-        """Read quiet logs now: the pauses of a quiet job are long, and its last lines are there at its end."""
+        """Read quiet logs now: their pauses are long, and the last lines are there at the end of the job."""
         for reader in self._readers.values():
             if reader.is_asleep:
-                self._read_later(reader)
+                self._schedule_read(reader)
 
     def _read(self, reader: _Reader, turn: int) -> None:
-        with self._news:
+        with self._changed:
             if turn != reader.turn:
                 return
             reader.is_asleep = False
         try:
-            self._read_on(reader)
+            self._read_page(reader)
         except PaiError as error:
-            with self._news:
-                self._put(LogFault(reader.instance, error))
-                self._one_less()
+            with self._changed:
+                self._publish(LogFault(reader.instance, error))
+                self._finish_stream()
 
-    def _read_on(self, reader: _Reader) -> None:
-        with self._schedule.may_hold(self._backend.endpoint) as granted:
+    def _read_page(self, reader: _Reader) -> None:
+        with self._workers.long_poll_slot(self._backend.endpoint) as granted:
             wait_s = self._policy.hold_s if granted and not self._has_ended else 0.0
-            asked_at = self._schedule.now()
-            page = self._answer(
-                reader.asking,
+            asked_at = self._workers.now()
+            page = self._request(
+                reader.poll,
                 partial(self._read, reader, reader.turn),
                 lambda: self._backend.read_log(
                     self._job_id, reader.instance, start=reader.next_line, limit=PAGE_LINES, wait_s=wait_s
                 ),
-                may_come=self._may_come,
+                is_transient=self._may_appear_later,
             )
         if page is None:
             return
@@ -285,52 +299,54 @@ class Follower:
             self._is_held = page.waited
         was_held = page.waited and self._was_held(asked_at)
         lines = page.numbered(reader.instance, reader.next_line)
-        with self._news:
+        with self._changed:
             if lines:
                 reader.next_line += len(lines)
                 reader.quiet_since = None
                 reader.last.extend(line.text for line in lines[-_LINES_FOR_A_REASON:])
-                self._waiting += _weight(lines)
-                self._put(lines)
-            pause_s = self._until_next(reader, page, asked_at, was_held=was_held)
+                self._queued_lines += _weight(lines)
+                self._publish(lines)
+            pause_s = self._next_read_delay_s(reader, page, asked_at, was_held=was_held)
             if pause_s is None:
-                self._one_less()
-            elif self._waiting >= _FULL:
+                self._finish_stream()
+            elif self._queued_lines >= _MOST_QUEUED_LINES:
                 self._parked.append(reader)
             else:
-                self._read_later(reader, pause_s)
+                self._schedule_read(reader, pause_s)
 
-    def _may_come(self, fault: PaiError) -> bool:
-        """Whether the log may be there later: not all services have it as soon as they list its instance."""
+    def _may_appear_later(self, fault: PaiError) -> bool:
+        """Whether the log may appear later: some services list an instance before it has a log."""
         longest_s = max(self._policy.quiet_s, self._policy.failed_quiet_s)
-        is_early = self._ended_at is None or self._schedule.now() - self._ended_at < longest_s
-        return is_early and may_not_be_there_yet(fault)
+        is_early = self._ended_at is None or self._workers.now() - self._ended_at < longest_s
+        return is_early and may_appear_later(fault)
 
-    def _until_next(self, reader: _Reader, page: LogPage, asked_at: float, *, was_held: bool) -> float | None:
-        """Seconds until the instance is to be read again; None when it has said all."""
+    def _next_read_delay_s(
+        self, reader: _Reader, page: LogPage, asked_at: float, *, was_held: bool
+    ) -> float | None:
+        """Seconds until the next read of the instance; None when its log is complete."""
         if page.complete:
             if not self._has_ended:
-                self._later(partial(self._look, Asking(self._policy)))
+                self._schedule(partial(self._poll_job_once, PollState(self._policy)))
             return None
         has_more = page.total is not None and reader.next_line < page.total  # a service may grant short pages
         if was_held or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
             return 0.0
         if not self._has_ended:
             if page.waited and page.lines:
-                return _BREATH_S
+                return _BATCH_DELAY_S
             is_held = self._is_held and (self._seen is None or self._seen._lists_all)
-            return reader.asking.pause_s(is_news=bool(page.lines), is_held=is_held)
+            return reader.poll.pause_s(is_news=bool(page.lines), is_held=is_held)
         if reader.quiet_since is None:
-            reader.quiet_since = self._schedule.now()
-        # An answer that took long tells how it was when it was asked for, not how it is now.
-        quiet_s = self._quiet_s(reader)
+            reader.quiet_since = self._workers.now()
+        # A slow answer shows the log at the time of the request, not now.
+        quiet_s = self._quiet_needed_s(reader)
         if not page.lines and asked_at - reader.quiet_since >= quiet_s:
             self._gave_up |= quiet_s > self._policy.quiet_s
             return None
         return min(self._policy.pause_s, self._policy.quiet_s / 3)
 
-    def _quiet_s(self, reader: _Reader) -> float:
-        """How long a log of the job must be quiet after the end: longer where lines are missing for sure."""
+    def _quiet_needed_s(self, reader: _Reader) -> float:
+        """How long the log must be quiet after the end: longer for a failed job whose log shows no reason."""
         record = self._seen
         if record is None or not (record.status == JobStatus.FAILED or record.status.is_unknown_end):
             return self._policy.quiet_s
@@ -340,78 +356,78 @@ class Follower:
             return self._policy.quiet_s
         return max(self._policy.quiet_s, self._policy.failed_quiet_s)
 
-    # ---- what they share
+    # ---- steps
 
     def _was_held(self, asked_at: float) -> bool:
-        return self._schedule.now() - asked_at > min(FIRST_PAUSE_S, self._policy.pause_s)
+        return self._workers.now() - asked_at > min(FIRST_PAUSE_S, self._policy.pause_s)
 
-    def _answer(
+    def _request(
         self,
-        asking: Asking,
-        again: Step,
-        ask: Callable[[], _Answer],
+        poll: PollState,
+        retry: Step,
+        call: Callable[[], _Answer],
         *,
-        may_come: Callable[[PaiError], bool] = lambda fault: False,
+        is_transient: Callable[[PaiError], bool] = lambda fault: False,
     ) -> _Answer | None:
-        """The answer; None when there is none, and then the same is asked again later.
+        """The answer; None after an error that may pass, and then `retry` is scheduled.
 
-        One attempt, whatever the backend's own policy is: a pause in here would keep a thread from other jobs.
+        Makes one attempt, whatever the backend's own policy is: a pause here would keep a thread from other jobs.
         """
         try:
             with one_attempt():
-                answer = ask()
+                answer = call()
         except PaiError as fault:
-            pause_s = asking.pause_after(fault, may_pass=fault.may_pass or may_come(fault))
+            pause_s = poll.pause_after(fault, may_pass=fault.may_pass or is_transient(fault))
             if pause_s is None:
                 raise
-            if isinstance(fault, AuthenticationError) and fault.is_key_expired and not self._told_of_key:
-                self._told_of_key = True
+            if isinstance(fault, AuthenticationError) and fault.is_key_expired and not self._reported_key:
+                self._reported_key = True
                 logger.warning("following %s: %s; waiting for a new key", self._job_id, fault)
             logger.info("following %s: %s; trying again in %.1f s", self._job_id, fault, pause_s)
-            if asking.is_to_be_told(pause_s):
-                self._policy.retry.warnings.warn(fault, left_s=asking.left_s)
-            self._later(again, pause_s, is_retry=True)
+            if poll.should_report(pause_s):
+                self._policy.retry.warnings.warn(fault, left_s=poll.left_s)
+            self._schedule(retry, pause_s, is_retry=True)
             return None
-        asking.answered()
+        poll.answered()
         return answer
 
-    def _later(self, step: Step, delay_s: float = 0.0, *, is_retry: bool = False) -> None:
+    def _schedule(self, step: Step, delay_s: float = 0.0, *, is_retry: bool = False) -> None:
         endpoint = self._backend.endpoint
-        self._schedule.later(partial(self._guarded, step), delay_s, endpoint=endpoint, is_retry=is_retry)
+        self._workers.call_later(partial(self._run_step, step), delay_s, endpoint=endpoint, is_retry=is_retry)
 
-    def _guarded(self, step: Step) -> None:
+    def _run_step(self, step: Step) -> None:
         if self._closed:
             return
         try:
             step()
-        except Exception as fault:  # one that is lost here would leave the reader waiting for ever
+        except Exception as fault:  # a lost error would leave the consumer waiting for ever
             if not isinstance(fault, PaiError):
                 logger.debug("following %s", self._job_id, exc_info=True)
-            with self._news:
-                self._put(fault)
+            with self._changed:
+                self._publish(fault)
 
-    def _put(self, update: Update | Exception | None) -> None:
+    def _publish(self, update: Update | Exception | None) -> None:
         if not self._closed:
             self._updates.append(update)
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def _take(self) -> Update | Exception | None:
-        with self._news:
+        with self._changed:
             update = self._updates.popleft()
             if isinstance(update, list):
-                self._waiting -= _weight(update)
-            if self._parked and self._waiting < _FULL // 2:
+                self._queued_lines -= _weight(update)
+            if self._parked and self._queued_lines < _MOST_QUEUED_LINES // 2:
                 for reader in self._parked:
-                    self._read_later(reader)
+                    self._schedule_read(reader)
                 self._parked.clear()
             return update
 
-    def _one_less(self) -> None:
-        self._open -= 1
-        if self._open == 0:
-            self._put(None)
+    def _finish_stream(self) -> None:
+        self._open_streams -= 1
+        if self._open_streams == 0:
+            self._publish(None)
 
 
 def _weight(lines: Sequence[LogLine]) -> int:
-    """What they cost while they wait, in lines of a usual length."""
+    """The cost of queued lines, in lines of a usual length."""
     return len(lines) + sum(len(line.text) for line in lines) // _CHARACTERS_A_LINE

@@ -1,4 +1,4 @@
-"""What an interrupted wait raises: an interrupt that says what became of the job, in a few words."""
+"""The KeyboardInterrupt that an interrupted wait raises; its text says what happens to the job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["detached", "stopped", "stopping"]
 
 
 def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
-    """An interrupt that ends a script or a notebook's cell as any does, and tells how to go on with the job.
+    """The interrupt of a wait whose job goes on; its text has the commands to continue.
 
     Example:
         >>> str(detached("train1", ["pai-sdk logs -f train1"]))
@@ -19,7 +19,7 @@ def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
 
 
 def stopped(job_id: str) -> KeyboardInterrupt:
-    """The same for a job that was stopped by it.
+    """The same for a job that was stopped by the interrupt.
 
     Example:
         >>> str(stopped("local-08655612a521"))
@@ -29,7 +29,7 @@ def stopped(job_id: str) -> KeyboardInterrupt:
 
 
 def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
-    """The same for a job that was asked to stop, and whose end nobody waits for.
+    """The same for a job that was asked to stop and has not ended yet.
 
     Example:
         >>> str(stopping("train1", ["pai-sdk logs -f train1", "pai-sdk status train1"]))
@@ -43,6 +43,6 @@ def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
 def _interrupt(text: str, shown: Sequence[str]) -> KeyboardInterrupt:
     # Not a class of its own: only for KeyboardInterrupt itself does Python end with what shells know as Ctrl-C.
     interrupt = KeyboardInterrupt(text)
-    # What IPython shows in place of a traceback: where in our waiting it was cut off helps nobody.
+    # IPython shows this in place of the traceback of the wait.
     interrupt._render_traceback_ = lambda: ["\n".join(shown)]  # type: ignore[attr-defined]
     return interrupt

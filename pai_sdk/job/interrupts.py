@@ -1,4 +1,4 @@
-"""Ctrl-C by a person: pressed three times in a hurry it means once, and the parting words are still said."""
+"""Handles Ctrl-C: repeated presses count once, and the messages about the interrupt are still shown."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeAlias
 
-__all__ = ["heed_again", "last_words", "one_interrupt"]
+__all__ = ["ignore_interrupts", "rearm_interrupt", "single_interrupt"]
 
 _AnyHandler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
 _HURRY_S = 1.0
-_PARTING_S = 10.0  # whatever is still not said by then: nobody is locked in
+_PARTING_S = 10.0  # the longest time that Ctrl-C is ignored
 
 
 class _Handler:
@@ -31,20 +31,20 @@ class _Handler:
             self._raised_at, self._deaf_until = now, now + _PARTING_S
             raise KeyboardInterrupt
 
-    def heed_again(self) -> None:
+    def rearm_interrupt(self) -> None:
         self._deaf_until = min(self._deaf_until, self._raised_at + _HURRY_S)
 
 
 @contextmanager
-def one_interrupt() -> Iterator[None]:
+def single_interrupt() -> Iterator[None]:
     """Within it a Ctrl-C raises KeyboardInterrupt, and those that follow do nothing until it has been said why.
 
     A second interrupt would come while the first is still unwinding, and cut off what the first has to say. The
-    next one counts after `heed_again()`, at the end of this context, and in any case after ten seconds.
-    Where somebody else handles SIGINT, and outside the main thread, nothing is changed.
+    next one counts after `rearm_interrupt()`, at the end of this context, and in any case after ten seconds.
+    Where another handler for SIGINT is set, and outside the main thread, nothing is changed.
 
     Example:
-        >>> with one_interrupt():
+        >>> with single_interrupt():
         ...     try:
         ...         signal.raise_signal(signal.SIGINT)
         ...     except KeyboardInterrupt:
@@ -60,11 +60,11 @@ def one_interrupt() -> Iterator[None]:
 
 
 @contextmanager
-def last_words() -> Iterator[None]:
+def ignore_interrupts() -> Iterator[None]:
     """Within it Ctrl-C does nothing, for ten seconds: a few lines are written, and then it is over anyway.
 
     Example:
-        >>> with last_words():
+        >>> with ignore_interrupts():
         ...     signal.raise_signal(signal.SIGINT)
         ...     print("said")
         said
@@ -76,11 +76,11 @@ def last_words() -> Iterator[None]:
         yield
 
 
-def heed_again() -> None:
-    """What the first Ctrl-C began goes on for a while: the next one, unless pressed in a hurry, may end it."""
+def rearm_interrupt() -> None:
+    """Let the next Ctrl-C raise again, unless it follows the first within a second."""
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Handler):
-        handler.heed_again()
+        handler.rearm_interrupt()
 
 
 @contextmanager

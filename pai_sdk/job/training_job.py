@@ -192,7 +192,7 @@ class TrainingJob:
         shown = display or Silent()
         policy = policy or FollowPolicy()
         waiting = Waiting(self._backend, self.id, self._record, self._keep, shown, policy)
-        shown.ended(waiting.run(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
+        shown.ended(waiting.wait(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
         if waiting.has_read_log:  # its end was waited for already
             self._raise_for_status(waited_s=policy.failed_quiet_s if waiting.gave_up else None)
         else:

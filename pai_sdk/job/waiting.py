@@ -1,4 +1,4 @@
-"""One wait for the end of a job: what is shown meanwhile, how long it lasts, what Ctrl-C means."""
+"""One wait for the end of a job: display, timeout and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import Display, Silent, short_instance
 from pai_sdk.display.commands import next_commands
-from pai_sdk.display.heartbeat import moving
+from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.errors import WaitTimeoutError
 from pai_sdk.job.follow import Follower, FollowPolicy, LogFault, Update
 from pai_sdk.job.interrupt_messages import detached, stopped, stopping
-from pai_sdk.job.interrupts import heed_again, last_words, one_interrupt
+from pai_sdk.job.interrupts import ignore_interrupts, rearm_interrupt, single_interrupt
 from pai_sdk.schemas.record import JobRecord
 
 __all__ = ["Waiting"]
 
 _STOPPED_WITHIN_S = 60.0
-_LOOK_WITHIN_S = 5.0
+_POLL_WITHIN_S = 5.0
 
 
 class Waiting:
@@ -26,8 +26,8 @@ class Waiting:
     Args:
         backend: where the job runs.
         job_id: the job.
-        seen: its last snapshot, if there is one.
-        tell: is given every new snapshot.
+        seen: its last snapshot, if known.
+        on_snapshot: called with every new snapshot.
         display: what shows it.
         policy: how patiently to follow.
 
@@ -41,25 +41,25 @@ class Waiting:
         backend: Backend,
         job_id: str,
         seen: JobRecord | None,
-        tell: Callable[[JobRecord], None],
+        on_snapshot: Callable[[JobRecord], None],
         display: Display,
         policy: FollowPolicy,
     ) -> None:
         self._backend = backend
         self._job_id = job_id
         self._seen = seen
-        self._tell = tell
+        self._on_snapshot = on_snapshot
         self._display = display
         self._policy = policy
         self._trouble: BaseException | None = None
         self.has_read_log = False
         self.gave_up = False
 
-    def run(self, timeout_s: float | None, *, show_logs: bool, stops: bool) -> JobRecord:
-        """Wait; what the job is like at its end.
+    def wait(self, timeout_s: float | None, *, show_logs: bool, stops: bool) -> JobRecord:
+        """Wait for the end of the job, and return its last snapshot.
 
         Args:
-            timeout_s: the longest wait, in seconds. The job is looked at once in any case.
+            timeout_s: the longest wait, in seconds. The job is polled once in any case.
             show_logs: read the log, and show it.
             stops: Ctrl-C stops the job, too.
 
@@ -67,35 +67,35 @@ class Waiting:
             WaitTimeoutError: the timeout has passed; the job goes on.
             KeyboardInterrupt: Ctrl-C; the interrupt tells how to come back, or that the job was stopped.
         """
-        deadline = None if timeout_s is None else self._in(timeout_s)
-        with one_interrupt(), moving(self._display):
+        deadline = None if timeout_s is None else self._deadline_in(timeout_s)
+        with single_interrupt(), heartbeat(self._display):
             try:
                 if show_logs or not self._has_ended():
-                    self._watch(deadline, self._display, with_log=show_logs)
-                if self._seen is None:  # with no time at all, the job is still looked at
-                    self._look()
+                    self._follow(deadline, self._display, with_log=show_logs)
+                if self._seen is None:  # the job is polled once even with a timeout of 0
+                    self._poll_once()
             except KeyboardInterrupt:
-                # Raised afresh: where in our waiting it was cut off would only push the commands off the screen.
-                raise self._interrupted(stops=stops) from None
+                # A new interrupt: the traceback of the wait would push the commands off the screen.
+                raise self._handle_interrupt(stops=stops) from None
         if self._seen is None or not self._seen.status.is_terminal:
-            raise _out_of_time(self._job_id, self._seen, timeout_s or 0.0, self._trouble) from self._trouble
+            raise _timeout_error(self._job_id, self._seen, timeout_s or 0.0, self._trouble) from self._trouble
         return self._seen
 
-    def _in(self, seconds: float) -> float:
+    def _deadline_in(self, seconds: float) -> float:
         return self._policy.schedule.now() + seconds
 
     def _has_ended(self) -> bool:
         return self._seen is not None and self._seen.status.is_terminal
 
-    def _keep(self, record: JobRecord) -> None:
+    def _update(self, record: JobRecord) -> None:
         self._seen = record
-        self._tell(record)
+        self._on_snapshot(record)
 
-    def _look(self) -> None:
-        """See what the job is like now, and show nothing."""
-        self._watch(self._in(_LOOK_WITHIN_S), Silent(), once=True)
+    def _poll_once(self) -> None:
+        """Poll the job once, and show nothing."""
+        self._follow(self._deadline_in(_POLL_WITHIN_S), Silent(), once=True)
 
-    def _watch(
+    def _follow(
         self, deadline: float | None, display: Display, *, with_log: bool = False, once: bool = False
     ) -> None:
         follower = Follower(
@@ -115,51 +115,51 @@ class Waiting:
             self.has_read_log, self.gave_up = with_log and follower.is_done, follower.gave_up
             follower.close()
         if follower.seen is not None and follower.seen is not self._seen:
-            self._keep(follower.seen)  # what shows it is slower than the job
+            self._update(follower.seen)  # the display may be slower than the job
         if with_log and self._has_ended() and not follower.is_done:
             whole = next_commands(self._seen or JobRecord(training_job_id=self._job_id))[0]
             display.notice(f"the time is up, and not all of the log was shown; all of it: {whole}")
 
     def _show(self, update: Update, display: Display, deadline: float | None) -> None:
         if isinstance(update, JobRecord):
-            self._keep(update)
+            self._update(update)
             display.changed(update)
         elif isinstance(update, LogFault):
             instance = short_instance(self._job_id, update.instance)
             display.notice(f"the log of {instance} cannot be shown: {update.error}")
         else:
             for line in update:
-                if deadline is not None and self._in(0) >= deadline:
+                if deadline is not None and self._policy.schedule.now() >= deadline:
                     return
                 display.line(line)
 
-    def _interrupted(self, *, stops: bool) -> KeyboardInterrupt:
-        """Stop the job, or leave it; what to raise then. A second interrupt ends the waiting for a job's stop."""
+    def _handle_interrupt(self, *, stops: bool) -> KeyboardInterrupt:
+        """Stop the job or detach; returns the interrupt to raise. A second Ctrl-C ends the wait for the stop."""
         is_asked_to_stop = False
         if stops:
             try:
-                heed_again()
+                rearm_interrupt()
                 self._display.notice(f"stopping {self._job_id}; Ctrl-C again does not wait for its end")
                 self._backend.stop(self._job_id)
                 is_asked_to_stop = True
-                self._watch(self._in(_STOPPED_WITHIN_S), self._display)
+                self._follow(self._deadline_in(_STOPPED_WITHIN_S), self._display)
             except KeyboardInterrupt:
                 pass
         record = self._seen or JobRecord(training_job_id=self._job_id)
         if stops and record.status.is_terminal:
-            with last_words():
+            with ignore_interrupts():
                 self._display.ended(record)
             return stopped(self._job_id)
         if is_asked_to_stop:
-            with last_words():
-                self._display.notice(f"{self._job_id} is being stopped; nobody waits for its end here")
+            with ignore_interrupts():
+                self._display.notice(f"{self._job_id} is being stopped; not waiting for it to finish")
             return stopping(self._job_id, next_commands(record))
-        with last_words():
+        with ignore_interrupts():
             self._display.detached(record)
         return detached(self._job_id, next_commands(record))
 
 
-def _out_of_time(
+def _timeout_error(
     job_id: str, seen: JobRecord | None, timeout_s: float, trouble: BaseException | None
 ) -> WaitTimeoutError:
     status = seen.status if seen is not None else ""

@@ -1,4 +1,4 @@
-"""A few threads for everything that is followed: however many jobs and instances, they do not become more."""
+"""A bounded pool of threads for all followers of a process, however many jobs and instances they follow."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _MOST_RETRIES = 2  # of one endpoint at a time: one that never answers holds eac
 
 
 class Schedule(Protocol):
-    """When steps are done, and by what clock. A test has one whose time is made up."""
+    """Runs steps later, by its own clock. Tests use one with simulated time."""
 
     def now(self) -> float:
         """Monotonic time in seconds."""
         ...
 
-    def later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
-        """Do a step once, after a delay.
+    def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
+        """Run a step once, after a delay.
 
         Args:
-            step: what to do.
+            step: the function to run.
             delay_s: the delay, in seconds.
-            endpoint: the service that the step asks; the steps of one endpoint never take all threads.
+            endpoint: the service that the step calls; the steps of one endpoint never take all threads.
             is_retry: the last answer of the endpoint was an error; very few such steps run at the same time.
         """
         ...
 
     def wait(self, news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait until something is there, and somebody has notified of it; False when it was not in time."""
+        """Wait for a notification until `is_there()` is true; False after the timeout."""
         ...
 
-    def may_hold(self, endpoint: str = "", *, keep_free: int = 0) -> AbstractContextManager[bool]:
-        """Whether a step may ask for an answer that is held back; only if so many others still could."""
+    def long_poll_slot(self, endpoint: str = "", *, keep_free: int = 0) -> AbstractContextManager[bool]:
+        """Yield whether a step may make a long poll; only if more than `keep_free` slots are free."""
         ...
 
 
@@ -58,7 +58,7 @@ class _Task:
 
 @dataclass
 class _Endpoint:
-    """The threads that one endpoint has now, and the tasks that are due and wait for one of them to end."""
+    """The threads that one endpoint uses now, and its due tasks that wait for a thread."""
 
     running: int = 0
     retrying: int = 0
@@ -72,29 +72,38 @@ class _Endpoint:
 
 
 class Workers:
-    """Does steps in a bounded number of threads, which end by themselves when there is nothing to do.
+    """Runs steps in a bounded number of threads, which end by themselves when there is nothing to do.
 
-    A step may wait for an answer that a service holds back, but never all threads do: some always remain for steps
-    that are quick, so that what comes new is served at once. For the same reason one endpoint never has all
-    threads, and has very few once it fails: a service that is down must not stop the reading of other services.
+    A step may make a long poll, but never all threads do: some always remain for quick steps, so that new work is
+    served at once. For the same reason one endpoint never has all threads, and has very few once it fails: a
+    service that is down must not stop the reading of other services.
+
+        step    due later (heap) -> due -> running -> done
+                                     ^-> queued at its endpoint, which has enough threads
+        thread  started -> idle <-> running -> ended, after `idle_s` without work
+                            idle: one is the timekeeper and waits for the first due time; the others wait for work
+
+    Locks: `_changed` guards all fields. A thread holds it to take or finish a task, never while a step runs.
+    A step may call `call_later` while it holds a lock of its own, never the other way round. All private methods
+    but `_work`, `_next_task` and `_release` are called with `_changed` held.
 
     Args:
         limit: the most threads.
-        spare: threads that never wait for an answer that is held back, nor serve the endpoint that has the others.
+        spare: threads that never make a long poll, nor serve the endpoint that has the others.
         idle_s: how long a thread stays without work.
 
     Example:
         >>> done = threading.Event()
-        >>> Workers().later(done.set, 0.01)
+        >>> Workers().call_later(done.set, 0.01)
         >>> done.wait(60)
         True
     """
 
     def __init__(self, limit: int = 16, *, spare: int = 4, idle_s: float = 0.5) -> None:
         self._limit = limit
-        self._holds_left = limit - spare
+        self._free_slots = limit - spare
         self._most_of_one = limit - spare
-        self._most_held_of_one = limit - spare - spare // 2
+        self._most_slots_of_one = limit - spare - spare // 2
         self._idle_s = idle_s
         self._changed = threading.Condition()
         self._due: list[tuple[float, int, _Task]] = []
@@ -108,8 +117,8 @@ class Workers:
         """Monotonic time in seconds."""
         return time.monotonic()
 
-    def later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
-        """Do a step once, after a delay. It must not raise. See `Schedule.later`."""
+    def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
+        """Run a step once, after a delay. It must not raise. See `Schedule.call_later`."""
         with self._changed:
             due = self.now() + delay_s
             is_next = not self._due or due < self._due[0][0]
@@ -117,55 +126,55 @@ class Workers:
             if self._waiting and delay_s <= 0:
                 self._changed.notify()
             elif self._waiting and is_next:
-                self._changed.notify_all()  # the timekeeper among them, who waits for a later time
+                self._changed.notify_all()  # also the timekeeper, which waits for a later time
             elif not self._waiting:
-                self._one_more()
+                self._start_thread()
 
     def wait(self, news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait until something is there, and somebody has notified of it; False when it was not in time."""
+        """Wait for a notification until `is_there()` is true; False after the timeout."""
         try:
             with news:
                 return news.wait_for(is_there, timeout_s)
         except RuntimeError as fault:
-            # Ctrl-C may come just when the condition has let go of its lock: then the end of `with`, which lets go
-            # of it again, fails, and nobody would know of the interrupt.
+            # Ctrl-C may come just after the condition has released its lock. The end of `with` releases it again,
+            # fails, and would hide the interrupt.
             if isinstance(fault.__context__, KeyboardInterrupt):
                 raise fault.__context__ from None
             raise
 
     @contextmanager
-    def may_hold(self, endpoint: str = "", *, keep_free: int = 0) -> Iterator[bool]:
-        """Whether a step may ask for an answer that is held back; only if so many others still could."""
+    def long_poll_slot(self, endpoint: str = "", *, keep_free: int = 0) -> Iterator[bool]:
+        """Yield whether a step may make a long poll; only if more than `keep_free` slots are free."""
         with self._changed:
-            mine = self._endpoints.setdefault(endpoint, _Endpoint())
-            granted = min(self._holds_left, self._most_held_of_one - mine.held) > keep_free
-            self._holds_left -= granted
-            mine.held += granted
+            state = self._endpoints.setdefault(endpoint, _Endpoint())
+            granted = min(self._free_slots, self._most_slots_of_one - state.held) > keep_free
+            self._free_slots -= granted
+            state.held += granted
         try:
             yield granted
         finally:
             with self._changed:
-                self._holds_left += granted
-                mine.held -= granted
+                self._free_slots += granted
+                state.held -= granted
                 self._forget_if_idle(endpoint)
 
     def _work(self) -> None:
         while (task := self._next_task()) is not None:
             task.step()
-            self._end(task)
+            self._release(task)
 
     def _next_task(self) -> _Task | None:
-        """The next task, when its time has come; None when the thread is no longer needed."""
+        """The next task, when it is due; None when the thread is no longer needed."""
         with self._changed:
             while True:
                 left_s = self._due[0][0] - self.now() if self._due else None
                 if left_s is not None and left_s <= 0:
                     task = heapq.heappop(self._due)[2]
-                    if not self._begin(task):
+                    if not self._admit(task):
                         continue
-                    self._see_to_the_next()
+                    self._wake_another_thread()
                     return task
-                # One thread waits for the next due time. The others need not wake for it.
+                # One thread, the timekeeper, waits for the next due time; the others need not wake for it.
                 keeps_time = left_s is not None and not self._has_timekeeper
                 self._has_timekeeper |= keeps_time
                 self._waiting += 1
@@ -173,12 +182,12 @@ class Workers:
                 self._waiting -= 1
                 if keeps_time:
                     self._has_timekeeper = False
-                elif not was_woken and not self._is_needed():
+                elif not was_woken and not self._must_stay():
                     self._threads -= 1
                     return None
 
-    def _begin(self, task: _Task) -> bool:
-        """Count a task as running; False if its endpoint has enough threads, and then the task waits for one."""
+    def _admit(self, task: _Task) -> bool:
+        """Count a task as running; False if its endpoint has enough threads, and the task is queued."""
         endpoint = self._endpoints.setdefault(task.endpoint, _Endpoint())
         if task.is_retry and endpoint.retrying >= _MOST_RETRIES:
             endpoint.waiting_retries.append(task)
@@ -190,8 +199,8 @@ class Workers:
         endpoint.retrying += task.is_retry
         return True
 
-    def _end(self, task: _Task) -> None:
-        """Count a task as done, and make one that has waited for this due."""
+    def _release(self, task: _Task) -> None:
+        """Count a task as done, and make a queued one of its endpoint due."""
         with self._changed:
             endpoint = self._endpoints[task.endpoint]
             endpoint.running -= 1
@@ -211,25 +220,25 @@ class Workers:
         if endpoint is not None and endpoint.is_idle:
             del self._endpoints[name]
 
-    def _is_needed(self) -> bool:
-        """Whether a thread that has waited in vain stays: nobody else keeps the time, or a step is due.
+    def _must_stay(self) -> bool:
+        """Whether an idle thread stays: no other thread is the timekeeper, or a step is due.
 
-        Whoever brought that step may have woken this very thread, a moment after it had stopped waiting.
+        The `notify` for a step that is due may have reached this thread just after its wait had timed out.
         """
         if not self._due:
             return False
         return not self._has_timekeeper or self._due[0][0] <= self.now()
 
-    def _see_to_the_next(self) -> None:
-        """Whoever goes to work leaves the clock, or a step that is due as well, to another."""
+    def _wake_another_thread(self) -> None:
+        """A thread that takes a task wakes another one to wait for the next due time, or to take the next task."""
         if not self._due:
             return
         if self._waiting:
             self._changed.notify()
         else:
-            self._one_more()
+            self._start_thread()
 
-    def _one_more(self) -> None:
+    def _start_thread(self) -> None:
         if self._threads < self._limit:
             self._threads += 1
             threading.Thread(target=self._work, name=f"pai-log-{self._threads}", daemon=True).start()
@@ -237,7 +246,7 @@ class Workers:
 
 @functools.cache
 def shared_workers() -> Workers:
-    """The threads of this process: what bounds them has to be one thing for all streams."""
+    """The pool of this process; one pool bounds the threads of all streams."""
     return Workers()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.display.base import Silent
-from pai_sdk.display.heartbeat import moving
+from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.display.jupyter import JupyterDisplay
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord, LogLine
@@ -85,7 +85,7 @@ def test_a_card_of_a_job_that_has_ended_is_left_alone(page: Page) -> None:
 
 def test_who_stops_waiting_sees_the_last_line(page: Page) -> None:
     display = JupyterDisplay(clock=Clock())
-    with moving(display, beat_s=PATIENCE_S):
+    with heartbeat(display, beat_s=PATIENCE_S):
         display.changed(RUNNING)
         display.line(LogLine("t-master-0", 0, "so far"))
     assert "so far" in page.cards[0]
@@ -135,7 +135,7 @@ class Beating(Silent):
 @pytest.mark.parametrize("fault", [None, BrokenPipeError(), ValueError("I/O operation on closed file")])
 def test_it_beats_from_a_thread_that_ends_with_the_waiting(fault: Exception | None) -> None:
     display = Beating(fault)
-    with moving(display, beat_s=0.001):
+    with heartbeat(display, beat_s=0.001):
         assert display.beaten.wait(PATIENCE_S)
     assert display.rested
     until(lambda: "pai-display" not in [thread.name for thread in threading.enumerate()])

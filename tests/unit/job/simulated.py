@@ -30,7 +30,7 @@ class SimulatedTime:
     def sleep(self, seconds: float) -> None:
         self.time += seconds
 
-    def later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
+    def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
         heapq.heappush(self.due, (self.time + delay_s, next(self._order), step))
 
     def wait(self, news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
@@ -50,5 +50,5 @@ class SimulatedTime:
         step()
 
     @contextmanager
-    def may_hold(self, endpoint: str = "", *, keep_free: int = 0) -> Iterator[bool]:
+    def long_poll_slot(self, endpoint: str = "", *, keep_free: int = 0) -> Iterator[bool]:
         yield True

@@ -241,7 +241,7 @@ def test_an_instance_that_is_listed_after_the_end_is_read(first: list[str]) -> N
     backend.extra = {"ComputeResource": {"InstanceCount": len(first) + 1}}
     stream = LogStream(backend, "train1", follow=True, policy=FollowPolicy(schedule=clock))
     said = []
-    clock.later(lambda: backend.lines.update({late: ["said all"]}), 1.5)
+    clock.call_later(lambda: backend.lines.update({late: ["said all"]}), 1.5)
     for update in stream.updates():
         said += [update.instance] if isinstance(update, LogLine) else []
     assert said == [*first, late]

@@ -218,7 +218,7 @@ def test_a_status_that_is_not_known_ends_no_wait_when_another_follows_it() -> No
     def go_on() -> None:
         service.ends_as, service.ends_at = "Succeed", 600.0
 
-    clock.later(go_on, 63.0)
+    clock.call_later(go_on, 63.0)
     TrainingJob(JOB, SimulatedBackend(service)).wait(
         7200, show_logs=False, policy=FollowPolicy(pause_s=1, schedule=clock)
     )

@@ -69,7 +69,7 @@ def test_a_step_that_wakes_a_thread_which_has_just_stopped_waiting_is_done_all_t
             was_woken = super().wait(timeout)
             if timeout == idle_s and not was_woken and not done.is_set():
                 self.is_late = True
-                workers.later(done.set)
+                workers.call_later(done.set)
                 self.is_late = False
             return was_woken
 
@@ -80,14 +80,14 @@ def test_a_step_that_wakes_a_thread_which_has_just_stopped_waiting_is_done_all_t
     workers = Skipping(2, spare=0, idle_s=idle_s)
     workers._changed = TooLate()
     hour_later = threading.Event()
-    workers.later(hour_later.set, 3600)  # one thread waits for this, and the other idles
-    workers.later(lambda: None)
+    workers.call_later(hour_later.set, 3600)  # one thread waits for this, and the other idles
+    workers.call_later(lambda: None)
     try:
         assert done.wait(PATIENCE_S)
         assert not hour_later.is_set()
     finally:
         workers.skipped_s = 3601
-        workers.later(lambda: None)
+        workers.call_later(lambda: None)
     assert hour_later.wait(PATIENCE_S)
 
 
@@ -101,12 +101,12 @@ def test_an_endpoint_that_failed_has_two_threads_until_it_answers() -> None:
         over.wait(PATIENCE_S)
 
     for _ in range(10):
-        workers.later(hang, endpoint="down", is_retry=True)
+        workers.call_later(hang, endpoint="down", is_retry=True)
     assert begun.acquire(timeout=PATIENCE_S)
     assert begun.acquire(timeout=PATIENCE_S)
     others = [threading.Event() for _ in range(20)]
     for other in others:
-        workers.later(other.set, endpoint="down")
+        workers.call_later(other.set, endpoint="down")
     assert all(other.wait(PATIENCE_S) for other in others), "its first questions are asked all the same"
     assert len(running) == 2
     over.set()
@@ -116,17 +116,17 @@ def test_an_endpoint_that_failed_has_two_threads_until_it_answers() -> None:
 def test_no_endpoint_has_all_answers_that_are_held_back() -> None:
     workers = Workers(8, spare=2)
     with ExitStack() as held:
-        granted = [held.enter_context(workers.may_hold("one")) for _ in range(8)]
+        granted = [held.enter_context(workers.long_poll_slot("one")) for _ in range(8)]
         assert granted == [True] * 5 + [False] * 3
-        assert held.enter_context(workers.may_hold("another"))
-        assert not held.enter_context(workers.may_hold("a third"))
-    with workers.may_hold("one") as granted_again:
+        assert held.enter_context(workers.long_poll_slot("another"))
+        assert not held.enter_context(workers.long_poll_slot("a third"))
+    with workers.long_poll_slot("one") as granted_again:
         assert granted_again
 
 
 def test_what_is_known_of_endpoints_does_not_grow() -> None:
     workers, done = Workers(2, spare=0), threading.Semaphore(0)
     for number in range(50):
-        workers.later(lambda: done.release(), endpoint=f"https://{number}.example")
+        workers.call_later(lambda: done.release(), endpoint=f"https://{number}.example")
     assert all(done.acquire(timeout=PATIENCE_S) for _ in range(50))
     until(lambda: not workers._endpoints)
