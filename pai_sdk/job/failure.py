@@ -15,7 +15,7 @@ from pai_sdk.display.base import visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, PaiError
 from pai_sdk.job.follow import Follower, FollowPolicy, LogFault
-from pai_sdk.job.reasons import find_traceback, shows_reason
+from pai_sdk.job.log_reasons import find_traceback, shows_reason
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage
 from pai_sdk.schemas.status import JobStatus
 

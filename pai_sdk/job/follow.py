@@ -13,13 +13,13 @@ from typing import TypeAlias, TypeVar
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.retry import one_attempt
 from pai_sdk.errors import AuthenticationError, PaiError
+from pai_sdk.job.log_reasons import shows_reason
 from pai_sdk.job.polling import (
     FIRST_PAUSE_S,
     FollowPolicy,
     PollState,
     may_appear_later,
 )
-from pai_sdk.job.reasons import shows_reason
 from pai_sdk.job.workers import Step
 from pai_sdk.schemas.record import JobRecord, LogLine, LogPage
 from pai_sdk.schemas.status import JobStatus
