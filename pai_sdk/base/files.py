@@ -235,10 +235,9 @@ else:
 
         Closed alone, it would stay locked while a process that another thread just forks has a copy of it.
         """
-        try:
+        with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_UN)
-        finally:
-            os.close(file)
+        os.close(file)
 
     def read_at(file: int, size_bytes: int, at: int) -> bytes:
         """Read some bytes of an open file; fewer, or none, at its end."""

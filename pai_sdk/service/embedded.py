@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import http.client
 import logging
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
+from pai_sdk.base.files import locked
 from pai_sdk.base.version import __version__
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
@@ -172,21 +172,14 @@ def _spawn(root: Path) -> subprocess.Popen[bytes]:
 @contextmanager
 def _start_lock(root: Path, deadline: float) -> Iterator[None]:
     """Of several processes that need the service at once, one starts it."""
-    descriptor = os.open(root / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ServiceStartError(
-                        f"another process is still starting the service on {root}.{_end_of_log(root)}"
-                    ) from None
-                time.sleep(_LOOK_S)
-        yield
-    finally:
-        os.close(descriptor)
+    while True:
+        with locked(root / "start.lock", waits=False) as is_ours:
+            if is_ours:
+                yield
+                return
+        if time.monotonic() > deadline:
+            raise ServiceStartError(f"another process is still starting the service on {root}.{_end_of_log(root)}")
+        time.sleep(_LOOK_S)
 
 
 def _answers(info: ServiceInfo) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from pai_sdk.base.files import replace_file
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.settings import ServiceSettings
@@ -63,4 +64,4 @@ def _note_database(root: Path, shown: str) -> None:
             f"or use another data folder (or delete {note}, if the jobs were moved)"
         )
     if not note.exists():
-        note.write_text(f"{shown}\n", encoding="utf-8")
+        replace_file(note, f"{shown}\n", mode=0o666)

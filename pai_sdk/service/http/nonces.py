@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from pai_sdk.base.files import replace_file
+
 __all__ = ["NonceMemory"]
 
 logger = logging.getLogger(__name__)
@@ -144,14 +146,10 @@ class NonceMemory:
             self._file = None
 
     def _rewritten(self, path: Path) -> BinaryIO:
-        partial = path.with_name(f".{path.name}.partial")
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        file = os.fdopen(descriptor, "wb", buffering=0)
         records = [(minute, digest) for minute, digests in self._seen.items() for digest in digests]
         if self._floor >= 0:
             records.append((self._floor, _FLOOR))
-        file.write(b"".join(_RECORD.pack(*record) for record in records))
-        partial.replace(path)
+        content = b"".join(_RECORD.pack(*record) for record in records)
+        replace_file(path, content, draft=path.with_name(f".{path.name}.partial"))
         self._records = len(records)
-        return file
+        return path.open("ab", buffering=0)

@@ -194,7 +194,7 @@ class BlobWriter:
         Args:
             durable: force it to the disk, so that a row that names it is never without it, also after a power cut.
         """
-        self._stream.flush()
+        self._stream.flush()  # not `replace_file`: too large for the memory, and hashed as it comes
         self._draft.rename(self._final)
         if durable:
             try:

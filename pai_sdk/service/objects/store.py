@@ -8,16 +8,17 @@ fault of the disk, is dropped at the next start.
 
 from __future__ import annotations
 
-import fcntl
 import mimetypes
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from sqlalchemy import Engine
 
+from pai_sdk.base.files import locked
 from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects.appending import Appender, BoundedReader
 from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
@@ -63,15 +64,15 @@ class ObjectStore:
         upload_life_s: float = DEFAULT_UPLOAD_LIFE_S,
     ) -> None:
         root = Path(root).absolute()
-        self._lock_file = _claim(root)
+        self._claim = _claim(root)
         try:
             self._database = IndexDatabase(database or f"sqlite:///{root / 'objects.db'}")
             self._blobs = BlobFolder(root)
         except OSError as error:
-            _let_go(self._lock_file)
+            self._claim.close()
             raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
         except BaseException:
-            _let_go(self._lock_file)
+            self._claim.close()
             raise
         self._index = ObjectIndex(self._database)
         self._appender = Appender(self._index, self._blobs)
@@ -88,7 +89,7 @@ class ObjectStore:
         """Stop, and let another process have the folder."""
         self._sweeper.close()
         self._database.close()
-        _let_go(self._lock_file)
+        self._claim.close()
 
     # ---- buckets --------------------------------------------------------------------------------------------
 
@@ -347,22 +348,13 @@ class ObjectStore:
         return info
 
 
-def _let_go(lock_file: BinaryIO) -> None:
-    if not lock_file.closed:
-        # Closed alone, it would stay locked for as long as a process that another thread just forks has a copy.
-        fcntl.flock(lock_file, fcntl.LOCK_UN)
-        lock_file.close()
-
-
-def _claim(root: Path) -> BinaryIO:
+def _claim(root: Path) -> ExitStack:
+    """Make the folder and lock it; closing the result unlocks it."""
     try:
         root.mkdir(parents=True, mode=0o700, exist_ok=True)
-        lock_file = (root / "lock").open("ab")
+        with ExitStack() as claim:
+            if claim.enter_context(locked(root / "lock", waits=False)):
+                return claim.pop_all()
     except OSError as error:
         raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
-    try:
-        fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock_file.close()
-        raise ServiceStartError(f"the folder {root} is in use by another service; stop that one first") from error
-    return lock_file
+    raise ServiceStartError(f"the folder {root} is in use by another service; stop that one first")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -13,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
 
+from pai_sdk.base import files
+from pai_sdk.base.files import close_locked, open_file, replace_file, take_lock
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 
@@ -95,12 +96,14 @@ class DataFolder:
             refuse_foreign(self.root)
             for folder in (self.jobs_dir, self.objects_dir):
                 folder.mkdir(exist_ok=True, mode=0o700)
-            self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            self._lock = open_file(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            is_ours = _lock_for_us(self._lock, self.root / "lock")
         except OSError as error:
+            self.close()
             raise ServiceStartError(
                 f"the data folder {self.root} cannot be used: {error.strerror or error}; choose another one"
             ) from error
-        if not _lock_for_us(self._lock):
+        if not is_ours:
             self.close()
             raise ServiceStartError(
                 f"another service already runs on {self.root}; stop it, or choose another data folder"
@@ -123,7 +126,7 @@ class DataFolder:
     def close(self) -> None:
         """Let the next service have the folder."""
         if self._lock is not None:
-            _let_go(self._lock)
+            close_locked(self._lock)
             self._lock = None
 
     def __exit__(
@@ -150,14 +153,8 @@ class DataFolder:
 
     def save(self, info: ServiceInfo) -> None:
         """Write down how the service is reached, for its clients and for the next start."""
-        partial = self.root / ".service.json.partial"
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(info.to_json() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.root / "service.json")
+        draft = self.root / ".service.json.partial"
+        replace_file(self.root / "service.json", info.to_json() + "\n", durable=True, draft=draft)
 
 
 def refuse_foreign(root: Path) -> None:
@@ -175,43 +172,23 @@ def refuse_foreign(root: Path) -> None:
         )
 
 
-def _lock_for_us(descriptor: int) -> bool:
+def _lock_for_us(descriptor: int, path: Path) -> bool:
     """Take the lock, which clients that are just looking (`is_locked`) hold for an instant, and share."""
     begun = time.monotonic()
-    while not _flock(descriptor, fcntl.LOCK_EX):
-        is_shared = _flock(descriptor, fcntl.LOCK_SH)
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    while not take_lock(descriptor, waits=False):
+        is_shared = not files.is_locked(path)
         if time.monotonic() - begun > (_LONGEST_LOOK_S if is_shared else _HANDOVER_S):
             return False
         time.sleep(_LOOK_S)
     return True
 
 
-def _let_go(descriptor: int) -> None:
-    # Closed alone, it would stay locked for as long as a process that another thread just forks has a copy.
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
-
-
-def _flock(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 def is_locked(root: Path) -> bool:
     """Whether a service runs on the folder now."""
     try:
-        descriptor = os.open(root / "lock", os.O_RDWR | os.O_CLOEXEC)
+        return files.is_locked(root / "lock")
     except OSError:
         return False
-    try:
-        # Shared, so that two clients that look at once do not take each other for a service.
-        return not _flock(descriptor, fcntl.LOCK_SH)
-    finally:
-        _let_go(descriptor)
 
 
 def read_info(root: Path) -> ServiceInfo | None:

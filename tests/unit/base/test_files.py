@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import stat
@@ -276,10 +277,10 @@ def test_a_child_that_inherits_a_lock_keeps_it(tmp_path: Path) -> None:
 
 
 def test_where_there_are_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_here(*_: object, **__: object) -> None:
+    def none_here(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(files, "take_lock", none_here)
+    monkeypatch.setattr(fcntl, "flock", none_here)
     with pytest.raises(OSError, match="No locks"), locked(tmp_path / "lock"):
         pytest.fail("two could be in here")
     with locked_folder(tmp_path):
