@@ -365,7 +365,9 @@ def test_only_one_at_a_time_may_use_a_folder(store: ObjectStore, tmp_path: Path)
 
 def test_a_program_that_is_just_being_started_holds_no_folder(store: ObjectStore, tmp_path: Path) -> None:
     """Until it is another program, a process that was forked has all that its parent had open, the lock too."""
-    as_in_a_fork = os.dup(store._lock_file.fileno())
+    lock = (tmp_path / "store" / "lock").stat()
+    descriptors = [int(entry.name) for entry in Path("/proc/self/fd").iterdir() if entry.exists()]
+    as_in_a_fork = os.dup(next(each for each in descriptors if os.path.samestat(os.fstat(each), lock)))
     try:
         store.close()
         with open_store(tmp_path / "store") as again:
