@@ -1,4 +1,4 @@
-"""The service that starts itself: found when it runs, else started; one for all processes of a user."""
+"""The embedded service: found when it runs, else started; all processes of a user share one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PROBE_TIMEOUT_S = 3.0
 _LOOK_S = 0.02
 _SHOWN_LOG_LINES = 15
 _NEEDED = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex")
-# The keys and settings of whoever comes first are no business of a service that others use too.
+# Other processes use the service too: the keys and settings of the process that starts it are not passed on.
 _NOT_HANDED_ON = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
 # The package is found wherever this process found it, behind everything else that the interpreter knows.
 _BOOT = "import sys; sys.path.append(sys.argv.pop(1)); from pai_sdk.service.__main__ import main; sys.exit(main())"
@@ -93,7 +93,7 @@ def _running(root: Path) -> ServiceInfo | None:
 
 
 def _is_outdated(running: ServiceInfo) -> bool:
-    """Whether a client of an older release started it. One that a person started is that person's to replace."""
+    """Whether a client of an older release started it. A service that a person started is never replaced."""
     return running.embedded and _numbers(running.version) < _numbers(__version__)
 
 
@@ -140,7 +140,7 @@ def _start(root: Path, deadline: float, sign: PassingTime) -> ServiceInfo:
 
 
 def _spawn(root: Path) -> subprocess.Popen[bytes]:
-    """Start the service apart from us: it outlives this process and its terminal."""
+    """Start the service in a session of its own: it outlives this process and its terminal."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_HANDED_ON)}
     package_parent = str(Path(__file__).resolve().parents[2])
     command = [
@@ -164,7 +164,7 @@ def _spawn(root: Path) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,
         )
-    # It may end long before this process does, and would stay a zombie if nobody took note of it.
+    # The service may end before this process: a thread reaps it, or it would stay a zombie.
     threading.Thread(target=child.wait, name="pai-service-reaper", daemon=True).start()
     return child
 

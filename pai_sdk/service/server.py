@@ -1,4 +1,4 @@
-"""A service, from its folder to its socket: started in one process, served until somebody ends it."""
+"""A service, from its folder to its socket: started in one process, served until it is stopped."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OTHER_FILES = 1024  # databases, logs, objects
 
 
 def serve(settings: ServiceSettings, *, on_ready: Callable[[ServiceInfo], None] | None = None) -> None:
-    """Serve until SIGTERM or SIGINT, or until nobody has needed the service for long enough.
+    """Serve until SIGTERM or SIGINT, or until the service was idle for long enough.
 
     Args:
         settings: where and how.
@@ -109,7 +109,7 @@ class Service:
         settings = self._settings
         with ExitStack() as stack:
             folder = stack.enter_context(DataFolder(settings.data_dir))
-            Reserve.of(folder.root).require_room()
+            Reserve.of(folder.root).require_space()
             executor = self._executor or open_executor(
                 settings, folder, stack, is_closing=lambda: scheduler.is_closing
             )

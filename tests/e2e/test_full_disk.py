@@ -205,7 +205,7 @@ def test_a_disk_without_any_room_is_refused_with_one_sentence(tmp_path: Path) ->
     script = 'mount -t tmpfs -o size=1m none "$1" && shift && exec "$@"'
     refused = serve(full / "data", under=[*namespace, "sh", "-c", script, "sh", str(full)])
     assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-    assert "cannot be used: No space left on device; make room, or choose another one" in refused.stderr
+    assert "cannot be used: No space left on device; free some space, or choose another one" in refused.stderr
 
 
 def serve(data: Path, *, under: list[str] | None = None) -> subprocess.CompletedProcess[str]:

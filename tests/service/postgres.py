@@ -96,7 +96,7 @@ def _installed() -> Path | None:
 
 
 def _unprivileged() -> pwd.struct_passwd | None:
-    """Whom the server runs as: it refuses to run as root."""
+    """The account that the server runs as: it refuses to run as root."""
     if os.getuid() != 0:
         return None
     known = {entry.pw_name: entry for entry in pwd.getpwall()}
@@ -108,7 +108,7 @@ def _as(owner: pwd.struct_passwd | None) -> dict[str, object]:
 
 
 def main(arguments: list[str]) -> int:
-    # Whoever ends us, by `timeout` for one, ends the cluster with it.
+    # A signal that ends this process, from `timeout` for one, ends the cluster with it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     paths = [] if any(Path(given.partition("::")[0]).exists() for given in arguments) else [_TESTS]
     with cluster() as url:

@@ -132,7 +132,7 @@ def running_service(data_dir: Path, executor: Executor | str | None = None, **se
 
 
 def keep_to_a_quiet_port(root: Path) -> int:
-    """Let the service on a new folder begin with a port that nobody is given by chance while it is down."""
+    """Let the service on a new folder begin with a port that no other process gets by chance while it is down."""
     quiet = itertools.count(20_000 + os.getpid() % 10_000)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Nobody gets in without the key."""
+"""Requests without a valid signature are refused."""
 
 from __future__ import annotations
 

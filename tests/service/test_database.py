@@ -1,4 +1,4 @@
-"""The database: who can read its files, older and newer ones, one service each, PostgreSQL by URL."""
+"""The database: the mode of its files, older and newer ones, one service each, PostgreSQL by URL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ on_postgres = pytest.mark.skipif(not postgres.is_used(), reason="python -m tests
 on_sqlite = pytest.mark.skipif(postgres.is_used(), reason="it is about the files of SQLite")
 
 
-def test_nobody_else_can_read_what_may_hold_secrets(tmp_path: Path) -> None:
+def test_other_users_cannot_read_the_database(tmp_path: Path) -> None:
     path = tmp_path / "service.db"
     path.touch(mode=0o644)  # as an earlier version left it
     database = Database.in_file(path)

@@ -120,7 +120,7 @@ def test_what_keeps_it_from_starting_is_told(tmp_path: Path) -> None:
         ensure_running(tmp_path / "file")
     broken = tmp_path / "broken"
     broken.mkdir()
-    (broken / "service.db").write_text("no database, but long enough to be looked at by those who want one")
+    (broken / "service.db").write_text("no database, but long enough to be read as one")
     with pytest.raises(
         ServiceStartError,
         match=r"exit code 1.*\n.*\n.* the database .* cannot be used: file is not a database$",
@@ -182,7 +182,7 @@ def test_keys_and_port_stay_unless_told_otherwise(
         assert client.info == first
     monkeypatch.setattr(listening, "_LAST_PORT_WAIT_S", 0.2)
     with socket.create_server(("127.0.0.1", port)), start(executor) as client:
-        assert client.info.endpoint != first.endpoint  # somebody has taken the port meanwhile
+        assert client.info.endpoint != first.endpoint  # another process has taken the port meanwhile
         assert client.info.access_key_secret == first.access_key_secret
     with start(executor, access_key_id="mine", access_key_secret="my-own-secret") as client:
         assert client.info.access_key_id == "mine"

@@ -1,4 +1,4 @@
-"""The folder of a service, and who has it."""
+"""The data folder of a service, and its lock."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_services_own_folder_is_taken_with_what_lies_beside(start: Callable[..
 
 
 def test_a_lock_that_leads_elsewhere_is_not_opened(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").write_text("of somebody else")
+    (tmp_path / "elsewhere").write_text("of another user")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ServiceStartError, match="cannot be used"), DataFolder(tmp_path / "data"):

@@ -1,4 +1,4 @@
-"""What strangers and the careless cannot use up, and what nobody reads without a key."""
+"""Limits: what clients cannot use up, with or without a key."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Clock:
         self.seen_bytes = 0
 
     def monotonic(self) -> float:
-        return self._now_s + 1e-6 * next(self._ticks)  # who comes later is later
+        return self._now_s + 1e-6 * next(self._ticks)  # each call is later than the one before
 
     def looked(self) -> None:
         self._looks.release()
@@ -126,7 +126,7 @@ def signed_head(client: Client, length: int) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-# ---- who is slow ------------------------------------------------------------------------------------------
+# ---- slow clients -----------------------------------------------------------------------------------------
 
 
 def test_a_head_that_trickles_is_cut(strict: Client, clock: Clock) -> None:
@@ -359,7 +359,7 @@ def test_without_a_key_there_is_a_refusal_in_the_right_form_everywhere(service: 
     address = urlsplit(service.info.endpoint)
     for path in API + STORE:
         if method in ("GET", "HEAD") and path == "/openapi.json":
-            continue  # published to everybody
+            continue  # it needs no key
         with closing(connect(service)) as connection:
             head = f"{method} {path} HTTP/1.1\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n"
             connection.sendall(head.encode())

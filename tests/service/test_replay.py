@@ -162,7 +162,7 @@ def test_a_full_disk_costs_no_request_and_is_made_up_for(tmp_path: Path, monkeyp
     assert memory.accept("a", dated=6000.0, now=6000.0)
     assert not memory.accept("a", dated=6000.0, now=6001.0)
     elapsed_s = 60.0
-    assert memory.accept("b", dated=6000.0, now=6000.0)  # there is room again, whatever the clock says
+    assert memory.accept("b", dated=6000.0, now=6000.0)  # there is space again, whatever the clock says
     memory.close()
     with remembering(path) as accept:
         assert not accept("a", 6000.0, 6061.0)

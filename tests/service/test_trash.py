@@ -1,4 +1,4 @@
-"""Folders of deleted jobs: removed in the background, and never for longer than somebody waits for the end."""
+"""Folders of deleted jobs are removed in the background, which never delays the end of the service for long."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from pai_sdk.service.http.routes import (
 from pai_sdk.service.http.routes.json_responses import request_id
 from pai_sdk.service.http.tokens import TokenChecked
 from pai_sdk.service.objects.oss_request import bucket_in_host, host_of
-from pai_sdk.service.state.disk import is_about_room, is_read_only
+from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.state.reserve import Reserve
 from pai_sdk.service.wire_errors import Fault, fault_response, invalid_parameter
 
@@ -40,7 +40,7 @@ _READ_ONLY = "The data folder of the service cannot be written any more; make it
 
 
 def create_api(context: ServiceContext) -> FastAPI:
-    """The PAI API. It trusts whoever reaches it: put a `Gate` before it."""
+    """The PAI API. It checks no signatures: put a `Gate` before it."""
     app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.context = context
     for module in (training_jobs, job_logs, job_metrics, job_instances, algorithms, experiments, workspaces):
@@ -66,10 +66,10 @@ def create_api(context: ServiceContext) -> FastAPI:
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
         # Starlette raises the error once more after this answer is sent; the gate writes it to the log.
-        if is_about_room(error):
+        if is_disk_full(error):
             if request.method == "DELETE" or request.url.path.endswith("/stop"):
-                # What makes room may use the last of it: the client's next attempt succeeds.
-                Reserve.of(context.info.data_dir).give_up()
+                # A request that frees space may use the reserve: the client's next attempt succeeds.
+                Reserve.of(context.info.data_dir).release()
             return _response(request, Fault(507, "InsufficientStorage", _FULL))
         if is_read_only(error):
             return _response(request, Fault(500, "InternalError", _READ_ONLY))
@@ -89,7 +89,7 @@ class Dispatcher:
     Args:
         api: the API behind its gate.
         objects: the object store.
-        description: answers with the description of the API, to everybody.
+        description: answers with the description of the API; it needs no key.
     """
 
     def __init__(self, api: ASGIApp, objects: ASGIApp, description: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""Who is asking: the signatures of API requests, in both schemes PAI's clients use."""
+"""Authentication: the signatures of API requests, in both schemes PAI's clients use."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Authenticator:
                 "The keys of this service have no security token; send the access key alone.",
             )
         nonce = request.headers.get("x-acs-signature-nonce", "")
-        # Only now: a nonce somebody merely claims must not shut out whoever comes with it rightly.
+        # After the signature: an unsigned request must not use up the nonce of a signed one.
         if not nonce or not self._nonces.accept(nonce, dated=dated, now=self._now()):
             raise Fault(
                 403,

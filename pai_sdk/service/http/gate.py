@@ -1,4 +1,4 @@
-"""The gate before the API: request ids, signatures, and how large a body may be. Everything inside is let in."""
+"""The gate before the API: request ids, signatures, the size of bodies. The API behind it trusts every request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pai_sdk.service.http.authentication import Authenticator, SignedRequest
 from pai_sdk.service.rate import RateLimit
-from pai_sdk.service.state.disk import is_about_room, is_read_only
+from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.wire_errors import Fault, fault_response, invalid_parameter
 
 __all__ = ["Gate"]
@@ -66,7 +66,7 @@ class Gate:
             await self._app(scope, _replay(body, receive), send_with_id)
         except Exception as error:  # the client has its answer; the connection can live on
             what = f"request {request_id} {scope['method']} {scope['path']}"
-            if is_about_room(error):
+            if is_disk_full(error):
                 logger.error("%s was refused: the disk is full", what)
             elif is_read_only(error):
                 logger.error("%s was refused: the data folder cannot be written any more", what)
@@ -90,7 +90,7 @@ class Gate:
         return bytes(body)
 
     def _count(self) -> None:
-        # Only those with the key are counted: strangers cannot use up what is its own.
+        # Only signed requests are counted: unsigned ones cannot use up the key's limit.
         wait_s = self._rate.take() if self._rate is not None else 0.0
         if wait_s:
             raise Fault(
@@ -112,7 +112,7 @@ def _signed_request(scope: Scope) -> SignedRequest:
     """What the signature of a request is about.
 
     Raises:
-        Fault: nobody can tell, since a parameter is there twice.
+        Fault: a parameter is defined more than once.
     """
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
@@ -122,7 +122,7 @@ def _signed_request(scope: Scope) -> SignedRequest:
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     query = dict(pairs)
     if len(query) != len(pairs) and "authorization" in headers:
-        raise Fault(403, "SignatureDoesNotMatch", "A parameter of the query is there twice.")
+        raise Fault(403, "SignatureDoesNotMatch", "A parameter of the query is defined more than once.")
     return SignedRequest(scope["method"], scope["raw_path"].decode("latin-1"), query, headers)
 
 
@@ -132,7 +132,7 @@ def _refuse_nul(request: SignedRequest) -> None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body once more, for whoever reads it next."""
+    """A receiver that returns the body that was already read."""
     told = False
 
     async def replay() -> Message:

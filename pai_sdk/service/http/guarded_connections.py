@@ -1,4 +1,8 @@
-"""Connections that cannot be used up: as many as are allowed, heads of bounded size, nobody who only trickles."""
+"""Limits for connections: their number, the size of a request's head, and how slowly a client may send or read.
+
+`GuardedProtocol` builds on internals of uvicorn. pyproject.toml pins the versions that have them, and
+`tests/service/http/test_uvicorn_internals.py` checks them.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +17,25 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pai_sdk.service.settings import ConnectionLimits
 
-__all__ = ["cut_the_slow", "guarded_protocol", "send_all_home"]
+__all__ = ["cut_the_slow", "end_all_for_shutdown", "guarded_protocol"]
 
-# What strangers send is not worth a line each: they could fill the disk.
+# Unsigned requests are not logged one by one: they could fill the disk.
 _logger = logging.getLogger(f"{__name__}.wire")
 _logger.setLevel(logging.ERROR)
 
-_LINGER_S = 5.0  # so long, the rest of a refused body is read and thrown away, lest the refusal is lost
+_LINGER_S = 5.0  # how long the rest of a refused body is read and dropped: closing at once can lose the answer
 
 
 @dataclass
 class _Span:
-    """A stretch of time in which something must have moved on."""
+    """The bytes that were transferred since a point in time."""
 
     since: float
     moved_bytes: int = 0
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with limits. What it lets through, uvicorn serves as ever.
+    """uvicorn's protocol, with limits. A connection within the limits is served by uvicorn unchanged.
 
     `cut_if_slow` is to be called every second or so: one timer for all connections costs less than one for each.
     """
@@ -49,7 +53,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
         self._head = _Span(time.monotonic())
-        if len(self.connections) > self._limits.most and not self._make_room():
+        if len(self.connections) > self._limits.most and not self._close_oldest_idle():
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "All connections of the service are in use.")
 
     def data_received(self, data: bytes) -> None:
@@ -78,7 +82,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             super().send_400_response(msg)
 
-    # ---- who is too slow ------------------------------------------------------------------------------------
+    # ---- slow clients ---------------------------------------------------------------------------------------
 
     def cut_if_slow(self, now: float) -> None:
         """End the connection if its client holds it without using it."""
@@ -94,7 +98,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if is_answered:
             return now - body.since > _LINGER_S
         if self.flow.read_paused or (self.cycle is not None and self.cycle.waiting_for_100_continue):
-            self._body = _Span(now)  # it is us who do not read
+            self._body = _Span(now)  # the service itself has paused reading
         elif now - body.since > self._limits.stall_s:
             if body.moved_bytes < self._limits.least_bytes:
                 return True
@@ -108,15 +112,15 @@ class GuardedProtocol(HttpToolsProtocol):
             return False
         return now - self._unread.since > 2 * self._limits.stall_s
 
-    def send_home(self) -> None:
+    def end_for_shutdown(self) -> None:
         """End the connection, since the service ends; with an answer, unless one is under way."""
         if self.cycle is not None and self.cycle.response_started:
             self.transport.abort()
         else:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The service ends. Send the request again.")
 
-    def _make_room(self) -> bool:
-        """End the connection that has waited longest for a head; False when all are in use."""
+    def _close_oldest_idle(self) -> bool:
+        """Close the connection that has waited longest for a head; False when all are in use."""
         idle = [
             peer
             for peer in self.connections
@@ -166,13 +170,13 @@ def guarded_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
 
 
 def cut_the_slow(connections: set[Any]) -> None:
-    """Look at all connections once."""
+    """End the slow ones of all connections."""
     now = time.monotonic()
     for connection in list(connections):
         cast("GuardedProtocol", connection).cut_if_slow(now)
 
 
-def send_all_home(connections: set[Any]) -> None:
-    """End all connections: the service ends, and has waited for them long enough."""
+def end_all_for_shutdown(connections: set[Any]) -> None:
+    """End all connections: the service ends, and its grace period is over."""
     for connection in list(connections):
-        cast("GuardedProtocol", connection).send_home()
+        cast("GuardedProtocol", connection).end_for_shutdown()

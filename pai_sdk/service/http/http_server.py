@@ -1,4 +1,4 @@
-"""uvicorn as the service needs it: it looks after idle times, slow clients, and the preconditions it stands on."""
+"""uvicorn with a watch over idle times, slow clients, and the service's preconditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import uvicorn
 
 from pai_sdk.service.http.api_app import Dispatcher
-from pai_sdk.service.http.guarded_connections import cut_the_slow, guarded_protocol, send_all_home
+from pai_sdk.service.http.guarded_connections import cut_the_slow, end_all_for_shutdown, guarded_protocol
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.settings import ConnectionLimits
@@ -20,15 +20,15 @@ __all__ = ["HttpServer", "IdleWatch", "Preconditions"]
 
 logger = logging.getLogger(__name__)
 
-_GRACE_S = 3  # so long after the end was asked for, requests may still be answered
-_LAST_GRACE_S = 2  # and so long, those sent home may take to leave
+_GRACE_S = 3  # after a stop was requested, for requests under way
+_LAST_GRACE_S = 2  # for the connections that are ended after that
 _KEEP_ALIVE_S = 75  # an idle connection that is closed as its client sends the next request costs that request
 _LOOK_S = 1.0
 _ASK_DATABASE_S = 10.0
 
 
 class Preconditions:
-    """What a service stands on: its folder, and its database.
+    """What a running service needs: its data folder and its database.
 
     Args:
         folder_is_gone: asked every second.
@@ -52,7 +52,7 @@ class Preconditions:
 
 
 class IdleWatch:
-    """Knows since when nobody has needed the service."""
+    """Knows how long the service has been idle: no request, no job."""
 
     def __init__(self, timeout_s: float | None, dispatcher: Dispatcher, scheduler: Scheduler) -> None:
         self._timeout_s = timeout_s
@@ -72,7 +72,7 @@ class IdleWatch:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn, which also sends home those whose answers are held back, and ends when nobody needs it.
+    """uvicorn, which also ends long polls at shutdown, and ends when the service is idle for too long.
 
     Attributes:
         loss: why it had to end, if it had to.
@@ -121,13 +121,13 @@ class HttpServer(uvicorn.Server):
         self._changes.release()
         if self._watching is not None:
             self._watching.cancel()
-        sending_home = asyncio.create_task(self._send_home())
+        ending = asyncio.create_task(self._end_after_grace())
         await super().shutdown(sockets)
-        sending_home.cancel()
+        ending.cancel()
 
-    async def _send_home(self) -> None:
+    async def _end_after_grace(self) -> None:
         await asyncio.sleep(_GRACE_S)
-        send_all_home(self.server_state.connections)
+        end_all_for_shutdown(self.server_state.connections)
 
     async def _watch(self) -> None:
         while not self.should_exit:
@@ -135,6 +135,6 @@ class HttpServer(uvicorn.Server):
             cut_the_slow(self.server_state.connections)
             self.loss = await self._preconditions.loss()
             if self._idle.is_over():
-                logger.info("nobody has needed the service for a while; it ends")
+                logger.info("the service was idle for long enough; it ends")
             if self.loss is not None or self._idle.is_over():
                 self.should_exit = True

@@ -15,7 +15,7 @@ from pai_sdk.service.state.folder import DataFolder, Keys
 __all__ = ["info_of", "listen"]
 
 _BACKLOG = 1024
-_LAST_PORT_WAIT_S = 3.0  # its clients know the last port: somebody else may be about to give it back
+_LAST_PORT_WAIT_S = 3.0  # clients know the last port: another process may be about to free it
 _LOOK_S = 0.1
 
 

@@ -41,7 +41,7 @@ class NonceMemory:
         lifetime_s: how long before and after its date a request is accepted.
         path: the file.
         most: how many nonces are remembered.
-        elapsed_s: a clock that nobody can set.
+        elapsed_s: monotonic time in seconds.
 
     Example:
         >>> memory = NonceMemory(lifetime_s=900)
@@ -62,7 +62,7 @@ class NonceMemory:
         self._path = path
         self._most = most
         self._seen: defaultdict[int, set[bytes]] = defaultdict(set)
-        self._kept_until_s: defaultdict[int, float] = defaultdict(float)  # by the clock that nobody can set
+        self._kept_until_s: defaultdict[int, float] = defaultdict(float)  # monotonic time
         self._count = 0
         self._floor = -1
         self._records = 0

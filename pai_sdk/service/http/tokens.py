@@ -1,4 +1,4 @@
-"""Tokens that let somebody look at one job, or at all of them, for a while (GetToken)."""
+"""Tokens that give access to one job, or to all jobs, for a limited time (GetToken)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""News of jobs, from any thread to the requests that wait for them without holding one."""
+"""News of jobs, from any thread to the long polls, which wait without holding a thread."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class News:
 
 
 class Changes:
-    """Who waits for which job. `publish` may be called from any thread."""
+    """The requests that wait, by job. `publish` may be called from any thread, the rest only in the event loop.
+
+    There is no lock: `publish` hands the notification over to the loop, which alone reads and changes the sets.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[News]] = defaultdict(set)
@@ -62,7 +65,7 @@ class Changes:
                 del self._waiting[job_id]
 
     def release(self) -> None:
-        """Send all waiting requests home; from now on nobody is held. Must run in the loop."""
+        """Wake all waiting requests; from now on no request waits. Must run in the loop."""
         self.closed = True
         for job_id in list(self._waiting):
             self._tell(job_id)

@@ -1,4 +1,4 @@
-"""The jobs of the service: created, found, moved from status to status. Every change is told to those who wait."""
+"""The jobs of the service: created, found, moved from status to status. Every change wakes waiting requests."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Jobs:
 
     Attributes:
         database: where it is kept; for questions that are not asked here.
-        changes: who is told.
+        changes: notified of every change.
         dedupes: whether a create with the submission label of a job that is there makes no second one.
     """
 
@@ -102,7 +102,7 @@ class Jobs:
             return set(session.scalars(select(Job.id)))
 
     def stop_is_requested(self, job_id: str) -> bool:
-        """Whether somebody asked for the job's end."""
+        """Whether a stop of the job was requested."""
         with self.database.read() as session:
             return bool(session.scalar(select(Job.stop_requested).where(Job.id == job_id)))
 

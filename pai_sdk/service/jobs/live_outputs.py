@@ -1,4 +1,4 @@
-"""What is to be seen of a job's outputs while it runs: published now and then, and what cannot be is told."""
+"""Publishes the live outputs of a running job periodically, and reports what cannot be published."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PUBLISH_S = 30.0
 
 
 class LiveOutputs:
-    """Publishes the live outputs of one job, on threads of others.
+    """Publishes the live outputs of one job, on a shared thread pool. Used by the scheduler's thread only.
 
     Args:
         publisher: the job's.
         threads: where files are copied.
-        note: tells the job's owner what cannot be saved: that is worth knowing before the job's end.
-        tell: tells the service's log of a fault.
+        note: adds an event to the job: its owner learns before the end what cannot be saved.
+        tell: writes a fault to the service's log.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LiveOutputs:
         self._next_at = time.monotonic() + _PUBLISH_S
 
     def look(self) -> None:
-        """Begin to publish when it is time; called often, and never waits."""
+        """Start a publication when it is due; called often, and never blocks."""
         if self._at_work is not None and self._at_work.done():
             done, self._at_work = self._at_work, None
             self._tell_problems(done)

@@ -66,7 +66,7 @@ class JobLogReader:
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
         self._known: OrderedDict[tuple[str, str], _Log] = OrderedDict()
-        # All that somebody reads in this moment: two of a merged log would spoil each other's order.
+        # Every index that a request is reading now: two instances of one merged log would write its order twice.
         self._in_use: WeakValueDictionary[tuple[str, str], _Log] = WeakValueDictionary()
         self._lock = threading.Lock()
 
@@ -93,7 +93,7 @@ class JobLogReader:
             start: number of the first line.
             limit: the most lines.
             window: count from, and end at, these times; of each instance, when all are asked for.
-            most_bytes: fewer lines rather than more bytes, for who asks by line; only for one instance.
+            most_bytes: fewer lines rather than more bytes, for clients that page by line; only for one instance.
 
         Raises:
             Fault: the job has no such instance.
@@ -126,7 +126,7 @@ class JobLogReader:
         with self._lock:
             for known in (self._known, self._in_use):
                 for key in [key for key in known if key[0] == job_id]:
-                    known.pop(key, None)  # what nobody reads any more may have gone by itself
+                    known.pop(key, None)  # a weak reference may be gone already
 
     def _names(self, job: Job, instance: str | None) -> list[str]:
         names = self.instance_names(job)

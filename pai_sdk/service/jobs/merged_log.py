@@ -1,7 +1,10 @@
 """The logs of all instances as one, in an order that stays: a page once read never changes.
 
-The order is made when somebody asks: lines that have come since the last time are put behind those that are there
-already, instance after instance, and that is written down beside the logs.
+The order is made on reading: lines that were written since the last time are put behind the known ones, instance
+after instance. The order is appended to a file beside the logs, so that a restart keeps it.
+
+`MergedLog._lock` is held while the order is extended and lines are read. The locks of the single logs are taken
+inside it, never the other way round.
 """
 
 from __future__ import annotations
@@ -138,7 +141,7 @@ class MergedLog:
         if new:
             try:
                 self._write(new)
-            except OSError as error:  # told to none, or they could stand in another order after a restart
+            except OSError as error:  # not shown: after a restart they could come in another order
                 self._trouble = error
             else:
                 self._take(new)

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _PAUSE_S = 0.5
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE = 4096
-# Of the reading thread's own processor time: a machine that is slow must not cost anybody a metric.
+# CPU time of the reading thread, not wall time: on a slow machine no metric must get lost.
 _LONGEST_MATCH_S = 0.05
 _LONGEST_CHUNK_S = 2.0
 
@@ -90,7 +90,11 @@ class _WatchedJob:
 class MetricsCollector:
     """One thread that reads the logs of the running jobs that define metrics or progress; another meters all jobs.
 
-    How far it has come is kept with the values themselves, so that a restart neither loses nor repeats one.
+    The position in each log is stored in one transaction with the values, so a restart neither loses nor repeats a
+    value.
+
+    `_lock` guards the dict of watched jobs. The lock of a watched job guards its positions: the collector's thread
+    and `finish` take it for one piece of a log at a time. `_lock` is never held while a job's lock is taken.
     """
 
     def __init__(self, jobs: Jobs) -> None:
@@ -139,7 +143,7 @@ class MetricsCollector:
             is_cancelled: asked now and then.
 
         Returns:
-            Whether all was read, and nobody cancelled it.
+            Whether all was read; False when it was cancelled.
         """
         self._usage.finish(job_id)
         with self._lock:
@@ -166,7 +170,7 @@ class MetricsCollector:
         for log in watched.logs:
             is_more = True
             while is_more:
-                with watched.lock:  # for one piece: nobody waits while another reads all
+                with watched.lock:  # for one piece only: the scheduler's `finish` need not wait for a whole log
                     is_more = self._read_chunk(watched, log, is_final=is_final)
                 if is_more and is_cancelled():
                     return False

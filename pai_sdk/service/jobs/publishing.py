@@ -1,4 +1,4 @@
-"""Bringing what a job writes to where its output channels go, while it runs and at its end."""
+"""Copies the outputs of a job into the object store, while it runs and at its end."""
 
 from __future__ import annotations
 
@@ -31,17 +31,22 @@ LIVE_CHANNELS = frozenset({"checkpoints", "tensorboard"})
 
 _SHOWN_PROBLEMS = 5
 _PIECE_BYTES = 1 << 20
-_SEEN_AS = "/ml/output"
+_PATH_IN_JOB = "/ml/output"
 
 
 class PublishingCancelled(Exception):
-    """The service ends; the next one begins anew."""
+    """The service ends; the next one publishes the outputs again."""
 
 
 class Publisher:
-    """Publishes the outputs of one job. A file that has not changed since the last time is not sent again.
+    """Publishes the outputs of one job. An unchanged file is not sent again.
 
-    Nor is one that the job found there when it began, as long as it is as it was.
+    `_sent` has the version of each file that the store has: at first of the files that the job started with, then
+    of each file that was sent. A version is taken before the file is read, so a file that changes while it is sent
+    has another version afterwards, and is sent once more.
+
+    `_lock` is held for a whole publication: the one at the end of the job waits for a live one under way, and then
+    sends only what that has not.
     """
 
     def __init__(
@@ -94,14 +99,14 @@ class Publisher:
         folder = self._sandbox.output_dir(name)
         target = own_uri(output_uri, f"output channel {name!r}").as_dir()
         if not live_only:
-            mend_links(folder, f"{_SEEN_AS}/{name}")
+            mend_links(folder, f"{_PATH_IN_JOB}/{name}")
         try:
             listing = list_folder(folder)
         except InvalidInputError as error:
             return [f"{name}: {error}"]
         problems = [f"{name}: {problem.where} {problem.what}" for problem in listing.problems]
         for file in listing.files:
-            self._go_on()
+            self._check_cancelled()
             path = folder / file.path
             try:
                 status = path.stat()
@@ -112,7 +117,7 @@ class Publisher:
                     self._send(stream, target.join(file.path), _headers(status.st_mode))
                 sent[name, file.path] = version
             except FileNotFoundError:
-                continue  # the job has removed it since we looked
+                continue  # the job has removed it since the listing
             except (OSError, PaiError) as error:
                 problems.append(f"{name}: {file.path}: {error}")
         return problems
@@ -121,26 +126,26 @@ class Publisher:
         with self._store.writer() as writer:
             while piece := stream.read(_PIECE_BYTES):
                 writer.write(piece)
-                self._go_on()
+                self._check_cancelled()
             self._store.finish(writer, uri.bucket, uri.key, headers=headers)
 
-    def _go_on(self) -> None:
+    def _check_cancelled(self) -> None:
         if self._is_cancelled():
             raise PublishingCancelled
 
 
 def _headers(mode: int) -> dict[str, str]:
-    """What an object has to carry besides its content, so that whoever fetches it gets the same file."""
+    """The metadata of the object, so that a download gives the same file."""
     return {HEADER_EXECUTABLE: "true"} if mode & stat.S_IXUSR else {}
 
 
 def _open_within(folder: Path, path: Path) -> BinaryIO:
-    """Open a file that lies in the folder, even if the job puts a link or a pipe in its place at this very moment.
+    """Open a file of the folder, and check what was opened: the job may put a link or a pipe there at any time.
 
     Raises:
         PermissionError: it leads elsewhere now.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hold us up
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not block
     try:
         opened, real = os.fstat(descriptor), path.resolve()
         is_inside = real.is_relative_to(folder.resolve()) and os.path.samestat(opened, real.lstat())

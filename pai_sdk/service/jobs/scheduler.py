@@ -1,4 +1,4 @@
-"""What brings jobs from the queue to their end: one thread that decides, a few that copy files."""
+"""Runs jobs from the queue to their end: one thread decides, pools of threads copy files."""
 
 from __future__ import annotations
 
@@ -64,14 +64,22 @@ class _ActiveJob:
 
 
 class Scheduler:
-    """Runs jobs by priority, and those of one priority in the order they came, as many as there is room for.
+    """Runs jobs by priority, and those of one priority in the order they came, as many as the capacity allows.
 
-    No job is overtaken by one of the same or a lower priority: a large job waits until there is room, and all
-    behind it wait with it. So none waits for ever because it is large; one of low priority does, as long as ever
-    more come that have a higher one. A job that runs is never stopped for another.
+    No job is overtaken by one of the same or a lower priority: a large job waits until it fits, and all
+    behind it wait with it. So no job starves because it is large; one of low priority can, while jobs of higher
+    priority keep coming. A job that runs is never stopped for another.
 
     It keeps no state of its own: what it knows is in the database and in the executor's folders, and after a
     restart it goes on from there.
+
+    There is no lock. Only the thread `scheduler` changes `_active` and the jobs in it. The threads of the pools
+    read one `_ActiveJob`, and answer by its future `work`, which the scheduler polls. Threads of requests call
+    `wake` and `discard` only: these set an event, and put a folder into the queue of the trash.
+
+    A job goes from step to step: staging -> running -> finishing. A fault leaves it in its step, which is tried
+    again after a pause; a restart begins with the step "running", from which a job that has not started goes back
+    to "staging".
     """
 
     def __init__(
@@ -99,7 +107,7 @@ class Scheduler:
         self._trash = Trash(folder.jobs_dir)
         self._disk = DiskWatch(folder.root)
         self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
-        # Apart from the above: neither the end of a job nor its beginning must wait for large files of another.
+        # Pools of their own: neither the end of a job nor its start must wait for large files of another job.
         self._publishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="publish")
         self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -170,14 +178,14 @@ class Scheduler:
 
     def _look_around(self) -> None:
         if self._woken.is_set():
-            self._queue_is_empty = False  # as far as we know, until we have looked
+            self._queue_is_empty = False  # not known until the queue is read
             self._woken.clear()
             self._has_news = True
         if self._has_news:
             for active in self._active.values():
                 active.stop_requested = active.stop_requested or self._jobs.stop_is_requested(active.id)
             self._admit()
-            self._has_news = False  # not before: after a fault, we look again
+            self._has_news = False  # only after success: a fault leaves it set, and the queue is read again
         for active in list(self._active.values()):
             if time.monotonic() >= active.not_before:
                 try:
@@ -187,18 +195,18 @@ class Scheduler:
                     active.not_before = time.monotonic() + _PAUSE_AFTER_FAULT_S
 
     def _admit(self) -> None:
-        """Begin the first jobs of the queue, as long as there is room; nobody is overtaken."""
+        """Start jobs from the head of the queue until the next one does not fit."""
         while (job := self._jobs.first_in_queue()) is not None:
             request = TrainingJobRequest.model_validate(job.request)
             lacking = list(self._capacity.lacks(_need(request), [active.need for active in self._active.values()]))
             if lacking:
-                self._tell_whom_all_wait_for(job.id, lacking)
+                self._note_next_in_line(job.id, lacking)
                 return
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
                 self._activate(job, "staging", JobStatus.INITIALIZING)
         self._queue_is_empty = True
 
-    def _tell_whom_all_wait_for(self, job_id: str, lacking: Sequence[str]) -> None:
+    def _note_next_in_line(self, job_id: str, lacking: Sequence[str]) -> None:
         if job_id != self._next_in_line:
             self._next_in_line = job_id
             self._jobs.note(job_id, f"The job is the next to begin; it waits for {', '.join(lacking)}.")
@@ -264,7 +272,7 @@ class Scheduler:
         def is_cancelled() -> bool:
             return active.stop_requested or self._closing.is_set()
 
-        # A service before this one may have died with the start under way: the job begins once, from one filling.
+        # An earlier service may have been killed during the start: the job must start once, from complete inputs.
         self._executor.withdraw(active.sandbox.root)
         if self._executor.state(active.sandbox.root).phase != "absent":
             return
@@ -321,7 +329,7 @@ class Scheduler:
                 self._let_go(active)
 
     def _finish(self, active: _ActiveJob) -> None:
-        """Collect what the job has left, then say that it has ended: whoever sees the end finds all of it."""
+        """Save metrics and outputs, then report the end: a client that sees the end finds all of them."""
         state = active.seen
         try:
             if not self._collector.finish(active.id, is_cancelled=self._closing.is_set):

@@ -50,7 +50,7 @@ class StagingFailed(Exception):
 
 
 class StagingCancelled(Exception):
-    """Somebody does not want the job to begin any more."""
+    """The job was stopped, or the service ends, before the job started."""
 
 
 def stage(
@@ -161,7 +161,7 @@ class _Copier:
             raise StagingFailed(reason_if_missing, f"{what}: there is no bucket {uri.bucket!r} here.")
         first = None if uri.is_dir else next(iter(self._store.list(uri.bucket, uri.key, limit=1)), None)
         if first is not None and first.key == uri.key:
-            self._go_on()
+            self._check_cancelled()
             self._put(first, _below(target, uri.name, uri), what)
             return
         if self.copy_what_is_there(uri, target, what) is None:
@@ -183,7 +183,7 @@ class _Copier:
         folder = uri.as_dir()
         size_bytes = None
         for info in self._store.list(folder.bucket, folder.key):
-            self._go_on()
+            self._check_cancelled()
             size_bytes = (size_bytes or 0) + info.size_bytes
             relative = info.key.removeprefix(folder.key)
             if relative:
@@ -215,13 +215,13 @@ class _Copier:
             while piece := source.read(_COPY_BYTES):
                 check.update(piece)
                 target.write(piece)
-                self._go_on()
+                self._check_cancelled()
         if problem := check.problem():
             raise StagingFailed(REASON_DAMAGED, f"{what}: {problem}")
         if info.headers.get(HEADER_EXECUTABLE) == "true":
             path.chmod(0o755)
 
-    def _go_on(self) -> None:
+    def _check_cancelled(self) -> None:
         if self._is_cancelled():
             raise StagingCancelled
 

@@ -1,4 +1,4 @@
-"""Getting rid of folders without making anybody wait for it."""
+"""Removes folders of deleted jobs in the background."""
 
 from __future__ import annotations
 

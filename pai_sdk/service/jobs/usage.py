@@ -46,7 +46,7 @@ class _Watched:
     """One instance: where its notes go, and what its processes had used when it was looked at last."""
 
     file: Path
-    looked_at_s: float  # by a clock that nobody can set
+    looked_at_s: float  # monotonic time
     used: dict[tuple[int, float], _Used] = field(default_factory=dict)
     is_known: bool = False
 
@@ -153,15 +153,14 @@ def _look(instances: Mapping[str, _Watched]) -> None:
     found: dict[str, list[_Used]] = {}
     memory_bytes: Counter[str] = Counter()
     for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):  # it has ended, or is somebody else's
+        with suppress(psutil.Error, OSError):  # it has ended, or belongs to another user
             name = process.environ().get(_MARK, "")
             if name in instances:
                 with process.oneshot():
                     used, rss_bytes = _used_by(process), process.memory_info().rss
                 found.setdefault(name, []).append(used)
                 memory_bytes[name] += rss_bytes
-    # From the beginning of one look to the end of the next: however long a look takes, nobody seems to have used
-    # more than there is.
+    # From the start of one look to the end of the next: a slow look must not show more than 100 %.
     ended_s = time.monotonic()
     for name, processes in found.items():
         elapsed_s = max(ended_s - instances[name].looked_at_s, 0.001)

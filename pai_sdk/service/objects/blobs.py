@@ -61,7 +61,7 @@ class BlobFolder:
         return BlobWriter(name, self._incoming / name, self.path(name))
 
     def share(self, name: str) -> str:
-        """A second name for a blob that nobody will ever change; returns the name."""
+        """A hard link to a blob, which is never changed; returns its name."""
         twin = self._new_name()
         try:
             os.link(self.path(name), self.path(twin))
@@ -86,9 +86,9 @@ class BlobFolder:
             return writer.finish().name
 
     def remove(self, names: Iterable[str]) -> None:
-        """Unlink blobs; whoever has one open goes on reading it.
+        """Unlink blobs; a reader that has one open goes on reading it.
 
-        No object needs them any more, so one that cannot be removed fails nobody: the next start tries again.
+        No object needs them any more, so a failure is only logged: the next start tries again.
         """
         for name in names:
             try:
@@ -180,7 +180,7 @@ class BlobWriter:
             raise EOFError(f"{left} bytes are missing")
 
     def copy_unhashed(self, stream: BinaryIO) -> None:
-        """Append what a file still holds, leaving size and MD5 to those who know them."""
+        """Append what a file still holds, without changing size and MD5: the caller knows them."""
         shutil.copyfileobj(stream, self._stream, _CHUNK_BYTES)
 
     @property

@@ -16,7 +16,7 @@ FAULTS: dict[str, tuple[int, str]] = {
     "IncompleteBody": (400, "The body ended before its Content-Length; nothing was stored."),
     "InsufficientStorage": (
         507,
-        "The disk of the object store is full; nothing was stored. Make room, then try again.",
+        "The disk of the object store is full; nothing was stored. Free some space, then try again.",
     ),
     "InternalError": (500, "The object store failed; its log says why. Nothing was stored."),
     "InvalidAccessKeyId": (403, "The access key id is not known here; check it."),

@@ -99,7 +99,7 @@ class IndexDatabase:
     """Reads without a transaction, writes one after the other.
 
     Args:
-        source: a database URL, or an engine that somebody else made and closes.
+        source: a database URL, or an engine that the caller made and closes.
     """
 
     def __init__(self, source: str | Engine) -> None:

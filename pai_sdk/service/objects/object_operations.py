@@ -33,7 +33,7 @@ _OVERRIDES = (
     "content-disposition",
     "content-encoding",
 )
-# Wishes that change what is stored or who may read it, with what is harmless; better refused than passed over.
+# Headers that change what is stored or its access rights, with their harmless values; all others are refused.
 _WISHES = {
     "x-oss-object-acl": ("", "default", "private"),
     "x-oss-storage-class": ("", "Standard"),

@@ -28,7 +28,7 @@ __all__ = ["create_app"]
 
 _log = logging.getLogger(__name__)
 
-# Parameters that say who asks and how to answer, not what is wanted.
+# Parameters of the signature and of the answer's form; they do not select the operation.
 _COMMON = frozenset({"OSSAccessKeyId", "Expires", "Signature", "security-token", "encoding-type"})
 _CHANGES_MEANING = frozenset(
     {
@@ -78,7 +78,7 @@ def create_app(
     """The OSS wire over a store, as an ASGI application to be mounted at the root of a server.
 
     Args:
-        store: what it gives access to; closed by whoever made it.
+        store: what it gives access to; closed by the caller.
         keys: the secret of each access key id, or a function that gives it, None for an unknown one.
         region: the region clients must sign for, such as `cn-hangzhou`.
         domains: hosts below which the first label is the bucket (`bucket.localhost`); elsewhere the path names it.

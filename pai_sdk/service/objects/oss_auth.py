@@ -1,4 +1,4 @@
-"""Who is asking: the signature of a request, in its headers or in a presigned URL, versions 1 and 4."""
+"""Authentication: the signature of a request, in its headers or in a presigned URL, versions 1 and 4."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Verifier:
         """The access key id that signed the request.
 
         Raises:
-            StorageError: nobody did, or not this request, or not now; or a security token came along.
+            StorageError: there is no valid signature, it is for another request, or it has expired; or there is a
+                security token.
         """
         key_id = self._check_signature(request)
         query = dict(request.query)

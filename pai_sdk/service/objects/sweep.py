@@ -57,7 +57,7 @@ class Sweeper:
                 if self._uploads.expire(upload, time.time() - self._upload_life_s):
                     _log.info("the upload %s was never finished, and is removed", upload.id)
         except Exception:
-            # They only take room: the store works with them, and the next round tries again.
+            # They only take disk space: the store works with them, and the next round tries again.
             _log.exception("the unfinished uploads could not be removed")
 
     def _sweep_blobs(self) -> None:
@@ -68,7 +68,7 @@ class Sweeper:
                 self._sweep(shard)
             self._blobs.settle()
         except Exception:
-            # Orphans only take room: the store works with them, and the next start tries again.
+            # Orphans only take disk space: the store works with them, and the next start tries again.
             _log.exception("the blobs without an object could not be removed")
 
     def _sweep(self, shard: str) -> None:

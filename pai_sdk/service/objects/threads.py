@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """A number of threads of its own, so that a slow disk holds up nobody else's."""
+    """A thread pool of its own, so that a slow disk does not block other requests."""
 
     def __init__(self, count: int = 32) -> None:
         self._count = count

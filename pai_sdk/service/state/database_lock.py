@@ -1,4 +1,4 @@
-"""One service for one database: a lock that a server gives back when its holder is gone."""
+"""One service for one database: an advisory lock of PostgreSQL, released when its holder's connection ends."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class DatabaseLock:
         try:
             self._connection = self._take()
         except DBAPIError:
-            return False  # it still cannot be reached, by nobody
+            return False  # the server cannot be reached, so no other service has it either
         return self._connection is None
 
     def _take(self) -> Connection | None:

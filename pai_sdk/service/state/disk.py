@@ -1,4 +1,4 @@
-"""What is said, by whomever, when a disk takes no more: it is full, or cannot be written."""
+"""Recognises and logs two faults of a disk: it is full, or it cannot be written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pai_sdk.service.state.reserve import Reserve
 
-__all__ = ["DiskWatch", "is_about_room", "is_read_only"]
+__all__ = ["DiskWatch", "is_disk_full", "is_read_only"]
 
 logger = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ _FULL = ("disk is full", "No space left on device", "Disk quota exceeded")
 _READ_ONLY = ("readonly database", "Read-only file system")
 
 
-def is_about_room(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """Whether an error says that a disk is full."""
     return any(words in str(error) for words in _FULL)
 
@@ -26,10 +26,10 @@ def is_read_only(error: BaseException) -> bool:
 
 
 class DiskWatch:
-    """Logs faults: one line, once, for a disk that cannot be written; all there is for any other.
+    """Logs faults: one line, once, for a disk that cannot be written; the traceback for any other fault.
 
     Args:
-        root: the service's data folder; the room that is kept there is given up when the disk is full.
+        root: the service's data folder; the reserve in it is released when the disk is full.
     """
 
     def __init__(self, root: Path) -> None:
@@ -39,8 +39,8 @@ class DiskWatch:
 
     def tell(self, what: str, error: Exception) -> None:
         """Log what could not be done, and why."""
-        if is_about_room(error):
-            self._reserve.give_up()
+        if is_disk_full(error):
+            self._reserve.release()
             text = f"{what}: the disk of {self._root} is full; free some space"
         elif is_read_only(error):
             text = f"{what}: {self._root} cannot be written any more; make it writable"
@@ -52,6 +52,6 @@ class DiskWatch:
             self._told.add(text)
 
     def all_is_well(self) -> None:
-        """Something could be written: keep room again, and tell anew when that ends."""
+        """A write succeeded: take the reserve again, and log the next failure."""
         self._reserve.hold()
         self._told.clear()

@@ -1,4 +1,4 @@
-"""The data folder of a service: who may use it, what is remembered from one start to the next."""
+"""The data folder of a service: its lock, its keys, and what is kept from one start to the next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["DataFolder", "Keys", "is_locked", "read_info", "refuse_foreign"]
 
 _ALPHABET = string.ascii_letters + string.digits
 _HANDOVER_S = 0.3  # a service that is just ending may hold the lock for so long
-_LONGEST_LOOK_S = 10.0  # likewise a client that looks who is there, on a machine that is very busy
+_LONGEST_LOOK_S = 10.0  # likewise for a client that checks the lock, on a busy machine
 _LOOK_S = 0.03
 
 # What a service, or the client that starts it, puts into its folder. A start that was cut off leaves some of it.

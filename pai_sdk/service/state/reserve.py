@@ -1,4 +1,4 @@
-"""Room that is kept for the day the disk is full, so that what has ended can still be said to have ended."""
+"""Disk space that is reserved, so that the end of a job can still be recorded when the disk is full."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FREE_BYTES = 16 * _SIZE_BYTES
 
 
 class Reserve:
-    """A file of some megabytes, given up when nothing else is left, and taken again when there is room.
+    """A file of some megabytes, released when the disk is full, and taken again when there is space.
 
     Example:
         >>> Reserve.of(Path("/srv/pai")).hold()  # doctest: +SKIP
@@ -35,7 +35,7 @@ class Reserve:
         self._path = path
 
     def hold(self) -> None:
-        """Take the room, if there is more than enough."""
+        """Take the space, if there is more than enough."""
         with suppress(OSError):
             disk = os.statvfs(self._path.parent)
             if self._path.exists() or disk.f_bavail * disk.f_frsize < _FREE_BYTES:
@@ -46,8 +46,8 @@ class Reserve:
             finally:
                 os.close(descriptor)
 
-    def require_room(self) -> None:
-        """Check that a service can begin on this disk; what is kept is given up for it.
+    def require_space(self) -> None:
+        """Check that a service can begin on this disk; the reserve is released for it.
 
         Raises:
             ServiceStartError: the disk is full all the same.
@@ -55,21 +55,22 @@ class Reserve:
         try:
             self._probe()
         except OSError as error:
-            self.give_up()
+            self.release()
             try:
                 self._probe()
             except OSError:
                 folder = self._path.parent
                 raise ServiceStartError(
-                    f"the data folder {folder} cannot be used: {error.strerror}; make room, or choose another one"
+                    f"the data folder {folder} cannot be used: {error.strerror}; free some space, or choose "
+                    "another one"
                 ) from error
 
     def _probe(self) -> None:
         with tempfile.TemporaryFile(dir=self._path.parent) as file:
             os.posix_fallocate(file.fileno(), 0, _TO_BEGIN_BYTES)
 
-    def give_up(self) -> None:
-        """Let the room be used now."""
+    def release(self) -> None:
+        """Release the space."""
         with suppress(OSError):
             self._path.unlink()
             logger.error("the disk of %s is full; the last reserve is used up now", self._path.parent)

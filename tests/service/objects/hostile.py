@@ -48,8 +48,8 @@ def keys(seed: int, count: int) -> Iterator[str]:
     for _ in range(count):
         key = "".join(chance.choices(_PIECES, k=chance.randint(1, 6)))
         if chance.random() < 0.05:  # as long as a key may be, or a byte more or less
-            room = chance.randint(LONGEST_KEY_BYTES - 1, LONGEST_KEY_BYTES + 1) - len(key.encode())
-            key += "x" * max(room, 0)
+            space = chance.randint(LONGEST_KEY_BYTES - 1, LONGEST_KEY_BYTES + 1) - len(key.encode())
+            key += "x" * max(space, 0)
         yield key
 
 

@@ -25,7 +25,7 @@ from tests.service.objects.serving import BUCKET, open_store
 
 COUNT = int(os.environ.get("TRIAL_KEYS", "800"))
 SEED = int(os.environ.get("TRIAL_SEED", "20261121"))
-CANARY = b"nobody may read this"
+CANARY = b"this must not be read"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + COUNT // 20)]
 
@@ -52,7 +52,7 @@ def check_inside(root: Path) -> None:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[ObjectStore]:
-    """A store among files that nobody may read or change through it."""
+    """A store beside files that must not be read or changed through it."""
     root = tmp_path / "outside" / "store"
     for folder in (tmp_path, tmp_path / "outside"):
         folder.mkdir(exist_ok=True)

@@ -44,13 +44,13 @@ def code_of(error: pytest.ExceptionInfo[oss.exceptions.OperationError]) -> tuple
 @pytest.mark.parametrize("key", ["plain", "a//b", "?#%+&=;:@ ü", "日本/🙂", "line\nbreak"], ids=ascii)
 def test_an_object_there_and_back(client: oss.Client, key: str) -> None:
     sent = oss.PutObjectRequest(
-        BUCKET, key, body=b"0123456789", metadata={"who": "me"}, content_type="text/z", forbid_overwrite="false"
+        BUCKET, key, body=b"0123456789", metadata={"owner": "me"}, content_type="text/z", forbid_overwrite="false"
     )
     etag = client.put_object(sent).etag
     got = client.get_object(oss.GetObjectRequest(BUCKET, key))
     assert (got.body.read(), got.etag, got.content_type) == (b"0123456789", etag, "text/z")
     got.body.close()
-    assert got.metadata == {"who": "me"}
+    assert got.metadata == {"owner": "me"}
     head = client.head_object(oss.HeadObjectRequest(BUCKET, key))
     assert (head.content_length, head.object_type, head.etag) == (10, "Normal", etag)
     assert client.get_object_meta(oss.GetObjectMetaRequest(BUCKET, key)).content_length == 10

@@ -120,7 +120,7 @@ def test_nothing_that_is_signed_can_be_changed(sign: Sign, auth: oss2.Auth, tamp
 @pytest.mark.parametrize("auth", [oss2.Auth, oss2.AuthV4])
 def test_wrong_keys(sign: Sign, auth: type) -> None:
     assert refusal(sign(auth("my-id", "wrong"))) == "SignatureDoesNotMatch"
-    assert refusal(sign(auth("nobody", "my-secret"))) == "InvalidAccessKeyId"
+    assert refusal(sign(auth("unknown", "my-secret"))) == "InvalidAccessKeyId"
     assert refusal(sign(auth("my-id", ""))) == "SignatureDoesNotMatch"
 
 

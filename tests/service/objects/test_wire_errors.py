@@ -29,7 +29,7 @@ def ask(wire: Wire, method: str, path: str, headers: dict[str, str] | None = Non
     ("options", "code"),
     [
         ({"secret": "wrong"}, "SignatureDoesNotMatch"),
-        ({"key_id": "nobody"}, "InvalidAccessKeyId"),
+        ({"key_id": "unknown"}, "InvalidAccessKeyId"),
         ({"auth": oss2.Auth, "secret": "wrong"}, "SignatureDoesNotMatch"),
         ({"auth": oss2.AuthV2}, "AccessDenied"),
     ],

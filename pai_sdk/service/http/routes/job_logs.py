@@ -25,9 +25,9 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
 
 _PAGE_BYTES = 16 << 20  # ten thousand lines of a job that writes long ones would fill the memory
-_LOOK_S = 0.04  # how often a log that somebody waits for is looked at
-_SLOWEST_LOOK_S = 0.2  # likewise, when what was written were no whole lines
-_UNSETTLED_LOOK_S = 0.5  # a progress bar that stands still is told soon all the same
+_LOOK_S = 0.04  # how often a long poll looks at the size of the log
+_SLOWEST_LOOK_S = 0.2  # likewise, after writes without a complete line
+_UNSETTLED_LOOK_S = 0.5  # a progress bar that stands still is sent after this time
 _FIRST_LINE = re.compile(r"\bfirst-line\s*=\s*(\d{1,18})\b")
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]
 
