@@ -15,8 +15,7 @@ import pytest
 import requests
 
 from pai_sdk.service.http import http_server
-from pai_sdk.service.jobs import log_reader as log_reader
-from pai_sdk.service.jobs import merged_log
+from pai_sdk.service.jobs import log_reader, merged_log
 from pai_sdk.service.jobs.changes import News
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.merged_log import MergedLog
@@ -372,3 +371,36 @@ def test_a_page_of_long_lines_is_short_where_the_reader_counts_lines(
     assert read == lines
     assert pages == [2, 2, 1, 1, 1]
     assert page(client, job_id, InstanceId=name, PageSize=100).json()["Logs"] == lines  # a page is a page there
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("window", [{}, {"StartTime": "2020-01-01T00:00Z"}], ids=["all", "window"])
+def test_a_page_by_number_has_all_its_long_lines_and_is_read_in_pieces(
+    client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch, count: int, window: dict[str, str]
+) -> None:
+    """It must not be short, since the next page by number begins behind it. It may be too large for the memory."""
+    monkeypatch.setattr("pai_sdk.service.http.routes.job_logs._PAGE_BYTES", 1000)
+    read_at_once, read = list[int](), JobLogReader.page
+
+    def reading(*args: Any, **options: Any) -> log_reader.LogSlice:
+        found = read(*args, **options)
+        read_at_once.append(sum(map(len, found.lines)))
+        return found
+
+    monkeypatch.setattr(JobLogReader, "page", reading)
+    job_id, root = running(client, count)
+    names = [f"{job_id}-master-0", f"{job_id}-worker-0", f"{job_id}-worker-1"][:count]
+    lines = [f'"{name}" é{letter * 400}' for name in names for letter in "abcdefg"]
+    for name in names:
+        executor.print(root, name, "".join(f"{line}\n" for line in lines if name in line))
+    executor.succeed(root)
+    client.until(job_id)
+    first, last = (page(client, job_id, PageSize=5, PageNumber=number, **window) for number in (1, 2))
+    assert first.json().keys() == {"RequestId", "Logs", "TotalCount"}
+    assert first.json()["RequestId"] == first.headers["x-acs-request-id"]
+    assert first.json()["Logs"] + last.json()["Logs"] == lines[:10]
+    assert first.json()["TotalCount"] == str(len(lines))
+    assert "x-pai-log-complete" not in first.headers
+    whole = page(client, job_id, PageSize=len(lines), **window)
+    assert (whole.json()["Logs"], whole.headers["x-pai-log-complete"]) == (lines, "true")
+    assert max(read_at_once) <= 1000 + len(lines[0])  # one line always counts

@@ -78,7 +78,7 @@ def test_an_output_that_is_being_saved_does_not_keep_it_from_ending_and_is_saved
         """Of a file that has no end."""
         sending.set()
         while True:
-            publisher._go_on()
+            publisher._check_cancelled()
             time.sleep(0.01)
 
     with pytest.MonkeyPatch.context() as endless, start(executor) as client:

@@ -48,12 +48,14 @@ class LogSlice:
         lines: its lines.
         total: how many lines there are in all, now.
         complete: no line will follow these.
+        settled: no line will follow the last one of all.
         unsettled: what was written last is no line yet, and may become one by waiting.
     """
 
     lines: list[str]
     total: int
     complete: bool
+    settled: bool
     unsettled: bool = False
 
 
@@ -83,7 +85,7 @@ class JobLogReader:
         start: int,
         limit: int,
         window: LogWindow | None = None,
-        most_bytes: int | None = None,
+        most_bytes: int,
     ) -> LogSlice:
         """Lines `start`, `start + 1`, … of one instance, or of all of them in one order.
 
@@ -93,7 +95,7 @@ class JobLogReader:
             start: number of the first line.
             limit: the most lines.
             window: count from, and end at, these times; of each instance, when all are asked for.
-            most_bytes: fewer lines rather than more bytes, for clients that page by line; only for one instance.
+            most_bytes: fewer lines rather than more bytes; one line at least.
 
         Raises:
             Fault: the job has no such instance.
@@ -102,19 +104,21 @@ class JobLogReader:
         names = self._names(job, instance)
         log = self._log(job.id, names)
         if window is not None and window.is_closed and isinstance(log, MergedLog):
-            return self._page_of_all(job, names, log, window, start, limit)
+            return self._page_of_all(job, names, log, window, start, limit, most_bytes)
         total = log.count(is_open=is_open)
         first, last = 0, total
         if window is not None and isinstance(log, LogIndex):
             numbers = self._lines_in(job, names[0], log, window)
             first, last = numbers.start, numbers.stop
         end = min(last, first + start + limit)
-        if most_bytes is not None and isinstance(log, LogIndex):
+        if isinstance(log, LogIndex):
             end = log.fitting(first + start, end, is_open=is_open, most_bytes=most_bytes)
-        lines = log.lines(first + start, end, is_open=is_open)
-        is_behind = isinstance(log, MergedLog) and log.is_behind
-        complete = not is_open and not is_behind and start + len(lines) >= last - first
-        return LogSlice(lines, last - first, complete=complete, unsettled=is_open and log.is_unsettled)
+            lines = log.lines(first + start, end, is_open=is_open)
+        else:
+            lines = log.lines(first + start, end, is_open=is_open, most_bytes=most_bytes)
+        settled = not is_open and not (isinstance(log, MergedLog) and log.is_behind)
+        complete = settled and start + len(lines) >= last - first
+        return LogSlice(lines, last - first, complete, settled, unsettled=is_open and log.is_unsettled)
 
     def files(self, job: Job, instance: str | None) -> list[Path]:
         """The files a page comes from; they need not be there yet."""
@@ -159,14 +163,22 @@ class JobLogReader:
         return MergedLog(sandbox.logs_dir / "merged.order", indexes)
 
     def _page_of_all(
-        self, job: Job, names: Sequence[str], log: MergedLog, window: LogWindow, start: int, limit: int
+        self,
+        job: Job,
+        names: Sequence[str],
+        log: MergedLog,
+        window: LogWindow,
+        start: int,
+        limit: int,
+        most_bytes: int,
     ) -> LogSlice:
         is_open = not JobStatus(job.status).is_terminal
         windows = [self._lines_in(job, name, index, window) for name, index in zip(names, log.logs, strict=True)]
         total = log.count_within(windows, is_open=is_open)
-        lines = log.lines_within(windows, start, start + limit, is_open=is_open)
-        complete = not is_open and not log.is_behind and start + len(lines) >= total
-        return LogSlice(lines, total, complete=complete, unsettled=is_open and log.is_unsettled)
+        lines = log.lines_within(windows, start, start + limit, is_open=is_open, most_bytes=most_bytes)
+        settled = not is_open and not log.is_behind
+        complete = settled and start + len(lines) >= total
+        return LogSlice(lines, total, complete, settled, unsettled=is_open and log.is_unsettled)
 
     def _lines_in(self, job: Job, instance: str, log: LogIndex, window: LogWindow) -> range:
         """The numbers of an instance's lines in a window.

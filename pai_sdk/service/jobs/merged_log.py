@@ -10,9 +10,10 @@ inside it, never the other way round.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +77,9 @@ class MergedLog:
             self._catch_up(is_open)
             return sum(len(part) for _, part in self._parts(windows))
 
-    def lines_within(self, windows: Sequence[range], start: int, end: int, *, is_open: bool) -> list[str]:
+    def lines_within(
+        self, windows: Sequence[range], start: int, end: int, *, is_open: bool, most_bytes: int
+    ) -> list[str]:
         """The same as `lines`, as if there were no lines but those in the windows.
 
         Args:
@@ -84,19 +87,14 @@ class MergedLog:
             start: number of the first line, among those that count.
             end: number behind the last one.
             is_open: whether lines may still come.
+            most_bytes: fewer lines rather than more bytes.
         """
         with self._lock:
             self._catch_up(is_open)
-            found: list[str] = []
-            for instance, part in self._parts(windows):
-                wanted = part[max(start, 0) : max(end, 0)]
-                if wanted:
-                    found += self._logs[instance].lines(wanted.start, wanted.stop, is_open=is_open)
-                start, end = start - len(part), end - len(part)
-            return found
+            return self._fitting(self._wanted_within(windows, start, end), is_open, most_bytes)
 
-    def lines(self, start: int, end: int, *, is_open: bool) -> list[str]:
-        """Lines `start` to `end - 1`; fewer where the logs end earlier.
+    def lines(self, start: int, end: int, *, is_open: bool, most_bytes: int = sys.maxsize) -> list[str]:
+        """Lines `start` to `end - 1`; fewer where the logs end earlier, or the lines are long.
 
         Raises:
             OSError: there are none of them, because those that have come cannot be put in order.
@@ -106,17 +104,40 @@ class MergedLog:
             total = self._ends[-1] if self._ends else 0
             if self._trouble is not None and start >= total:
                 raise self._trouble
-            end = min(end, total)
-            found: list[str] = []
-            run_number = bisect_right(self._ends, start)
-            while start < end:
-                run, run_end = self._runs[run_number], self._ends[run_number]
-                first = run.start + start - (run_end - run.count)
-                count = min(end, run_end) - start
-                found += self._logs[run.instance].lines(first, first + count, is_open=is_open)
-                start += count
-                run_number += 1
-            return found
+            return self._fitting(self._wanted(start, min(end, total)), is_open, most_bytes)
+
+    def _wanted(self, start: int, end: int) -> Iterator[tuple[int, range]]:
+        """Where lines `start` to `end - 1` are: a log, and the numbers of its lines."""
+        run_number = bisect_right(self._ends, start)
+        while start < end:
+            run, run_end = self._runs[run_number], self._ends[run_number]
+            first = run.start + start - (run_end - run.count)
+            count = min(end, run_end) - start
+            yield run.instance, range(first, first + count)
+            start += count
+            run_number += 1
+
+    def _wanted_within(self, windows: Sequence[range], start: int, end: int) -> Iterator[tuple[int, range]]:
+        for instance, part in self._parts(windows):
+            if wanted := part[max(start, 0) : max(end, 0)]:
+                yield instance, wanted
+            start, end = start - len(part), end - len(part)
+
+    def _fitting(self, wanted: Iterable[tuple[int, range]], is_open: bool, most_bytes: int) -> list[str]:
+        """The first of the lines, in about so many bytes; one at least."""
+        found: list[str] = []
+        left_bytes = most_bytes
+        for instance, numbers in wanted:
+            if found and left_bytes <= 0:
+                break
+            log = self._logs[instance]
+            end = log.fitting(numbers.start, numbers.stop, is_open=is_open, most_bytes=left_bytes)
+            lines = log.lines(numbers.start, end, is_open=is_open)
+            found += lines
+            if end < numbers.stop:
+                break
+            left_bytes -= sum(map(len, lines))
+        return found
 
     def _parts(self, windows: Sequence[range]) -> Iterator[tuple[int, range]]:
         """What of each run lies in its log's window: the log, and the numbers of the lines."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
 
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.http.routes.json_responses import answer, offering, wished_hold_s
+from pai_sdk.service.http.routes.json_responses import answer, offering, request_id, wished_hold_s
 from pai_sdk.service.http.routes.training_jobs import PageNumber
 from pai_sdk.service.http.times import parse_time
 from pai_sdk.service.jobs.changes import News
@@ -24,7 +27,7 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
 
-_PAGE_BYTES = 16 << 20  # ten thousand lines of a job that writes long ones would fill the memory
+_PAGE_BYTES = 16 << 20  # what is read at once: ten thousand long lines would fill the memory
 _LOOK_S = 0.04  # how often a long poll looks at the size of the log
 _SLOWEST_LOOK_S = 0.2  # likewise, after writes without a complete line
 _UNSETTLED_LOOK_S = 0.5  # a progress bar that stands still is sent after this time
@@ -59,24 +62,29 @@ async def list_training_job_logs(
     name, look_s = instance or worker or None, _LOOK_S
     with context.changes.of(job_id) as news:
         while True:
-            page, files, seen = await run_in_threadpool(
-                _read, context, job_id, name, start, page_size, window, _PAGE_BYTES if first_line else None
-            )
+            page, files, seen = await run_in_threadpool(_read, context, job_id, name, start, page_size, window)
             out_of_time = asyncio.get_running_loop().time() >= deadline
             if page.lines or page.complete or out_of_time or context.changes.closed:
                 break
             await _wait_for_lines(news, files, seen, deadline, look_s=look_s, unsettled=page.unsettled)
             look_s = min(look_s * 1.5, _SLOWEST_LOOK_S)
+    # A page by number always has all its lines, since the next one begins behind them; one by line may be short.
+    count = len(page.lines) if first_line else max(0, min(page_size, page.total - start))
     headers = offering("wait", "first-line")
     headers |= {"x-pai-log-instance": name or "", "x-pai-log-first-line": str(start)}
-    if page.complete:
+    if page.complete or (page.settled and start + count >= page.total):
         headers["x-pai-log-complete"] = "true"
     applied = [] if hold_s is None else [f"wait={hold_s:g}"]
     if first_line:
         applied.append(f"first-line={start}")
     if applied:
         headers["Preference-Applied"] = ", ".join(applied)
-    return answer(request, {"Logs": page.lines, "TotalCount": str(page.total)}, headers=headers)
+    if len(page.lines) >= count:
+        return answer(request, {"Logs": page.lines, "TotalCount": str(page.total)}, headers=headers)
+    pieces = _pieces(context, job_id, name, start, count, window, page)
+    return StreamingResponse(
+        _json_of(request_id(request), pieces, page.total), headers=headers, media_type="application/json"
+    )
 
 
 @router.get("/events")
@@ -113,20 +121,48 @@ def list_training_job_instance_events(
 
 
 def _read(
-    context: ServiceContext,
-    job_id: str,
-    instance: str | None,
-    start: int,
-    limit: int,
-    window: LogWindow,
-    most: int | None,
+    context: ServiceContext, job_id: str, instance: str | None, start: int, limit: int, window: LogWindow
 ) -> tuple[LogSlice, list[Path], list[int]]:
     # In this order: the job before its log, so that "ended" means that the log read afterwards is whole, and the
     # sizes before the lines, so that a line written in between counts as news.
     job: Job = context.jobs.get(job_id)
     files = context.logs.files(job, instance)
     seen = sizes_bytes(files)
-    return context.logs.page(job, instance, start=start, limit=limit, window=window, most_bytes=most), files, seen
+    page = context.logs.page(job, instance, start=start, limit=limit, window=window, most_bytes=_PAGE_BYTES)
+    return page, files, seen
+
+
+def _pieces(
+    context: ServiceContext,
+    job_id: str,
+    name: str | None,
+    start: int,
+    count: int,
+    window: LogWindow,
+    page: LogSlice,
+) -> Iterator[list[str]]:
+    """The lines of a page that is too large to be held in memory. Lines that were counted never change.
+
+    Raises:
+        Fault, RuntimeError: the job was deleted meanwhile. The answer is cut off, and its client sees an error.
+    """
+    end = start + count
+    while True:
+        yield page.lines
+        start += len(page.lines)
+        if start >= end:
+            return
+        page, _, _ = _read(context, job_id, name, start, end - start, window)
+        if not page.lines:
+            raise RuntimeError(f"the log of job {job_id} ends before line {end}, which it had")
+
+
+def _json_of(request_id: str, pieces: Iterator[list[str]], total: int) -> Iterator[str]:
+    """The same answer as of a small page, as text that is made while it is sent."""
+    yield f'{{"RequestId":{json.dumps(request_id)},"Logs":['
+    for number, lines in enumerate(pieces):
+        yield ("," if number else "") + ",".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    yield f'],"TotalCount":"{total}"}}'
 
 
 async def _wait_for_lines(
