@@ -134,7 +134,7 @@ class Experiment:
 
     @property
     def config(self) -> ExperimentConfig:
-        """What a request says of the experiment that a job belongs to."""
+        """The reference to this experiment in a job's request."""
         return ExperimentConfig(experiment_id=self.experiment_id)
 
     def refresh(self) -> ExperimentRecord:
@@ -158,7 +158,7 @@ class Experiment:
     # ---- changing it
 
     def update(self, *, name: str | None = None, accessibility: Accessibility | None = None) -> Experiment:
-        """Change the name, or who sees it; what is None stays as it is.
+        """Change the name or the visibility; None keeps the value.
 
         Raises:
             ConflictError: the workspace has an experiment of this name.

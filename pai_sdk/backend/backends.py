@@ -20,7 +20,7 @@ __all__ = ["Backends"]
 
 
 class Backends:
-    """Makes each backend once, however many threads ask for it, and closes what it has made.
+    """Makes each backend once, also when several threads need it, and closes the backends made.
 
     Args:
         settings: where.
@@ -80,7 +80,7 @@ class Backends:
             return self._local
 
     def close(self) -> None:
-        """Close all connections. A backend that is asked for again is made again."""
+        """Close all connections. A closed backend is made again when needed."""
         with self._lock:
             made, self._service, self._local = (self._service, self._local), None, None
         for backend in made:

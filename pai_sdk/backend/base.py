@@ -95,7 +95,7 @@ class Plan:
         Only you can read a file that is made here: values of environment variables may be secrets.
         """
         path = path_given(path, "path")
-        with open(path, "w", encoding="utf-8", opener=_for_its_owner) as file:
+        with open(path, "w", encoding="utf-8", opener=_open_private) as file:
             file.write(self.to_json() + "\n")
         return path
 
@@ -130,7 +130,7 @@ class Plan:
         return [f"{u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
 
 
-def _for_its_owner(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
@@ -141,7 +141,7 @@ def already_submitted(job_id: str) -> InvalidInputError:
 
 
 class Backend(Protocol):
-    """Runs jobs and keeps what is known of them. Safe to use from several threads."""
+    """Runs jobs and keeps their records. Safe to use from several threads."""
 
     @property
     def endpoint(self) -> str:

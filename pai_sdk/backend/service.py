@@ -157,7 +157,7 @@ class ServiceBackend:
     # ---- a job
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        """The job as it is now; a service that can holds its answer until there is news."""
+        """The job's current record; a service with long polls answers when it changes."""
         return self._jobs.get(job_id, changed_from=changed_from, wait_s=wait_s)
 
     def list(

@@ -30,7 +30,7 @@ def create(
     spec: Annotated[Path, typer.Option(help="A JSON file with the AlgorithmSpec: Image, Command, …")],
     description: Annotated[str | None, typer.Option(help="What it does, for people.")] = None,
 ) -> None:
-    """Register a version of an algorithm; the algorithm too, if there is none of that name."""
+    """Register a version of an algorithm, and the algorithm if none has that name."""
     content = _read(spec)
     algorithms = get_default_session().algorithms
     known = [algorithm for algorithm in algorithms.list(name=name) if algorithm.algorithm_name == name]

@@ -129,7 +129,7 @@ def wait(
             typer.secho(str(end), fg="red", err=True)
     except KeyboardInterrupt:
         _ignore_further_interrupts()
-        if as_json or not show_logs:  # what shows the log has told it already
+        if as_json or not show_logs:  # with the log, the display has shown it already
             _tell_next(job)
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
     if as_json:
@@ -161,11 +161,11 @@ def _wait_quietly(job: TrainingJob) -> None:
     try:
         job.wait(show_logs=False)
     except (JobFailed, JobStopped):
-        return  # its status says the same, and is shown next
+        return  # the status shows the same, and is printed next
 
 
 def _last_event(job: TrainingJob) -> str:
-    """What happened to the job last, such as what it waits for."""
+    """The job's last event, such as what it waits for."""
     try:
         return next(reversed(job.events()), "")
     except PaiError as fault:
@@ -191,7 +191,7 @@ def _show(record: JobRecord, event: str) -> None:
     width = max(len(name) for name, _ in rows)
     console = _console()
     for name, text in rows:
-        # The terminal breaks what is too long, so that a URI can be copied whole.
+        # The terminal wraps long lines itself, so a URI can be copied whole.
         console.print(Text(name.ljust(width + 1), style="dim"), text, soft_wrap=True)
 
 

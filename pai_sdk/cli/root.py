@@ -78,7 +78,7 @@ def run() -> None:
         sys.exit(exit_codes.ERROR)
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
-            # `pai-sdk logs … | head`: the reader has seen enough, and that is no error of ours.
+            # `pai-sdk logs … | head`: the reader has closed the pipe, which is no error.
             sys.exit(exit_codes.SUCCEEDED)
         raise
 

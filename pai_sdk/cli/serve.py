@@ -123,7 +123,7 @@ def serve(
 
 
 def _database_url(given: str | None, file: Path | None) -> str | None:
-    # Out of the environment: the jobs of the service would find it in theirs.
+    # Removed from the environment, because the jobs of the service inherit it.
     from_environment = os.environ.pop(_DATABASE_VARIABLE, None)
     if given is not None and file is not None:
         raise typer.BadParameter("give --database or --database-file, not both")

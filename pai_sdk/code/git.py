@@ -22,7 +22,7 @@ __all__ = ["Checkout", "checkout", "clone", "cloned"]
 
 DEFAULT_TIMEOUT_S = 600.0
 
-# These tie git to another repository (a hook sets them), or make it print what it sends.
+# These point git to another repository (a hook sets them), or make it print what it sends.
 _FOREIGN_VARIABLES = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -86,7 +86,7 @@ def clone(git_config: Mapping[str, str], into: Path, *, timeout_s: float = DEFAU
     elif source.branch is None:
         git.run("init", "--quiet", "--", str(git.folder))
         git.run("remote", "add", "--", "origin", source.url, inside=True)
-        # Hosts hand out a single commit by its whole hash only, and not all of them do.
+        # Hosts serve a single commit only by its full hash, and not all of them do.
         if not git.succeeds("fetch", "--quiet", "--depth=1", "origin", source.commit):
             git.run("fetch", "--quiet", "--tags", "origin", inside=True)
         git.take_commit(source.commit)
@@ -198,7 +198,7 @@ class _Git:
     def take_submodules(self) -> None:
         """Write the files of the submodules, and of theirs."""
         update = ("submodule", "--quiet", "update", "--init", "--recursive", "--jobs=4")
-        # A host that hands out no single commits needs the whole history.
+        # A host that serves no single commits needs the whole history.
         if self.succeeds(*update, "--depth=1"):
             return
         self.succeeds("submodule", "--quiet", "deinit", "--all", "--force")
@@ -212,7 +212,7 @@ class _Git:
     def _run(self, arguments: Sequence[str], inside: bool) -> tuple[int, str]:
         command = ["git", *(["-C", str(self.folder)] if inside else []), *arguments]
         try:
-            # A session of its own has no terminal, so neither git nor ssh can stop and ask.
+            # A new process session has no terminal, so neither git nor ssh can prompt.
             process = subprocess.Popen(
                 command,
                 env=self._environment,

@@ -43,7 +43,7 @@ class GitSource:
 
     @property
     def base_url(self) -> str:
-        """Scheme and host, the only place that is told the secret."""
+        """Scheme and host; the secret is sent only there."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}/"
 
@@ -137,7 +137,7 @@ def _name_problems(config: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _unsayable(logins: Mapping[str, str | None]) -> Iterator[Problem]:
-    """What git cannot be told: it is told a login in lines."""
+    """What a login cannot hold: git reads it line by line."""
     for key, text in logins.items():
         if text and _NOT_IN_LOGINS.search(text):
             yield Problem(f"git_config[{key!r}]", "holds a line end or a control character", "copy it again")

@@ -16,7 +16,7 @@ _LARGEST_POINTER_BYTES = 1024
 
 
 def warn_of_pointers(root: Path, url: str) -> None:
-    """Tell of files of a clone whose content stayed behind.
+    """Warn of files of a clone whose content was not fetched.
 
     Args:
         root: the clone.

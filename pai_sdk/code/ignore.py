@@ -1,4 +1,4 @@
-"""What is left behind: version control, environments, caches, and what .gitignore and .paiignore name."""
+"""Ignored files, which are not uploaded: version control, environments, caches, and by ignore files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Rules:
 
     def __init__(self, rules: Sequence[_Rule]) -> None:
         self._last_first = tuple(reversed(rules))
-        # Most paths match no rule at all, which one expression tells sooner than many.
+        # Most paths match no rule, and one expression finds that faster than many.
         either = "|".join(rule.pattern.pattern.replace(f"(?P<{_FOLDER_SLASH}>/)", "/") for rule in rules)
         self._some = re.compile(either) if rules else None
 
@@ -110,7 +110,7 @@ class IgnoreRules:
         return not self.reason_against(path, is_dir)
 
     def reason_against(self, path: str, is_dir: bool) -> str:
-        """Why a path stays behind; empty when it goes along."""
+        """Why a path is ignored; empty when it is not."""
         name = path.rpartition("/")[2]
         if name in ALWAYS_PRUNED or name.endswith(".egg-info"):
             return "never goes along"
@@ -159,7 +159,7 @@ def _read_rules(path: Path) -> list[_Rule]:
         text = path.read_text(encoding="utf-8-sig", errors="surrogateescape")
     except (FileNotFoundError, NotADirectoryError):
         return []
-    except OSError as error:  # where it belongs to the code, it is also told as a file that cannot be read
+    except OSError as error:  # if it belongs to the code, it is also reported as an unreadable file
         _log.warning("%s cannot be read, so what it names goes along: %s", path, error.strerror or error)
         return []
     found: list[_Rule] = []

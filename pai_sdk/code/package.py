@@ -1,4 +1,4 @@
-"""From a folder of source code to the tree of files that a job takes along."""
+"""Collects the files of a source folder that are uploaded for a job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def package_code(
 ) -> FileTree:
     """Collect the files of a code folder, or the one file that was given, and hash them.
 
-    What .gitignore and .paiignore name stays behind, and so do version control, environments and caches.
+    Ignored are the matches of .gitignore and .paiignore, version control, environments and caches.
 
     Args:
         source_dir: the folder, or a single file.
@@ -37,7 +37,7 @@ def package_code(
         size_limit_bytes: the most that all files together may have.
         cloned: the folder is a fresh clone. All that is in one was committed, also what its .gitignore names; only
             .paiignore leaves something behind.
-        left_behind: told of each path that does not go along, with the reason; a folder's ends with a slash.
+        left_behind: called with each ignored path and the reason; a folder's path ends with a slash.
 
     Raises:
         CodeError: there is no such folder, nothing in it, or what must not be taken; all of it is listed.

@@ -78,7 +78,7 @@ def _any_of(globs: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(fnmatch.translate, globs)))
 
 
-# Asked for each file, so first what a set can tell, and for the rest one expression.
+# Called for each file, so a set is tried first, then one expression.
 _EXACT = frozenset(name for name in _NAMES if "*" not in name)
 _GLOBS = _any_of([name for name in _NAMES if "*" in name])
 _PATHS = _any_of(f"*/{path}" for path in _WHOLE_PATHS)

@@ -29,7 +29,7 @@ class Display(Protocol):
         ...
 
     def notice(self, text: str) -> None:
-        """Something to know that ends nothing: the log is out of reach, say."""
+        """A notice that does not end the wait, such as an unreachable log."""
         ...
 
     def detached(self, record: JobRecord) -> None:
@@ -96,7 +96,7 @@ def duration_text(seconds: float) -> str:
 
 
 def elapsed_s(record: JobRecord) -> float | None:
-    """Seconds since the job was created, or that it took; None when the service does not say."""
+    """Seconds since the job was created, or its duration; None when the service does not report it."""
     if record.status.is_terminal and record.duration is not None:
         return float(record.duration)
     if not record.gmt_create_time:

@@ -1,4 +1,4 @@
-"""A job as a card of HTML: what it is, how far it is, where its outputs are. Nothing but the record is needed."""
+"""A job as an HTML card: description, progress and outputs. Only the record is needed."""
 
 from __future__ import annotations
 

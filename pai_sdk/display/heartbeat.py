@@ -12,7 +12,7 @@ from pai_sdk.display.base import Display
 __all__ = ["heartbeat"]
 
 _BEAT_S = 0.5
-_LAST_BEAT_WITHIN_S = 1.0  # a terminal that takes nothing must not hold up who has stopped waiting
+_LAST_BEAT_WITHIN_S = 1.0  # a blocked terminal must not delay the end of the wait
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def heartbeat(display: Display, *, beat_s: float = _BEAT_S) -> Iterator[None]:
 
     Example:
         >>> from pai_sdk.display.base import Silent
-        >>> with heartbeat(Silent()):  # has none, and stays as it is
+        >>> with heartbeat(Silent()):  # has no heartbeat, and is not changed
         ...     pass
     """
     beat, rest = getattr(display, "beat", None), getattr(display, "rest", None)
@@ -34,10 +34,10 @@ def heartbeat(display: Display, *, beat_s: float = _BEAT_S) -> Iterator[None]:
         while not over.wait(beat_s):
             try:
                 beat()
-            except (OSError, ValueError):  # the stream is gone, as the next line of the log will tell
+            except (OSError, ValueError):  # the stream is closed; the next line of the log reports it
                 return
 
-    # In a copy of this context: a notebook knows by it which cell is meant.
+    # In a copy of this context: it tells a notebook which cell to update.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(live,), name="pai-display", daemon=True)
     thread.start()
     try:

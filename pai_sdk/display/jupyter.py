@@ -16,7 +16,7 @@ from pai_sdk.schemas.record import JobRecord, LogLine
 __all__ = ["JupyterDisplay"]
 
 _SHORTEST_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
-# Nor less often: the card tells the time. But what is marked in it is lost when it is redrawn.
+# Nor less often: the card shows the time. A redraw loses the text that a user has selected.
 _LONGEST_PAUSE_S = 5.0
 _MOST_POINTS = 200
 
@@ -72,7 +72,7 @@ class JupyterDisplay:
                 self._draw()
 
     def beat(self) -> None:
-        """Draw what is not drawn yet, and now and then the time that has passed."""
+        """Draw what is not drawn yet, and from time to time the elapsed time."""
         with self._lock:
             if self._record is None or self._record.status.is_terminal:
                 return
@@ -92,7 +92,7 @@ class JupyterDisplay:
             self._draw()
 
     def detached(self, record: JobRecord) -> None:
-        """Leave the card as it is, and say that the job goes on."""
+        """Keep the card, and show that the job goes on."""
         self.notice("no longer watched; the job goes on")
 
     def ended(self, record: JobRecord) -> None:

@@ -44,7 +44,7 @@ class _Forgiving:
 
 
 class LogWriter:
-    """Writes log lines, and lines of ours between them.
+    """Writes log lines, and notices between them.
 
     Args:
         stream: where to; stdout as it is when the first line comes, by default.
@@ -62,7 +62,7 @@ class LogWriter:
         self._live: Live | None = None
 
     def knows(self, record: JobRecord) -> None:
-        """Take note of a job's instances: lines are marked with theirs where there are several."""
+        """Note a job's instances: with several, each line is marked with its instance."""
         from rich.text import Text
 
         if len(record.instance_names) > len(self._tags):
@@ -87,11 +87,11 @@ class LogWriter:
         if state is not None:
             self._told_at.pop(line.instance, None)
             self._draw()
-            text = text or state  # a line end alone: the state stays
+            text = text or state  # a line end alone: keep the state
         self._print(line.instance, text)
 
     def say(self, text: str, style: str) -> None:
-        """Write a line of ours."""
+        """Write a notice."""
         from rich.text import Text
 
         self.end_passing()
@@ -169,7 +169,7 @@ class LogWriter:
                 auto_refresh=False,
                 transient=True,
                 redirect_stdout=False,
-                # A warning of ours goes above the rows, not behind the last of them.
+                # A warning is written above the rows, not behind the last of them.
                 redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
             )
             self._live.start()

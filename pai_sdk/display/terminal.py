@@ -1,4 +1,4 @@
-"""A job in a terminal: a few marked lines of ours, the job's own lines as they are."""
+"""A job in a terminal: a few marked notices, and the job's own lines unchanged."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class TerminalDisplay:
         self._writer = LogWriter(stream)
         self._status = ""
         self._seen: JobRecord | None = None
-        self._has_lines = False  # since the last status was told
+        self._has_lines = False  # since the last status was shown
         self._said_at = clock()
 
     def submitted(self, record: JobRecord) -> None:
-        """Name the job, and say how to come back to it."""
+        """Show the job's id, and the command that attaches to it."""
         name = f" ({record.training_job_name})" if record.training_job_name else ""
         self._say("●", f"{record.training_job_id}{name} submitted", "bold")
         for command in next_commands(record):
@@ -45,7 +45,7 @@ class TerminalDisplay:
             self._say(" ", record.training_job_url, "dim")
 
     def changed(self, record: JobRecord) -> None:
-        """Tell a new status, once."""
+        """Show a new status, once."""
         with self._lock:
             self._seen = record
             self._writer.knows(record)
@@ -53,7 +53,7 @@ class TerminalDisplay:
                 return
             self._status = record.status
             if record.status == JobStatus.RUNNING and self._has_lines:
-                return  # as its lines say, which were faster
+                return  # its log lines have shown it already
             self._has_lines = False
             count = f", {self._writer.instances} instances" if self._writer.instances > 1 else ""
             self._say("●", f"{record.status}{count}", "dim")
@@ -83,14 +83,14 @@ class TerminalDisplay:
         self._say("!", text, "yellow")
 
     def detached(self, record: JobRecord) -> None:
-        """Say that the job goes on, and how to come back."""
+        """Show that the job goes on, and the command that attaches to it."""
         self._settle()
         self._say("●", f"{record.training_job_id} goes on without us; come back, or stop it, with", "yellow")
         for command in next_commands(record):
             self._say(" ", command, "yellow")
 
     def ended(self, record: JobRecord) -> None:
-        """Say how it ended, how long it took, and where its outputs are."""
+        """Show the final status, the duration and the outputs."""
         self._settle()
         seconds = elapsed_s(record)
         took = f" after {duration_text(seconds)}" if seconds is not None else ""

@@ -41,7 +41,7 @@ def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
 
 
 def _interrupt(text: str, shown: Sequence[str]) -> KeyboardInterrupt:
-    # Not a class of its own: only for KeyboardInterrupt itself does Python end with what shells know as Ctrl-C.
+    # Not a subclass: only for KeyboardInterrupt itself Python exits with the status that shells know as Ctrl-C.
     interrupt = KeyboardInterrupt(text)
     # IPython shows this in place of the traceback of the wait.
     interrupt._render_traceback_ = lambda: ["\n".join(shown)]  # type: ignore[attr-defined]

@@ -98,7 +98,7 @@ def _handled_by(handler: _Handler) -> Iterator[None]:
 
 
 def _take_back(handler: _Handler, before: _AnyHandler) -> None:
-    # Not over a handler that was set within: it may be there for good, as where a command is leaving.
+    # A handler that was set inside the context is kept: an exiting command sets one for the rest of its time.
     if signal.getsignal(signal.SIGINT) is handler:
         signal.signal(signal.SIGINT, before)
 

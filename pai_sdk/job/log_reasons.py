@@ -1,4 +1,4 @@
-"""What a log says about why a job failed."""
+"""Finds the reason of a failure in the last lines of a log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def find_traceback(lines: Iterable[str]) -> str:
 
 
 def shows_reason(lines: Iterable[str]) -> bool:
-    """Whether a log's last lines tell why a program ended: an exception, an error message, a crash.
+    """Whether a log's last lines show why a program ended: an exception, an error message, a crash.
 
     A traceback without its last line does not: that line is still to come.
 

@@ -36,7 +36,7 @@ class LogStream:
         start: Mapping[str, int] | None = None,
         policy: FollowPolicy | None = None,
     ) -> None:
-        """Prepare a stream; nothing is read before the first line is asked for.
+        """Prepare a stream; nothing is read before the first iteration.
 
         Args:
             backend: who keeps the log.

@@ -15,7 +15,7 @@ _BUSY_PAUSE_S = 1.0  # while lines come, from a service that does not hold answe
 _GROWTH = 1.3  # a pause becomes about a fourth of the time that it has been quiet
 _REPORT_AFTER_S = 2.0
 _REPORT_AGAIN_S = 60.0
-# The service's own answer that we cannot read stays as it is; one of a gateway passes with the gateway's fault.
+# An unreadable answer of the service itself will not change; one of a gateway passes with the gateway's error.
 _UNREADABLE_PATIENCE_S = 20.0
 
 

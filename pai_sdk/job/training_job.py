@@ -126,7 +126,7 @@ class TrainingJob:
 
     @property
     def record(self) -> JobRecord:
-        """The last snapshot; asked for when there is none yet. `refresh()` gives a new one."""
+        """The last snapshot; requested when there is none yet. `refresh()` gives a new one."""
         return self._record if self._record is not None else self.refresh()
 
     @property
@@ -224,11 +224,11 @@ class TrainingJob:
         return self._backend.metrics(self.id, name=name)
 
     def events(self) -> Sequence[str]:
-        """What happened to the job, as the service tells it."""
+        """The job's events, as reported by the service."""
         return self._backend.events(self.id)
 
     def error_info(self) -> ErrorInfo | None:
-        """Why it failed, as the service tells it; None when it did not."""
+        """Why it failed, as reported by the service; None when it did not fail."""
         return self._backend.error_info(self.id)
 
     # ---- its outputs
@@ -277,7 +277,7 @@ class TrainingJob:
     # ---- changing it
 
     def stop(self) -> None:
-        """Ask for its end; returns before it has come. `wait()` tells when it has, by `JobStopped`."""
+        """Request the end of the job; returns before it has ended. `wait()` then raises `JobStopped`."""
         self._backend.stop(self.id)
 
     def delete(self) -> None:
@@ -301,7 +301,7 @@ class TrainingJob:
     # ---- its end
 
     def raise_for_status(self) -> None:
-        """Do nothing for a job that succeeded or goes on; raise what tells why it did not.
+        """Raise for a job that failed or was stopped; do nothing for one that succeeded or goes on.
 
         Raises:
             JobFailed: it ended without success.

@@ -73,7 +73,7 @@ class Waiting:
                 if show_logs or not self._has_ended():
                     self._follow(deadline, self._display, with_log=show_logs)
                 if self._seen is None:  # the job is polled once even with a timeout of 0
-                    self._poll_once()
+                    self._follow(self._deadline_in(_POLL_WITHIN_S), Silent(), once=True)
             except KeyboardInterrupt:
                 # A new interrupt: the traceback of the wait would push the commands off the screen.
                 raise self._handle_interrupt(stops=stops) from None
@@ -90,10 +90,6 @@ class Waiting:
     def _update(self, record: JobRecord) -> None:
         self._seen = record
         self._on_snapshot(record)
-
-    def _poll_once(self) -> None:
-        """Poll the job once, and show nothing."""
-        self._follow(self._deadline_in(_POLL_WITHIN_S), Silent(), once=True)
 
     def _follow(
         self, deadline: float | None, display: Display, *, with_log: bool = False, once: bool = False

@@ -65,7 +65,7 @@ def check_one_of(name: str, value: object, known: Sequence[str]) -> None:
 
 
 def seconds_or_none(timeout: object) -> float | None:
-    """A timeout as it is counted with.
+    """A timeout in seconds.
 
     Raises:
         InvalidInputError: it is no number.

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class ResourceType(str, Enum):
-    """The kinds of resources there are."""
+    """The kinds of resources."""
 
     General = "General"
     Lingjun = "Lingjun"

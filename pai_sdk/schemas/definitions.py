@@ -1,4 +1,4 @@
-"""What an algorithm says of the jobs that run it, and what is wrong with a job by that; for both ends."""
+"""The definition of an algorithm, and the check of a job against it; used by client and service."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def hyperparameter_problems(
     *,
     fits_pattern: Callable[[str, str], bool] | None = None,
 ) -> Iterator[Problem]:
-    """What is wrong with values, by what the algorithm says of them; nothing where it says nothing.
+    """The problems of values, by the algorithm's definitions; none where it has no definitions.
 
     Args:
         definitions: of the algorithm.
@@ -137,7 +137,7 @@ def hyperparameter_problems(
 def instance_problems(
     definition: AlgorithmDefinition, instance_type: str | None, instance_count: int, names: tuple[str, str]
 ) -> Iterator[Problem]:
-    """What is wrong with the hardware of a job, by what the algorithm says of it.
+    """The problems of a job's hardware, by the algorithm's definition.
 
     Args:
         definition: the algorithm.
@@ -168,7 +168,7 @@ _KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {
 
 
 def _type_problem(kind: str | None, text: str) -> str:
-    """Types beyond these are the algorithm's own; it will say itself what it does not like."""
+    """Other types are the algorithm's own, and are checked by the algorithm."""
     wanted, fits = _KINDS.get((kind or "").lower(), ("", lambda _: True))
     return "" if fits(text) else f"{text[:80]!r} is not {wanted}"
 
@@ -213,4 +213,4 @@ def _fits(pattern: str, text: str) -> bool:
     try:
         return re.search(pattern, text) is not None
     except re.error:
-        return True  # in another dialect than ours: the service will say
+        return True  # in another dialect than Python's: the service checks it

@@ -1,4 +1,4 @@
-"""What is not known about a submission: whether a create that got no answer has made a job."""
+"""The doubt about a submission: whether a create request without an answer has made a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of algorithms in both directions: `job.spec` writes it strictly, `job.definitions` reads it."""
+"""Fields of algorithms that `schemas.spec` writes strictly and `schemas.definitions` reads tolerantly."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["CpfsFileSystemInput", "FileSystemInput", "FileSystemInputBase"]
 
 
 class FileSystemInputBase(ABC):
-    """A file system as an input or output of a job. For one of your own, say its URI in `to_input_uri`."""
+    """A file system as an input or output of a job. A subclass of your own returns its URI from `to_input_uri`."""
 
     @abstractmethod
     def to_input_uri(self, region_id: str | None = None) -> str:

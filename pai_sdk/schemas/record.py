@@ -170,9 +170,9 @@ class JobRecord(Received):
 
     # The service's version tag of this snapshot, by which a caller can wait for the next one.
     _etag: str | None = PrivateAttr(default=None)
-    # The backend lists an instance before there is a line of it. The services of this package say so by a marker.
+    # The backend lists an instance before it has a line. The services of this package announce it by a marker.
     _lists_all: bool = PrivateAttr(default=False)
-    # The backend can hold its answer back until the job changes (`Prefer: wait`), and has said so.
+    # The backend has announced long polls (`Prefer: wait`).
     _may_wait: bool = PrivateAttr(default=False)
 
     @field_validator(

@@ -163,7 +163,7 @@ class ProgressDefinition(Sent):
 
 
 class ProgressDefinitions(Sent):
-    """How the log tells how far a job is."""
+    """How the log shows a job's progress."""
 
     overall_progress: ProgressDefinition | None = None
     remaining_time: ProgressDefinition | None = None
@@ -185,7 +185,7 @@ class ComputePolicy(Sent):
 
 
 class SpecComputeResource(Sent):
-    """What an algorithm says of its hardware."""
+    """The hardware that an algorithm supports."""
 
     policy: ComputePolicy | None = None
 

@@ -8,7 +8,7 @@ __all__ = ["KNOWN_STATUSES", "JobStatus"]
 
 
 class JobStatus(str):
-    """A status as the service names it. One that we do not know is kept as it is, never a crash.
+    """A status as the service names it. An unknown one is kept unchanged.
 
     Args:
         name: as the service names it.
@@ -54,7 +54,7 @@ class JobStatus(str):
 
     @property
     def is_failure(self) -> bool:
-        """Whether it ended by a fault, of its own or of the service."""
+        """Whether it ended by an error, of the job or of the service."""
         return self in ("Failed", "CreateFailed", "InitializeFailed") or self.is_unknown_end
 
     @property

@@ -18,7 +18,7 @@ __all__ = ["Received", "Sent", "problems_of", "wire_time"]
 _Model = TypeVar("_Model", bound="Sent")
 
 _UNKNOWN_FIELD = "unknown_field"
-# What pydantic says in the words of a schema.
+# Replaces texts of pydantic that name its schema.
 _SENTENCES = {"missing": "is missing"}
 
 
@@ -44,7 +44,7 @@ class Sent(BaseModel):
         except ValidationError as error:
             raise InvalidInputError(problems_of(error, type(self).__name__)) from None
 
-    # Validation of a model inside another goes on as if it stood not here, so that it keeps the whole path.
+    # Without this, pydantic would call __init__ for a model inside another, and lose the path of the error.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @model_validator(mode="wrap")
@@ -67,7 +67,7 @@ class Sent(BaseModel):
 
 
 def problems_of(error: ValidationError, where: str) -> list[Problem]:
-    """What a validation found, in plain words.
+    """The problems that a validation found.
 
     Args:
         error: from pydantic.
@@ -82,7 +82,7 @@ def problems_of(error: ValidationError, where: str) -> list[Problem]:
 
 
 def _told(model: type[BaseModel], detail: ErrorDetails) -> InitErrorDetails:
-    """The same error again; one of a field that there is not names the nearest one."""
+    """The same error; for an unknown field, its message names the nearest field."""
     kind: str | PydanticCustomError = detail["type"]
     if kind == "extra_forbidden" and len(detail["loc"]) == 1:
         kind = PydanticCustomError(_UNKNOWN_FIELD, _unknown(model, str(detail["loc"][0])))

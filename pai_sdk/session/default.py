@@ -1,4 +1,4 @@
-"""The default session of a process: what is not given a session of its own uses it."""
+"""The default session of a process, used wherever no session is given."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _default_lock = threading.Lock()
 def setup_default_session(
     region_id: str | None = None, workspace_id: str | None = None, **settings: Any
 ) -> Session:
-    """Make a session and have everything use it that was not given one of its own.
+    """Make a session and use it wherever no session is given.
 
     Args:
         region_id: as for `Session`.

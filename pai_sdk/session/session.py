@@ -176,7 +176,7 @@ class Session:
 
     @property
     def workspaces(self) -> Workspaces:
-        """The workspaces that the key may see: which there are, and their ids.
+        """The workspaces that the key may see, with their ids.
 
         Example:
             >>> [(each.workspace_name, each.workspace_id) for each in session.workspaces.list()]  # doctest: +SKIP
@@ -283,7 +283,7 @@ class Session:
         from pai_sdk.storage.transfer import upload
         from pai_sdk.storage.uri import OssUri
 
-        where = OssUri.parse(uri)  # a wrong one is told before anything is started
+        where = OssUri.parse(uri)  # a wrong one raises before anything is started
         what = path_given(path, "path")
         return str(upload(self._backends.service.files(), what, where, progress=progress))
 
@@ -338,7 +338,7 @@ class Session:
 
 
 def _refuse_if_submitted(plan: Plan, backend: Backend) -> None:
-    """A plan from a file may have become a job in another process; its label of submission tells.
+    """Refuse a plan from a file that another process has submitted; the submission label shows it.
 
     Raises:
         InvalidInputError: it has.

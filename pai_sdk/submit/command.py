@@ -15,7 +15,7 @@ _INTERPRETERS = ("python", "python3", "sh", "bash")
 
 
 def command_list(command: str | Sequence[str]) -> list[str]:
-    """The command as it is sent: text is given to `sh -c`, a list is taken as it is.
+    """The command as it is sent: text is run by `sh -c`, a list is sent unchanged.
 
     Raises:
         InvalidInputError: it is empty, or not text.
@@ -35,7 +35,7 @@ def command_list(command: str | Sequence[str]) -> list[str]:
 
 
 def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> None:
-    """See that the script started first is in the code folder.
+    """Check that the first script of the command is in the code folder.
 
     Only what is certain is checked: the first words of the command, when they are an interpreter and a plain
     relative path. Anything else may come from the image or from an earlier step.

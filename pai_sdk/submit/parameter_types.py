@@ -128,7 +128,7 @@ def _as_int(value: object) -> object:
 
 
 def type_problem(value: object) -> str:
-    """What is wrong with a value of a wrong type; the value itself is not shown."""
+    """The problem of a value of a wrong type; the value itself is not shown."""
     if isinstance(value, str):
         return "is a text" if value.strip() else "is empty"  # it may be a token
     return "is None" if value is None else is_of_type(value)

@@ -124,7 +124,7 @@ _USER_IN_URL = r"//[^\s/'\"]*@"
 def _says_nothing(value: object, default: object) -> bool:
     if isinstance(value, list | dict | tuple):
         return not value
-    # Not compared with what is of another type: an array would be compared item by item.
+    # Only values of one type are compared: an array would be compared item by item.
     return value is None or (type(value) is type(default) and value == default)
 
 

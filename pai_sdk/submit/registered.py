@@ -25,7 +25,7 @@ __all__ = ["AlgorithmChoice"]
 
 @dataclass(frozen=True)
 class AlgorithmChoice:
-    """What a job runs, and what that says of the job.
+    """The algorithm that a job runs, and its checks of the job.
 
     Attributes:
         definition: the spec as it is read, with all that a job is checked by.
@@ -68,7 +68,7 @@ class AlgorithmChoice:
     def hyperparameters(
         self, given: Sequence[HyperParameter], where: str, problems: Problems
     ) -> list[HyperParameter]:
-        """The values given and the defaults of the others, checked by what the algorithm says of them."""
+        """The values given and the defaults of the others, checked against the algorithm's definitions."""
         definitions = self.definition.hyperparameter_definitions
         values = with_defaults(definitions, given)
         problems.found += hyperparameter_problems(definitions, values, where)
@@ -87,7 +87,7 @@ class AlgorithmChoice:
         outputs: Sequence[Channel],
         problems: Problems,
     ) -> Mapping[str, Any]:
-        """The part of the request that says what runs.
+        """The fields of the request that define what runs.
 
         Args:
             code_dir: the job's own code, if it has some.

@@ -50,7 +50,7 @@ def job_name(given: str | None, base: str, problems: Problems) -> str:
 
 
 def base_of(kind: type) -> str:
-    """What the names of its jobs begin with, where nothing was said: the name of the class.
+    """The default beginning of job names: the name of the class.
 
     Example:
         >>> class _MyTrainer: ...
@@ -123,7 +123,7 @@ def compute_resource(
 
 
 def _is_nearly_local(instance_type: object) -> bool:
-    """Whether a type was meant to be one of ours; it would go to a service otherwise, where it may cost money."""
+    """Whether a type is a misspelt local one; a service would run it, and may charge for it."""
     meant = str(instance_type).lower().replace("-", "_")
     return bool(nearest(meant, LOCAL_TYPES, cutoff=0.75))
 
@@ -135,7 +135,7 @@ def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Probl
     values: list[HyperParameter] = []
     for name, value in present.items():
         if not isinstance(name, str):
-            continue  # told above
+            continue  # reported by check_names
         with problems.under(f"{where}[{name!r}]"):
             values.append(HyperParameter.model_validate({"name": name, "value": hyperparameter_text(value)}))
     return values

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,18 @@ PACKAGE = ROOT / "pai_sdk"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MOST_LINES = 60  # of a function, its docstring aside
+# Modules of one name: each entry says why.
+SAME_NAME = {
+    **dict.fromkeys(
+        ("algorithms", "experiments", "job_logs", "jobs", "training_jobs", "workspaces"),
+        "a resource of the API, its route in the service and its command are one word",
+    ),
+    **dict.fromkeys(("credentials", "estimator", "processor"), "a public face and the module behind it"),
+    **dict.fromkeys(("executor",), "each executor is a package with a module of this name"),
+    "settings": "of a session, and of the service",
+    "faults": "to be renamed: of storage, and of local jobs",
+}
+SAME_CLASS = {"Settings": "of a session, and the field of a request that the service calls so"}
 MAY_PRINT = ("cli", "notebook")
 TELLS = {"add", "notice", "say", "echo", "debug", "info", "warning", "error", "JobFailed", "JobStopped"}
 DROPPED = {
@@ -54,6 +67,21 @@ def test_every_function_is_short() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (lines := _lines(node)) > MOST_LINES
     }
     assert long == {}
+
+
+def test_no_two_modules_share_a_name() -> None:
+    names = Counter(path.stem for path in MODULES if path.stem not in ("__init__", "__main__", "base"))
+    assert {name for name, count in names.items() if count > 1} - set(SAME_NAME) == set()
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    names = Counter(
+        node.name
+        for path in MODULES
+        for node in _tree(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in names.items() if count > 1} - set(SAME_CLASS) == set()
 
 
 def test_the_library_does_not_print() -> None:
