@@ -49,17 +49,19 @@ def package_code(
         ...     package_code(folder).summary()
         '1 file, 14 B'
     """
-    root = expanded(source_dir)
+    source_dir = expanded(source_dir)
     try:
-        root.stat()
+        source_dir.stat()
     except (OSError, ValueError) as error:
-        raise CodeError([_missing(root, error)]) from None
-    listing = list_folder(root, accept=_accept_for(root, cloned, left_behind))
+        raise CodeError([_missing(source_dir, error)]) from None
+    listing = list_folder(source_dir, accept=_accept_for(source_dir, cloned, left_behind))
     problems = [*listing.problems, *_too_large(listing, size_limit_bytes)]
     if not allow_secrets:
         problems += _secrets(listing)
     if not listing.files and not problems:
-        problems.append(Problem(str(root), "has no files to take along", "check the folder and its ignore rules"))
+        problems.append(
+            Problem(str(source_dir), "has no files to take along", "check the folder and its ignore rules")
+        )
     if problems:
         raise CodeError([*problems, *unreadable(listing)])
     try:
@@ -68,10 +70,10 @@ def package_code(
         raise CodeError(error.problems) from error
 
 
-def _accept_for(root: Path, cloned: bool, left_behind: Callable[[str, str], None] | None) -> Accept:
-    if not root.is_dir():
+def _accept_for(source_dir: Path, cloned: bool, left_behind: Callable[[str, str], None] | None) -> Accept:
+    if not source_dir.is_dir():
         return accept_all  # a single file that was named goes along
-    rules = IgnoreRules(root, names=IGNORE_FILES[1:] if cloned else IGNORE_FILES)
+    rules = IgnoreRules(source_dir, names=IGNORE_FILES[1:] if cloned else IGNORE_FILES)
     if left_behind is None:
         return rules.accepts
     tell = left_behind
@@ -85,17 +87,17 @@ def _accept_for(root: Path, cloned: bool, left_behind: Callable[[str, str], None
     return accept
 
 
-def _missing(root: Path, error: OSError | ValueError) -> Problem:
-    why = why_absent(root, error)
+def _missing(source_dir: Path, error: OSError | ValueError) -> Problem:
+    why = why_absent(source_dir, error)
     if why != NOTHING_THERE:
-        return Problem("source_dir", f"{str(root)!r} {why}")
-    folder = root.parent
+        return Problem("source_dir", f"{str(source_dir)!r} {why}")
+    folder = source_dir.parent
     try:
         names = [entry.name for entry in folder.iterdir()]
     except OSError:
-        return Problem("source_dir", f"{str(root)!r} does not exist, nor does the folder it would be in")
-    hint = did_you_mean([str(folder / name) for name in nearest(root.name, names, most=3)])
-    return Problem("source_dir", f"{str(root)!r} does not exist", hint or f"looked from {Path.cwd()}")
+        return Problem("source_dir", f"{str(source_dir)!r} does not exist, nor does the folder it would be in")
+    hint = did_you_mean([str(folder / name) for name in nearest(source_dir.name, names, most=3)])
+    return Problem("source_dir", f"{str(source_dir)!r} does not exist", hint or f"looked from {Path.cwd()}")
 
 
 def _secrets(listing: FolderListing) -> Iterator[Problem]:

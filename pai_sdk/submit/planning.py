@@ -159,7 +159,8 @@ def _resolve_code(
     description: Description, command: Sequence[str], backend: Backend, problems: Problems
 ) -> tuple[CodeDir | None, list[Upload], object]:
     """The code folder of the request, the files to upload to it, and what must live until they are uploaded."""
-    source_dir, git_config = description.source_dir, description.git_config
+    source_dir = description.source_dir
+    git_config = description.git_config
     keep: object = None
     with problems.under("source_dir" if git_config is None else "git_config"):
         if git_config is not None:
@@ -196,4 +197,7 @@ def _default_outputs(
 def _definitions(defined: Sequence[Channel], channels: Sequence[InputChannel | OutputChannel]) -> list[Channel]:
     """The channels of the algorithm: those defined, and one for every further channel of this job."""
     known = {channel.name for channel in defined}
-    return [*defined, *(Channel(name=c.name, required=False) for c in channels if c.name not in known)]
+    return [
+        *defined,
+        *(Channel(name=channel.name, required=False) for channel in channels if channel.name not in known),
+    ]

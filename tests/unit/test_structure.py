@@ -26,6 +26,7 @@ SAME_NAME = {
     **dict.fromkeys(("executor",), "each executor is a package with a module of this name"),
     "settings": "of a session, and of the service",
     "faults": "to be renamed: of storage, and of local jobs",
+    "files": "to be renamed: atomic files, and the files of local jobs",
 }
 SAME_CLASS = {"Settings": "of a session, and the field of a request that the service calls so"}
 MAY_PRINT = ("cli", "notebook")
