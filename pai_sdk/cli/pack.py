@@ -1,4 +1,4 @@
-"""`pai-sdk pack`: what of a code folder goes along with a job, looked at before anything is sent."""
+"""`pai-sdk pack`: lists the files of a code folder that a job would upload, without sending any."""
 
 from __future__ import annotations
 

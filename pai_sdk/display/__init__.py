@@ -1,1 +1,1 @@
-"""What a person sees of a job while waiting for it, in a terminal and in a notebook."""
+"""Displays of a job during a wait, in a terminal and in a notebook."""

@@ -81,7 +81,7 @@ def visible_text(text: str, *, colours: bool = False) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds for people.
+    """A duration for display.
 
     Example:
         >>> [duration_text(s) for s in (4.2, 192, 7322)]

@@ -1,4 +1,4 @@
-"""Why a job failed, on one screen: the reason, where it happened, the traceback or the last lines, what next."""
+"""Makes the error of a failed job: reason, instance, traceback or last lines, and the next commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["job_failure"]
 logger = logging.getLogger(__name__)
 
 _TAIL_LINES = 200
-_WITHIN_S = 15.0  # so long the last lines are tried to be read; the failure is known already
+_WITHIN_S = 15.0  # the longest time to read the last lines; the failure is known already
 _AS_IT_IS = FollowPolicy(quiet_s=0, failed_quiet_s=0)
 _SHOWN_LINES = 14
 _SHOWN_WIDTH = 200
@@ -40,14 +40,14 @@ _EXIT_CODES = {
 def job_failure(
     backend: Backend, record: JobRecord, policy: FollowPolicy | None = None, *, waited_s: float | None = None
 ) -> JobFailed:
-    """Gather what the backend knows of a failure. What cannot be had is left out; the failure itself never is.
+    """Collect the backend's data about a failure. Unavailable data is left out; the error is always made.
 
     Args:
         backend: where the job ran.
         record: how it ended.
-        policy: how patiently to look for its last lines; for one who has just seen the end, which may be ahead of
-            the log. By default they are taken as they are.
-        waited_s: how long the log was already waited for in vain after the end, if it was; the message says so.
+        policy: the times of reading its last lines, for a job that has just ended and whose log may lag behind. By
+            default the log is read once.
+        waited_s: seconds already spent waiting for the log after the end; the message reports them.
     """
     info = _error_info_or_none(backend, record.training_job_id)
     instance, exit_code = _where(info)

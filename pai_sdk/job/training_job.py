@@ -131,7 +131,7 @@ class TrainingJob:
 
     @property
     def status(self) -> JobStatus:
-        """The status now. A job that has ended is not asked again."""
+        """The current status. A job that has ended is not polled again."""
         if self._record is not None and self._record.status.is_terminal:
             return self._record.status
         return self.refresh().status

@@ -45,7 +45,7 @@ def setup_default_session(
 
 
 def get_default_session(*, local: bool = False) -> Session:
-    """The default session; made of environment and config file when first asked for.
+    """The default session; made from environment and config file at the first call.
 
     Where nothing at all is configured, it is the embedded service: that needs no account.
 

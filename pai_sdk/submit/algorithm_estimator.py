@@ -101,10 +101,10 @@ class AlgorithmEstimator(EstimatorBase):
         )
 
     def _algorithm(self) -> AlgorithmChoice:
-        """The algorithm; asked for when it is not known yet.
+        """The algorithm; requested at the first call.
 
         Raises:
-            InvalidInputError: it was not said which, or there is none of that name.
+            InvalidInputError: no algorithm was named, or none has that name.
         """
         self._check_which()
         if self.algorithm_spec is not None:
