@@ -88,7 +88,11 @@ def test_a_submission_sent_twice_is_one_job(service: Client) -> None:
 
 
 def test_what_has_no_effect_is_named(service: Client) -> None:
-    resource = {"EcsSpec": "x", "SpotSpec": {"SpotStrategy": "SpotAsPriceGo"}, "InstanceSpec": {"GPUType": "V100"}}
+    resource = {
+        "EcsSpec": "x",
+        "SpotSpec": {"SpotStrategy": "SpotAsPriceGo"},
+        "InstanceSpec": {"GPUType": "V100", "SharedMemory": "1GiB"},
+    }
     fields = {
         "ComputeResource": resource,
         "UserVpc": {"VpcId": "vpc-1", "SecurityGroupId": "sg-1"},
@@ -99,6 +103,7 @@ def test_what_has_no_effect_is_named(service: Client) -> None:
     made = service.call("POST", "/trainingjobs", body=job_body(**fields)).json()
     names = (
         "UserVpc, RoleArn, ComputeResource.SpotSpec, ComputeResource.InstanceSpec.GPUType, "
+        "ComputeResource.InstanceSpec.SharedMemory, "
         "InputChannels.a.Options, Settings.EnableRDMA"
     )
     assert made["Notices"] == [f"These have no effect on this service: {names}."]

@@ -88,7 +88,7 @@ class InputCache:
         single = None if uri.is_dir else client.head(uri)
         count = 0
         with ByteBar("fetching inputs", shown=progress) as bar, TransferPool() as pool:
-            client, folder = client.cancelled_by(pool.stopped), TargetFolder(target)
+            client, folder = client.cancelled_by(pool.stopped, pool.may_retry), TargetFolder(target)
             folder.open()
             listed = client.list(uri.as_dir(), unnamed=pool.failures.__setitem__)
             for info in [single] if single else listed:

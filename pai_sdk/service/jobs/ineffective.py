@@ -16,17 +16,18 @@ _NO_EFFECT = {
 }
 
 
-def unused_notice(request: TrainingJobRequest) -> str:
+def unused_notice(request: TrainingJobRequest, *, executor: str = "process") -> str:
     """A sentence that names the fields without effect; empty where there are none.
 
     Args:
         request: the job.
+        executor: what runs it, `process` or `docker`; a process has no `/dev/shm` of its own.
     """
-    names = list(_unused(request))
+    names = list(_unused(request, executor))
     return f"These have no effect on this service: {', '.join(names)}." if names else ""
 
 
-def _unused(request: TrainingJobRequest) -> Iterator[str]:
+def _unused(request: TrainingJobRequest, executor: str) -> Iterator[str]:
     for field, name in _NO_EFFECT.items():
         if getattr(request, field) is not None:
             yield name
@@ -35,8 +36,11 @@ def _unused(request: TrainingJobRequest) -> Iterator[str]:
         yield "ComputeResource.SpotSpec"
     if resource.resource_id is not None:
         yield "ComputeResource.ResourceId"
-    if resource.instance_spec is not None and resource.instance_spec.gpu_type is not None:
-        yield "ComputeResource.InstanceSpec.GPUType"
+    if resource.instance_spec is not None:
+        if resource.instance_spec.gpu_type is not None:
+            yield "ComputeResource.InstanceSpec.GPUType"
+        if resource.instance_spec.shared_memory is not None and executor == "process":
+            yield "ComputeResource.InstanceSpec.SharedMemory"
     for where, channels in (
         ("InputChannels", request.input_channels),
         ("OutputChannels", request.output_channels),

@@ -160,7 +160,7 @@ def _create(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]:
     if job.request.experiment_config is not None:
         context.experiments.get(job.request.experiment_config.experiment_id)
     refuse_unknown_buckets(job.request, context.bucket_exists)
-    notice = unused_notice(job.request)
+    notice = unused_notice(job.request, executor=context.settings.executor)
     job_id = context.jobs.create(
         job.request, workspace_id=workspace_id, algorithm_id=job.algorithm_id, notice=notice
     )
