@@ -11,8 +11,10 @@ root/state/                        the executor's own
 
 from __future__ import annotations
 
+import shutil
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -142,6 +144,13 @@ class Sandbox:
         folders += [self.output_dir(name) for name in output_channels(request)]
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
+
+    def remove(self) -> None:
+        """Remove the folder. It is renamed first, so that no reader finds a part of it, or makes one anew."""
+        trash = self.root.with_name(f"{TRASH_PREFIX}{self.root.name}")
+        with suppress(OSError):
+            self.root.rename(trash)
+        shutil.rmtree(trash, ignore_errors=True)
 
 
 def output_channels(request: HasChannels) -> list[str]:

@@ -1,21 +1,105 @@
-"""What starts the processes of a job on a machine we control, and how it tells what became of them.
-
-An executor keeps no state in memory that it could lose: all of it is in the job's folder, so that another process,
-or the same one after a crash, goes on where the first one was cut off.
-"""
+"""The interface of executors: `LaunchSpec` is what `Executor` starts, `ExecutionState` what it tells of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.agent.distributed import Instance
+from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
+from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.schemas.status import JobStatus
 
-__all__ = ["ExecutionState", "Executor", "InstanceState", "Phase"]
+if TYPE_CHECKING:
+    from pai_sdk.schemas.request import TrainingJobRequest
+
+__all__ = [
+    "Environment",
+    "ExecutionState",
+    "Executor",
+    "InstanceState",
+    "LaunchSpec",
+    "Limits",
+    "Mounts",
+    "Phase",
+]
 
 Phase: TypeAlias = Literal["absent", "preparing", "running", "ended"]
 """`absent`: never started here. `preparing`: requirements are being installed. `ended`: no process is left."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The variables of one instance, except those by which the instances find each other.
+
+    Attributes:
+        variables: name to value.
+        paths: name to a path relative to the folder that the job sees as `/ml`.
+
+    Example:
+        >>> Environment({"EPOCHS": "3"}, {"PAI_WORKING_DIR": "usercode"}).at("/ml")
+        {'EPOCHS': '3', 'PAI_WORKING_DIR': '/ml/usercode'}
+    """
+
+    variables: Mapping[str, str]
+    paths: Mapping[str, str]
+
+    def at(self, ml: str) -> dict[str, str]:
+        """All variables, for a job that sees the sandbox's `ml` folder at this path."""
+        return {**self.variables, **{name: f"{ml}/{path}" for name, path in self.paths.items()}}
+
+
+@dataclass(frozen=True)
+class Mounts:
+    """Files and folders of this machine that a job uses where they are.
+
+    Attributes:
+        inputs: channel to the file or folder it is filled with, seen read-only.
+        outputs: channel to the folder it goes to.
+    """
+
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    outputs: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a job may use. None is without limit.
+
+    Attributes:
+        max_running_s: how long the job may run.
+        memory_bytes: the memory of each instance.
+    """
+
+    max_running_s: float | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """All that an executor needs to start a job. `contract.launch_spec` makes it from a request.
+
+    Attributes:
+        sandbox: the job's folder, with code, inputs and configuration in it.
+        job_id: the job.
+        request: its description; from it executors take what only some of them use, such as the image.
+        instances: in rank order.
+        environments: the variables of each instance, in the same order.
+        command: the program of every instance, and its arguments.
+        mounts: what the job uses of this machine besides the sandbox.
+        limits: what it may use.
+    """
+
+    sandbox: Sandbox
+    job_id: str
+    request: TrainingJobRequest
+    instances: tuple[Instance, ...]
+    environments: tuple[Environment, ...]
+    command: tuple[str, ...]
+    mounts: Mounts
+    limits: Limits
 
 
 @dataclass(frozen=True)
@@ -51,25 +135,73 @@ class ExecutionState:
     reason_code: str = ""
     reason_message: str = ""
 
+    def outcome(self) -> tuple[JobStatus, str | None, str | None]:
+        """The status of the job, with reason code and reason; None where there is none."""
+        if self.phase in ("absent", "preparing"):
+            status = JobStatus.INITIALIZING
+        elif self.phase == "running":
+            status = JobStatus.RUNNING
+        elif self.reason_code == REASON_STOPPED_BY_USER:
+            status = JobStatus.TERMINATED
+        else:
+            status = JobStatus.SUCCEED if self.succeeded else JobStatus.FAILED
+        return status, self.reason_code or None, self.reason_message or None
+
 
 class Executor(Protocol):
-    """Starts, watches and stops jobs whose sandbox has been filled (`execution.sandbox.Sandbox`)."""
+    """Starts, watches and stops the instances of jobs.
 
-    def start(self, root: Path, job_id: str, request: TrainingJobRequest) -> None:
-        """Begin; returns at once. A second call for a job that was started does nothing."""
-        ...
+    `tests/unit/execution/conformance.py` tests what follows for every executor.
 
-    def withdraw(self, root: Path) -> None:
-        """Take back a start that was cut off: what has not begun yet will not; a job that has begun goes on.
+    Behaviours:
+        1. *Start once.* `start` returns when the job has been handed over. For a job that was started before, in
+           whatever state it is, it does nothing. Where it raises, nothing is left of the start.
+        2. *State.* `state` tells the phase, each instance with its exit code, and the first instance that failed.
+           It is `absent` for a job that was never started. Once `ended`, the state never changes.
+        3. *Nothing in memory.* A job outlives the process that started it, and any other executor of the same kind
+           continues with it: all that has to be known is in the job's folder, or in what runs the instances.
+        4. *Stop.* `stop` returns at once. Every process of the job gets SIGTERM, then the grace period, then
+           SIGKILL. The reason of the first stop is the one reported. A job at its time limit is ended likewise.
+        5. *Instances.* Those of a job of several find each other by MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.
+           The first failure ends the others and is the one reported; a success ends no other instance. Each
+           instance prints to its own file, `Sandbox.log_file`.
+        6. *Withdraw.* After `withdraw` a start that was cut off never begins, and `state` tells for good whether
+           the job has begun. A job that has begun goes on.
+        7. *Remove.* `remove` kills what runs and removes the job's folder. `sweep` kills and removes what is left
+           of jobs whose folder has gone, and leaves all others alone.
 
-        For whoever is to fill the sandbox anew: afterwards `state` tells for good whether the job has begun.
+    Assumptions:
+        1. The sandbox is filled before `start`, and nothing but the executor writes to `Sandbox.state_dir`.
+        2. A job's id and the names of its instances are unique on the machine.
+        3. Several threads and processes may call any method for one job at the same time, except that only one
+           fills a sandbox and starts it.
+    """
+
+    def start(self, spec: LaunchSpec) -> None:
+        """Start a job (1).
+
+        Raises:
+            InvalidInputError: this executor cannot run such a job.
+            PaiError: the job could not be started.
         """
         ...
 
+    def withdraw(self, root: Path) -> None:
+        """Cancel a start that was cut off, before the sandbox is filled again (6)."""
+        ...
+
     def state(self, root: Path) -> ExecutionState:
-        """What is known now, read from the job's folder; never raises for a job that was cut off."""
+        """The state now (2); never raises for a job that was cut off."""
         ...
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
-        """Ask all instances to end: SIGTERM, a grace period, SIGKILL for the whole process tree."""
+        """Ask all instances to end (4)."""
+        ...
+
+    def remove(self, root: Path) -> None:
+        """Remove a job and its folder (7)."""
+        ...
+
+    def sweep(self) -> Sequence[str]:
+        """Remove what is left of jobs without a folder; gives their ids (7)."""
         ...

@@ -18,6 +18,7 @@ from pai_sdk.agent.sandbox import Sandbox, output_channels
 from pai_sdk.base.files import replace_file
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.amounts import bytes_of
+from pai_sdk.execution.base import Environment, LaunchSpec, Limits, Mounts
 from pai_sdk.schemas.names import variable_name
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ __all__ = [
     "DEFAULT_JOB_TYPE",
     "environment",
     "input_files",
+    "instance_environment",
     "instances",
     "job_type",
+    "launch_spec",
     "max_running_seconds",
     "memory_limit_bytes",
     "public_request",
@@ -51,6 +54,42 @@ _PLAIN_MARKS = frozenset("@%+=:,./-_")
 # takes. Only tab and newline, which splitting would turn into spaces, cannot be written as themselves.
 _SPECIAL = {"'": "'\"'\"'", "\t": "'\"$(printf '\\011')\"'", "\n": "'\"${IFS#??}\"'"}
 _PATTERN_MARKS = frozenset("*?[\\")
+
+
+def launch_spec(
+    root: Path, job_id: str, request: TrainingJobRequest, *, mounts: Mounts | None = None
+) -> LaunchSpec:
+    """Make the folders and write the configuration of a job; gives what an executor starts it from.
+
+    Args:
+        root: the job's folder; its sandbox holds the code.
+        job_id: the job.
+        request: its description.
+        mounts: files and folders of this machine that the job uses where they are.
+
+    Raises:
+        InvalidInputError: the request has no command, or one of its values cannot be had inside a job.
+    """
+    spec = request.algorithm_spec
+    if spec is None or not spec.command:
+        raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
+    sandbox, mounts = Sandbox(root.resolve()), mounts or Mounts()
+    sandbox.create(request)
+    for channel, path in mounts.inputs.items():
+        if path.is_file():  # the place that a file is mounted on is a file
+            (sandbox.input_dir(channel) / path.name).touch()
+    write_config(sandbox, request)
+    named, files = instances(job_id, request), input_files(sandbox, request)
+    return LaunchSpec(
+        sandbox,
+        job_id,
+        request,
+        named,
+        tuple(instance_environment(job_id, request, instance, input_files=files) for instance in named),
+        tuple(spec.command),
+        mounts,
+        Limits(max_running_seconds(request), memory_limit_bytes(request)),
+    )
 
 
 def instances(job_id: str, request: TrainingJobRequest) -> tuple[Instance, ...]:
@@ -109,7 +148,7 @@ def environment(
     input_files: Mapping[str, str] | None = None,
     rendezvous: Rendezvous | None = None,
 ) -> dict[str, str]:
-    """The variables of one instance: the contract's and the user's own.
+    """The variables of one instance, as its code finds them.
 
     Args:
         job_id: the job.
@@ -117,7 +156,19 @@ def environment(
         instance: which of its instances.
         ml: where the job sees the sandbox's `ml` folder.
         input_files: the channels whose URI is a file, with the file's name in the channel's folder.
-        rendezvous: where the instances meet; None for a job of one, or when it is not known yet.
+        rendezvous: where the instances meet; None for a job of one.
+
+    Raises:
+        InvalidInputError: names that clash once they are variables, values that no variable can hold.
+    """
+    meeting = rendezvous_variables(instance, rendezvous, job_type=job_type(request)) if rendezvous else {}
+    return {**meeting, **instance_environment(job_id, request, instance, input_files=input_files or {}).at(ml)}
+
+
+def instance_environment(
+    job_id: str, request: TrainingJobRequest, instance: Instance, *, input_files: Mapping[str, str]
+) -> Environment:
+    """The variables of one instance, wherever it sees its folders: the contract's and the user's own.
 
     Raises:
         InvalidInputError: names that clash once they are variables, values that no variable can hold.
@@ -126,32 +177,29 @@ def environment(
     ours = {
         "PAI_TRAINING_JOB_ID": job_id,
         "PAI_INSTANCE_NAME": instance.name,
-        "PAI_WORKING_DIR": f"{ml}/usercode",
-        "PAI_CONFIG_DIR": f"{ml}/input/config",
         "PAI_HPS": json.dumps(_values(request.hyperparameters), ensure_ascii=False),
         "PAI_USER_ARGS": _user_args_or_problem(request.hyperparameters, problems),
     }
-    files = input_files or {}
+    paths = {"PAI_WORKING_DIR": "usercode", "PAI_CONFIG_DIR": "input/config"}
     inputs = [c.name for c in request.input_channels]
     outputs = output_channels(request)
-    for prefix, kind, values in (
-        ("PAI_HPS_", "hyperparameter", [(h.name, h.value) for h in request.hyperparameters]),
-        ("PAI_INPUT_", "input channel", [(n, _join(f"{ml}/input/data", n, files.get(n))) for n in inputs]),
-        ("PAI_OUTPUT_", "output channel", [(n, _join(f"{ml}/output", n)) for n in outputs]),
+    for variables, prefix, kind, values in (
+        (ours, "PAI_HPS_", "hyperparameter", [(h.name, h.value) for h in request.hyperparameters]),
+        (paths, "PAI_INPUT_", "input channel", [(n, _join("input/data", n, input_files.get(n))) for n in inputs]),
+        (paths, "PAI_OUTPUT_", "output channel", [(n, _join("output", n)) for n in outputs]),
     ):
-        ours.update(_variables(prefix, kind, values, problems))
+        variables.update(_variables(prefix, kind, values, problems))
     theirs = request.environments or {}
     problems += [
         Problem(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
         for name in theirs
-        if name in ours
+        if name in ours or name in paths
     ]
-    meeting = rendezvous_variables(instance, rendezvous, job_type=job_type(request)) if rendezvous else {}
-    variables = {**meeting, **theirs, **ours}
-    problems += _unfit(variables)
+    found = Environment({**theirs, **ours}, paths)
+    problems += _unfit(found.at("/ml"))
     if problems:
         raise InvalidInputError(problems)
-    return variables
+    return found
 
 
 def user_args(hyperparameters: Iterable[HyperParameter]) -> str:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.execution.base import ExecutionState, InstanceState
-from pai_sdk.execution.contract import instances
-from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.execution.base import ExecutionState, InstanceState, LaunchSpec
 
 
 class ScriptedExecutor:
@@ -23,18 +21,25 @@ class ScriptedExecutor:
         self.begun: list[str] = []
         self.begun_before_s = 0.0  # so long ago is what begins now
 
-    def start(self, root: Path, job_id: str, request: TrainingJobRequest) -> None:
+    def start(self, spec: LaunchSpec) -> None:
+        root = spec.sandbox.root
         with self._lock:
             if root in self._states:
                 return
-            self.begun.append(job_id)
-            workers = [InstanceState(i.name, i.role, "Running") for i in instances(job_id, request)]
+            self.begun.append(spec.job_id)
+            workers = [InstanceState(i.name, i.role, "Running") for i in spec.instances]
             self._states[root] = ExecutionState(
                 "running", started_at=time.time() - self.begun_before_s, instances=tuple(workers)
             )
 
     def withdraw(self, root: Path) -> None:
         pass
+
+    def remove(self, root: Path) -> None:
+        self._states.pop(root, None)
+
+    def sweep(self) -> list[str]:
+        return []
 
     def state(self, root: Path) -> ExecutionState:
         return self._states.get(root, ExecutionState("absent"))

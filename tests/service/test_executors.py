@@ -12,10 +12,9 @@ import pytest
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.base import ExecutionState, InstanceState
+from pai_sdk.execution.base import ExecutionState, InstanceState, LaunchSpec
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.process.executor import ProcessExecutor
-from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.jobs.executors import ContainerExecutor, open_executor
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.folder import DataFolder
@@ -65,11 +64,13 @@ class SlowToStart(ScriptedExecutor):
         super().__init__()
         self.is_starting, self.is_told = threading.Event(), threading.Event()
 
-    def start(self, root: Path, job_id: str, request: TrainingJobRequest) -> None:
+    def start(self, spec: LaunchSpec) -> None:
         self.is_starting.set()
         assert self.is_told.wait(PATIENCE_S)
-        super().start(root, job_id, request)
-        super().stop(root, reason_code="StoppedByUser", reason_message="The job was stopped by its user.")
+        super().start(spec)
+        super().stop(
+            spec.sandbox.root, reason_code="StoppedByUser", reason_message="The job was stopped by its user."
+        )
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         self.is_told.set()

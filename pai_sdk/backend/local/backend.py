@@ -23,7 +23,8 @@ from pai_sdk.backend.local.support import check_supported, file_path, file_uri, 
 from pai_sdk.backend.local.watching import LocalLogs, metric_values
 from pai_sdk.base.files import locked
 from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
-from pai_sdk.execution.base import ExecutionState
+from pai_sdk.execution.base import ExecutionState, Mounts
+from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.docker.containers import engine_may_be_away
 from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.execution.docker.executor import DockerExecutor
@@ -166,7 +167,8 @@ class LocalBackend:
             elif output.name in RESUMED_CHANNELS:
                 self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
         note_resumed(sandbox, request)
-        self._executor.start(sandbox.root, job_id, request, inputs=inputs, outputs=outputs, progress=progress)
+        spec = launch_spec(sandbox.root, job_id, request, mounts=Mounts(inputs, outputs))
+        self._executor.start(spec, progress=progress)
 
     def _bring_back(self, uri: str, folder: Path, *, progress: bool) -> None:
         """What an earlier job has left in a folder that this one goes on with, if there is anything."""
@@ -381,7 +383,7 @@ class LocalBackend:
         removed = [job_id for job_id in self._jobs.ids() if self._prune(job_id)]
         for folder in self._jobs.remnants():
             shutil.rmtree(folder, ignore_errors=True)
-        return [*removed, *self._executor.remove_orphans(lambda folder: not folder.exists())]
+        return [*removed, *self._executor.sweep()]
 
     def _prune(self, job_id: str) -> bool:
         """Remove a job if it has ended and is not being read; whether it was removed."""

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk.base.files import is_locked, locked, replace_file
 from pai_sdk.errors import NotFoundError
@@ -163,7 +162,7 @@ class LocalJobs:
     def record(self, job_id: str, state: ExecutionState) -> JobRecord:
         """A job as TrainingJob knows it."""
         request, facts = self.request(job_id), self.facts(job_id)
-        status, code, message = _outcome(state)
+        status, code, message = state.outcome()
         ended = state.ended_at if state.phase == "ended" else None
         if ended is not None and not facts.get("synced") and oss_outputs(request):
             outputs = self.sandbox(job_id).ml / "output"
@@ -194,19 +193,6 @@ class LocalJobs:
         )
         record._lists_all = True
         return record
-
-
-def _outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
-    code, message = state.reason_code or None, state.reason_message or None
-    if state.phase in ("absent", "preparing"):
-        return JobStatus.INITIALIZING, code, message
-    if state.phase == "running":
-        return JobStatus.RUNNING, code, message
-    if state.reason_code == REASON_STOPPED_BY_USER:
-        return JobStatus.TERMINATED, state.reason_code, state.reason_message
-    if not state.succeeded:
-        return JobStatus.FAILED, code, message
-    return JobStatus.SUCCEED, None, None
 
 
 def _with_unsaved(

@@ -7,13 +7,14 @@ import re
 import shlex
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.amounts import bytes_of
+from pai_sdk.execution.base import Mounts
 from pai_sdk.execution.docker.options import LocalOptions
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ __all__ = [
     "LABEL_JOB",
     "LABEL_OWNER",
     "ContainerLimits",
-    "Mounts",
+    "ContainerMounts",
     "create_arguments",
     "environment_file",
     "labels",
@@ -137,24 +138,17 @@ def _gpus(
 
 
 @dataclass(frozen=True)
-class Mounts:
+class ContainerMounts(Mounts):
     """What the containers of a job see of this machine besides the sandbox.
 
     Attributes:
-        inputs: channel to the file or folder it is filled with, seen read-only.
-        outputs: channel to the folder it goes to.
         pip_cache: pip's downloads, kept for the next job.
     """
 
-    inputs: Mapping[str, Path] = field(default_factory=dict)
-    outputs: Mapping[str, Path] = field(default_factory=dict)
     pip_cache: Path | None = None
 
     def prepare(self, sandbox: Sandbox, instances: Sequence[Instance]) -> None:
-        """Make the places that are mounted over: a file for a file, a folder for a folder."""
-        for channel, path in self.inputs.items():
-            if path.is_file():
-                (sandbox.input_dir(channel) / path.name).touch()
+        """Make the log files, which are mounted one by one."""
         logs = sandbox.root / "run" / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         for instance in instances:
@@ -202,7 +196,7 @@ def create_arguments(
     instance: Instance,
     *,
     image: str,
-    mounts: Mounts,
+    mounts: ContainerMounts,
     limits: ContainerLimits,
     user: str | None,
     network: str | None,

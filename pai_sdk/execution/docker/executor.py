@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pai_sdk.agent.distributed import Instance
 from pai_sdk.agent.journal import DISK_IS_FULL, Journal
 from pai_sdk.agent.reasons import REASON_ENGINE_AWAY, REASON_MAX_RUNNING_TIME, max_running_time_message
-from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.base.files import locked
 from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
-from pai_sdk.execution.docker.container import Mounts
+from pai_sdk.execution.base import ExecutionState, Executor, InstanceState, LaunchSpec
 from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_may_be_away, is_being_removed
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
 from pai_sdk.execution.docker.engine import Engine, find_engine
@@ -27,9 +25,6 @@ from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
 from pai_sdk.execution.output_links import mend_links
-
-if TYPE_CHECKING:
-    from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = ["DockerExecutor"]
 
@@ -103,47 +98,32 @@ class DockerExecutor(Executor):
 
     # ---- the beginning ----
 
-    def start(
-        self,
-        root: Path,
-        job_id: str,
-        request: TrainingJobRequest,
-        *,
-        inputs: dict[str, Path] | None = None,
-        outputs: dict[str, Path] | None = None,
-        progress: bool = False,
-    ) -> None:
+    def start(self, spec: LaunchSpec, *, progress: bool = False) -> None:
         """Pull the image if need be, then start all instances; a job that was started before is left alone.
 
         Args:
-            root: the job's folder; its sandbox holds the code.
-            job_id: the job.
-            request: its description.
-            inputs: channels that are filled from a file or folder of this machine, which is not copied.
-            outputs: channels that go to a folder of this machine.
+            spec: the job.
             progress: show a bar while the image is pulled.
 
         Raises:
             InvalidInputError: the request cannot become containers; nothing was started.
             LocalRunError: the engine refused; nothing was left behind.
         """
-        sandbox = Sandbox(root.resolve())
-        sandbox.create(request)
+        sandbox = spec.sandbox
         with _locked(sandbox) as is_ours:
             journal = Journal(sandbox.state_dir)
             if not is_ours or journal.read_job() is not None:
                 return
             if self._pip_cache:
                 self._pip_cache.mkdir(parents=True, exist_ok=True)
-            mounts = Mounts(inputs or {}, outputs or {}, self._pip_cache)
             try:
-                launch = Launch(self.engine, sandbox, job_id, request, mounts, self._options)
+                launch = Launch(self.engine, spec, self._options, self._pip_cache)
                 launch.run(progress=progress, is_closing=self._is_closing)
             except BaseException:
                 # What the engine does not let us remove now is found by whoever looks at the job next.
                 with engine_may_be_away():
                     if journal.read_job() is not None:
-                        self._containers.remove(job_id)
+                        self._containers.remove(spec.job_id)
                         journal.forget_job()
                 raise
 
@@ -341,25 +321,17 @@ class DockerExecutor(Executor):
                 self._containers.give_back(job["job_id"], job["give_to"])
         self._containers.remove(job["job_id"])
 
-    def remove_orphans(self, is_orphan: Callable[[Path], bool]) -> list[str]:
-        """Remove what the engine has of jobs that nobody can find any more; tells which.
-
-        Args:
-            is_orphan: asked for each job's folder.
-        """
-        return self._containers.remove_orphans(is_orphan)
-
     def remove(self, root: Path) -> None:
         """Remove what a job has in the engine, and its folder; one that runs is killed."""
         sandbox = Sandbox(root.resolve())
         job = Journal(sandbox.state_dir).read_job()
         if job is not None:
             self._containers.remove(job["job_id"])
-        # At once for all who look at it at this moment: none of them finds, or makes, a part of it.
-        trash = sandbox.root.with_name(f"{TRASH_PREFIX}{sandbox.root.name}")
-        with suppress(OSError):
-            sandbox.root.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
+        sandbox.remove()
+
+    def sweep(self) -> list[str]:
+        """Remove what the engine has of jobs whose folder has gone; gives their ids."""
+        return self._containers.remove_orphans(lambda folder: not folder.exists())
 
 
 def _leftover(sandbox: Sandbox) -> Path:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pai_sdk.agent import memory
-from pai_sdk.agent.distributed import Instance, Rendezvous, free_ports
+from pai_sdk.agent.distributed import Rendezvous, free_ports, rendezvous_variables
 from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import ImageError, InvalidInputError, LocalRunError, PaiError, Problem
 from pai_sdk.execution import contract
+from pai_sdk.execution.base import LaunchSpec
 from pai_sdk.execution.docker.container import (
     RUN_DIR,
     ContainerLimits,
-    Mounts,
+    ContainerMounts,
     create_arguments,
     environment_file,
     gpu_share,
@@ -30,9 +31,6 @@ from pai_sdk.execution.docker.images import PullGivenUp, ensure_image
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.runfolder import RunFolder
 
-if TYPE_CHECKING:
-    from pai_sdk.schemas.request import TrainingJobRequest
-
 __all__ = ["Launch"]
 
 
@@ -42,51 +40,44 @@ class Launch:
 
     Attributes:
         engine: where they run.
-        sandbox: the job's folder, with the code in it.
-        job_id: the job.
-        request: its description.
-        mounts: what they see of this machine besides.
-        options: where the request's tags do not count.
+        spec: the job.
+        options: used instead of the tags of the request.
+        pip_cache: a folder for pip's downloads.
     """
 
     engine: Engine
-    sandbox: Sandbox
-    job_id: str
-    request: TrainingJobRequest
-    mounts: Mounts
+    spec: LaunchSpec
     options: LocalOptions | None = None
+    pip_cache: Path | None = None
 
     def run(self, *, progress: bool, is_closing: Callable[[], bool] = lambda: False) -> None:
-        """Start all instances and let them go. When that fails, the caller removes what there is of them.
+        """Create and start all containers, then let the instances begin. After a failure the caller removes them.
 
-        A job that is asked to stop while its image is pulled ends there.
+        A job that is stopped while its image is pulled ends without containers.
 
         Args:
             progress: show a bar while the image is pulled.
-            is_closing: whether the pull is to be given up for another reason.
+            is_closing: whether the pull is to be cancelled because the caller ends.
 
         Raises:
             InvalidInputError: the request cannot become containers.
             LocalRunError: the engine refused.
-            PullGivenUp: `is_closing` said so.
+            PullGivenUp: `is_closing` returned True.
         """
         from docker.errors import APIError
         from requests import RequestException
 
         image_uri = self._image_uri()
-        options = self.options or LocalOptions.of_tags(
-            self.request.settings.tags if self.request.settings else None
-        )
-        limits = ContainerLimits.of(self.request, options)
-        instances = contract.instances(self.job_id, self.request)
+        request, instances = self.spec.request, self.spec.instances
+        options = self.options or LocalOptions.of_tags(request.settings.tags if request.settings else None)
+        limits = ContainerLimits.of(request, options)
         run = RunFolder(self.sandbox.root / "run")
         user, give_to = self._user(options)
         self.mounts.prepare(self.sandbox, instances)
-        contract.write_config(self.sandbox, self.request)
-        run.prepare(self._environments(instances, options, limits, give_to=give_to), self._requirements())
+        run.prepare(self._environments(options, limits, give_to=give_to), self._requirements())
         if os.getuid() == 0 and user != "0:0":
             self._give(user)
-        journal, job = Journal(self.sandbox.state_dir), self._job(instances, options, limits, give_to)
+        journal, job = Journal(self.sandbox.state_dir), self._job(options, limits, give_to)
 
         def is_given_up() -> bool:
             return run.stop_wish is not None or is_closing()
@@ -107,8 +98,8 @@ class Launch:
             for instance in instances:
                 arguments = create_arguments(
                     self.sandbox,
-                    self.job_id,
-                    self.request,
+                    self.spec.job_id,
+                    request,
                     instance,
                     image=image,
                     mounts=self.mounts,
@@ -129,28 +120,34 @@ class Launch:
         run.go()
 
     def _image_uri(self) -> str:
-        """The image of the job, once the request is known to have what containers need."""
-        spec = self.request.algorithm_spec
-        if spec is None or not spec.command:
-            raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
-        if not spec.image:
+        """The image of the job."""
+        algorithm = self.spec.request.algorithm_spec
+        if algorithm is None or not algorithm.image:
             raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
-        return spec.image
+        return algorithm.image
 
-    def _job(
-        self, instances: Sequence[Instance], options: LocalOptions, limits: ContainerLimits, give_to: str
-    ) -> dict[str, Any]:
+    @property
+    def sandbox(self) -> Sandbox:
+        """The job's folder."""
+        return self.spec.sandbox
+
+    @property
+    def mounts(self) -> ContainerMounts:
+        """What the containers see of this machine."""
+        return ContainerMounts(self.spec.mounts.inputs, self.spec.mounts.outputs, self.pip_cache)
+
+    def _job(self, options: LocalOptions, limits: ContainerLimits, give_to: str) -> dict[str, Any]:
         """What has to be known of the job later."""
         return {
-            "job_id": self.job_id,
-            "instances": [asdict(instance) for instance in instances],
+            "job_id": self.spec.job_id,
+            "instances": [asdict(instance) for instance in self.spec.instances],
             "grace_s": options.grace_s,
             "give_to": give_to,
             "outputs": {name: str(path) for name, path in self.mounts.all_outputs(self.sandbox).items()},
             "memory_bytes": limits.memory_bytes,
             "kernel_kills": memory.kernel_kills(),
             "launched_at": time.time(),
-            "max_running_s": contract.max_running_seconds(self.request),
+            "max_running_s": self.spec.limits.max_running_s,
         }
 
     def _user(self, options: LocalOptions) -> tuple[str, str]:
@@ -187,37 +184,34 @@ class Launch:
             raise InvalidInputError([Problem("the local option network", what, "leave it out, or take 'host'")])
         if options.network or count == 1:
             return options.network
-        name = f"pai-{self.job_id}"
-        self.engine.client.networks.create(name, driver="bridge", labels=labels(self.job_id, self.sandbox))
+        name = f"pai-{self.spec.job_id}"
+        self.engine.client.networks.create(name, driver="bridge", labels=labels(self.spec.job_id, self.sandbox))
         return name
 
-    def _environments(
-        self, instances: Sequence[Instance], options: LocalOptions, limits: ContainerLimits, *, give_to: str
-    ) -> dict[str, str]:
+    def _environments(self, options: LocalOptions, limits: ContainerLimits, *, give_to: str) -> dict[str, str]:
         """The files of each instance: its variables, and what the script itself needs to know."""
-        meeting = None
+        meeting, instances = None, self.spec.instances
         if len(instances) > 1:
             share = gpu_share(limits, instances)
             if options.network == "host":
                 meeting = Rendezvous.on_loopback(free_ports(1 + len(instances)), nproc_per_node=share)
             else:
                 meeting = Rendezvous.of_hosts([i.name for i in instances], nproc_per_node=share)
-        files = contract.input_files(self.sandbox, self.request)
+        job_type = contract.job_type(self.spec.request)
         texts = {}
-        for instance in instances:
-            variables = contract.environment(
-                self.job_id, self.request, instance, input_files=files, rendezvous=meeting
-            )
+        for instance, environment in zip(instances, self.spec.environments, strict=True):
+            shared = rendezvous_variables(instance, meeting, job_type=job_type) if meeting else {}
+            variables = {**self._comforts(), **shared, **environment.at("/ml")}
             own = {
                 "PAI_SDK_RANK": instance.rank,
-                "PAI_SDK_LIMIT_S": int(contract.max_running_seconds(self.request) or 0),
+                "PAI_SDK_LIMIT_S": int(self.spec.limits.max_running_s or 0),
                 "PAI_SDK_GRACE_S": options.grace_s,
                 "PAI_SDK_PREEMPT_AFTER_S": options.preempt_after_s,
                 "PAI_SDK_GIVE_TO": give_to,
                 "PAI_SDK_UMASK": _umask(),
             }
             texts[f"{instance.name}.settings"] = "".join(f"{name}={value}\n" for name, value in own.items())
-            texts[f"{instance.name}.env"] = environment_file({**self._comforts(), **variables})
+            texts[f"{instance.name}.env"] = environment_file(variables)
         return texts
 
     def _comforts(self) -> dict[str, str]:
@@ -230,7 +224,7 @@ class Launch:
         return comforts
 
     def _requirements(self) -> list[str]:
-        lines = list(self.request.python_requirements or ())
+        lines = list(self.spec.request.python_requirements or ())
         if (self.sandbox.usercode / "requirements.txt").is_file():
             lines.append("-r /ml/usercode/requirements.txt")
         return lines
@@ -245,7 +239,7 @@ def _umask() -> str:
     return next((line.split()[1] for line in status.splitlines() if line.startswith("Umask:")), "022")
 
 
-def _explained(error: Exception, image: str, mounts: Mounts) -> PaiError:
+def _explained(error: Exception, image: str, mounts: ContainerMounts) -> PaiError:
     """What the engine means by its refusal."""
     said = str(getattr(error, "explanation", None) or error).strip()
     if "/bin/sh" in said and ("no such file" in said or "not found" in said):

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.agent.distributed import Instance
 from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.processes import kill_strays
 from pai_sdk.agent.reasons import REASON_SUPERVISOR_LOST
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.errors import InvalidInputError, PaiError, Problem
+from pai_sdk.errors import PaiError
 from pai_sdk.execution import contract
-from pai_sdk.execution.base import ExecutionState, Executor, InstanceState
+from pai_sdk.execution.base import Environment, ExecutionState, Executor, InstanceState, LaunchSpec
 from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = ["ProcessExecutor", "hidden_by_ml"]
@@ -58,21 +60,18 @@ class ProcessExecutor(Executor):
         self.cache_dir = cache_dir
         self.grace_s = grace_s
 
-    def start(self, root: Path, job_id: str, request: TrainingJobRequest) -> None:
-        """Begin; returns as soon as the supervisor stands. A job that was started before is left alone.
+    def start(self, spec: LaunchSpec) -> None:
+        """Start the supervisor and return as soon as it runs. A job that was started before is left alone.
 
         Raises:
             InvalidInputError: the request cannot become processes; nothing was started.
-            PaiError: the supervisor did not come up.
+            PaiError: the supervisor did not start.
         """
-        sandbox = Sandbox(root.resolve())
-        journal = Journal(sandbox.state_dir)
+        journal = Journal(spec.sandbox.state_dir)
         if journal.read_state() is not None:
             return
-        sandbox.create(request)
-        contract.write_config(sandbox, request)
-        journal.write_job(self._job(sandbox, job_id, request))
-        _start_supervisor(sandbox.root, journal)
+        journal.write_job(self._job(spec))
+        _start_supervisor(spec.sandbox.root, journal)
 
     def withdraw(self, root: Path) -> None:
         """Take back a start that was cut off.
@@ -104,12 +103,28 @@ class ProcessExecutor(Executor):
         if state is not None and state["phase"] != "ended":
             journal.ask_to_stop(reason_code, reason_message)
 
-    def _job(self, sandbox: Sandbox, job_id: str, request: TrainingJobRequest) -> dict[str, Any]:
+    def remove(self, root: Path) -> None:
+        """Kill what runs of a job, and remove its folder."""
+        sandbox = Sandbox(root.resolve())
+        self.withdraw(root)
+        journal, deadline = Journal(sandbox.state_dir), time.monotonic() + _START_TIMEOUT_S
+        while journal.is_locked():
+            if time.monotonic() > deadline:
+                raise PaiError(f"processes of the job in {root} cannot be killed; see its supervisor.log")
+            _kill_supervisors(lambda _, folder: folder == sandbox.root)
+            time.sleep(0.01)
+        sandbox.remove()
+
+    def sweep(self) -> list[str]:
+        """Kill the processes of jobs whose folder has gone; gives their ids."""
+        # As the supervisor sees the folder: it may run in a container with a file system of its own.
+        return _kill_supervisors(lambda process, folder: not (process / "root" / folder.relative_to("/")).exists())
+
+    def _job(self, spec: LaunchSpec) -> dict[str, Any]:
         """All the supervisor needs to know, as plain JSON."""
         from pai_sdk.agent.interpreter import find_requirements, has_pip, layer, service_paths, site_packages
 
-        if request.algorithm_spec is None or not request.algorithm_spec.command:
-            raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
+        sandbox, request = spec.sandbox, spec.request
         requirements = find_requirements(
             sandbox.usercode,
             request.python_requirements or (),
@@ -128,13 +143,13 @@ class ProcessExecutor(Executor):
             *service_paths(),
         ]
         return {
-            "job_id": job_id,
+            "job_id": spec.job_id,
             "job_type": contract.job_type(request),
-            "command": request.algorithm_spec.command,
-            "instances": _instances(sandbox, job_id, request, programs),
+            "command": list(spec.command),
+            "instances": _instances(spec, programs),
             "nproc_per_node": _gpus(request) or 1,
-            "memory_limit_bytes": contract.memory_limit_bytes(request),
-            "max_running_s": contract.max_running_seconds(request),
+            "memory_limit_bytes": spec.limits.memory_bytes,
+            "max_running_s": spec.limits.max_running_s,
             "grace_s": self.grace_s,
             "requirements": asdict(requirements) if requirements else None,
             "hidden_by_ml": hidden_by_ml(needed),
@@ -149,24 +164,23 @@ def hidden_by_ml(needed: Iterable[str | Path]) -> str:
     return next((str(folder) for folder in needed if Path(folder).is_relative_to("/ml")), "")
 
 
-def _instances(
-    sandbox: Sandbox, job_id: str, request: TrainingJobRequest, environments: list[Path]
-) -> list[dict[str, Any]]:
-    """Each instance with its environment for both cases: `/ml` can be had, or it cannot."""
-    base = _base_environment(environments)
-    files = contract.input_files(sandbox, request)
-    layouts = {"mounted": "/ml", "plain": str(sandbox.ml)}
+def _instances(spec: LaunchSpec, programs: list[Path]) -> list[dict[str, Any]]:
+    """Each instance with its variables for both cases: with a `/ml` of its own, and without."""
+    base = _base_environment(programs)
 
-    def variables(instance: Instance, ml: str) -> dict[str, str]:
-        found = {**base, **contract.environment(job_id, request, instance, ml=ml, input_files=files)}
-        return {**found, "PATH": _path(environments, found["PATH"])}
+    def variables(environment: Environment, ml: str) -> dict[str, str]:
+        found = {**base, **environment.at(ml)}
+        return {**found, "PATH": _path(programs, found["PATH"])}
 
     return [
         {
             "instance": asdict(instance),
-            "environments": {layout: variables(instance, ml) for layout, ml in layouts.items()},
+            "environments": {
+                "mounted": variables(environment, "/ml"),
+                "plain": variables(environment, str(spec.sandbox.ml)),
+            },
         }
-        for instance in contract.instances(job_id, request)
+        for instance, environment in zip(spec.instances, spec.environments, strict=True)
     ]
 
 
@@ -209,3 +223,26 @@ def _start_supervisor(root: Path, journal: Journal) -> None:
     if result.returncode != 0:
         tail = journal.log.read_text(errors="replace")[-2000:]
         raise PaiError(f"the job's supervisor did not start (exit code {result.returncode}):\n{tail}")
+
+
+def _kill_supervisors(is_wanted: Callable[[Path, Path], bool]) -> list[str]:
+    """Kill supervisors of jobs; their guardians then kill all other processes of the job.
+
+    Args:
+        is_wanted: given the supervisor's folder in /proc, and the job's folder.
+
+    Returns:
+        The jobs, by the names of their folders.
+    """
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            arguments = [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
+            # Guardian and supervisor have one command line, but only the supervisor leads a session.
+            if _SUPERVISE not in arguments or os.getsid(int(process.name)) != int(process.name):
+                continue
+            folder = Path(arguments[arguments.index(_SUPERVISE) + 2])
+            if is_wanted(process, folder):
+                os.kill(int(process.name), signal.SIGKILL)
+                found.add(folder.name)
+    return sorted(found)

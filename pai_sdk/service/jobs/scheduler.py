@@ -15,6 +15,7 @@ from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError, PaiError
 from pai_sdk.execution.base import ExecutionState, Executor
+from pai_sdk.execution.contract import launch_spec
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.host_resources import Capacity, Need, need_of
@@ -285,7 +286,7 @@ class Scheduler:
         )
         if is_cancelled():
             raise StagingCancelled
-        self._executor.start(active.sandbox.root, active.id, active.request)
+        self._executor.start(launch_spec(active.sandbox.root, active.id, active.request))
 
     # ---- running ------------------------------------------------------------------------------------------
 
@@ -382,14 +383,7 @@ def _need(request: TrainingJobRequest) -> Need:
 
 def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None, str | None]:
     """Status, reason code and reason of a job that has ended."""
-    if state.reason_code == REASON_STOPPED_BY_USER:
-        return JobStatus.TERMINATED, state.reason_code, state.reason_message
-    if not state.succeeded:
-        return JobStatus.FAILED, state.reason_code or None, state.reason_message or None
-    if unsaved:
-        return (
-            JobStatus.FAILED,
-            "OutputsNotSaved",
-            f"The job ended well, but not all of its outputs were saved: {unsaved}",
-        )
-    return JobStatus.SUCCEED, None, None
+    if unsaved and state.succeeded:
+        text = f"The job ended well, but not all of its outputs were saved: {unsaved}"
+        return JobStatus.FAILED, "OutputsNotSaved", text
+    return state.outcome()

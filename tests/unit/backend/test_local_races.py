@@ -99,7 +99,7 @@ def test_a_job_that_is_deleted_is_gone_at_once(backend: LocalBackend, monkeypatc
 def test_prune_takes_what_cut_off_submissions_and_removals_have_left(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend._executor, "remove_orphans", lambda is_orphan: [])
+    monkeypatch.setattr(backend._executor, "sweep", lambda: [])
     job_id = submit(backend)
     with monkeypatch.context() as at_this_moment:
         at_this_moment.setattr(shutil, "rmtree", lambda *_, **__: None)  # it is killed there
@@ -126,7 +126,7 @@ def test_one_submission_made_by_several_processes_is_one_job(
     starting, launches = threading.Event(), []
 
     def run(launch: Launch, **_: Any) -> None:
-        launches.append(launch.job_id)
+        launches.append(launch.spec.job_id)
         starting.set()
         time.sleep(0.2)
 
@@ -149,7 +149,7 @@ def test_a_submission_whose_start_fails_is_made_by_the_process_that_waits_for_it
     starting, launches = threading.Event(), []
 
     def run(launch: Launch, **_: Any) -> None:
-        launches.append(launch.job_id)
+        launches.append(launch.spec.job_id)
         if len(launches) == 1:
             starting.set()
             time.sleep(0.2)

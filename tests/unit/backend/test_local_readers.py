@@ -29,7 +29,7 @@ RUNS = ExecutionState("running", instances=(InstanceState("i", "master", "Runnin
 def backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LocalBackend, LocalBackend]]:
     """Two on one folder, as two processes have them: one reads, the other prunes."""
     monkeypatch.setattr(Launch, "run", lambda launch, **_: None)
-    monkeypatch.setattr(DockerExecutor, "remove_orphans", lambda executor, is_orphan: [])
+    monkeypatch.setattr(DockerExecutor, "sweep", lambda executor: [])
     monkeypatch.setattr(DockerExecutor, "state", lambda executor, root: ENDED)
     pair = [
         LocalBackend(tmp_path, executor=DockerExecutor(lambda: SimpleNamespace(close=lambda: None)))  # type: ignore[arg-type, return-value]

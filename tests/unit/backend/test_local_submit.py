@@ -42,7 +42,7 @@ def test_a_start_that_is_cut_off(
     removed: list[str] = []
 
     def run(launch: Launch, **_: Any) -> None:
-        Journal(Sandbox(launch.sandbox.root).state_dir).write_job({"job_id": launch.job_id, "instances": []})
+        Journal(Sandbox(launch.sandbox.root).state_dir).write_job({"job_id": launch.spec.job_id, "instances": []})
         raise fault
 
     def remove(job_id: str) -> None:

@@ -5,9 +5,13 @@ A new executor needs one module of tests: a subclass of `ExecutorConformance` wi
 
 from __future__ import annotations
 
+import os
+import select
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +20,10 @@ import pytest
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import ExecutionState, Executor
+from pai_sdk.execution.contract import launch_spec
 from pai_sdk.schemas.request import TrainingJobRequest
 from tests import ml
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 __all__ = ["ExecutorConformance", "Harness"]
 
@@ -44,6 +49,10 @@ else:
             time.sleep(0.05)
 print("rank", rank, "met", met)
 """
+
+
+# Reads from a pipe for ever.
+HOLD = 'mkfifo "$PAI_OUTPUT_MODEL/pipe"; echo up; exec sleep 1000 <"$PAI_OUTPUT_MODEL/pipe"'
 
 
 @dataclass
@@ -82,7 +91,7 @@ class Harness:
             "OutputChannels": [{"Name": "model", "OutputUri": "oss://bucket/model/"}],
             **fields,
         }
-        self.executor.start(root, root.name, TrainingJobRequest.model_validate(wire))
+        self.executor.start(launch_spec(root, root.name, TrainingJobRequest.model_validate(wire)))
 
     def run(self, command: str, **fields: Any) -> tuple[Path, ExecutionState]:
         """Start a job and wait for its end."""
@@ -111,6 +120,19 @@ class Harness:
         name = f"{root.name}-worker-{rank - 1}" if rank else f"{root.name}-master-0"
         file = Sandbox(root).log_file(name)
         return ml.split_notice(file.read_text() if file.exists() else "")[1]
+
+    @contextmanager
+    def watched(self, root: Path) -> Iterator[Callable[[], bool]]:
+        """Tells whether a process of a job with the command `HOLD` is left."""
+        pipe = Sandbox(root).output_dir("model") / "pipe"
+        self.until_log(root, "up")
+        descriptor = os.open(pipe, os.O_WRONLY)  # waits for the reader
+        try:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLERR)
+            yield lambda: not poll.poll(0)
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         """Stop and wait for what still runs."""
@@ -275,3 +297,31 @@ class ExecutorConformance:
         root = harness.folder / "none"
         harness.executor.withdraw(root)
         assert not root.exists()
+
+    # ---- 7: remove and sweep ------------------------------------------------------------------------------
+
+    def test_a_job_is_removed_with_its_folder(self, harness: Harness) -> None:
+        root, _ = harness.run("true")
+        harness.executor.remove(root)
+        assert not root.exists()
+        assert harness.executor.state(root) == ExecutionState("absent")
+        harness.executor.remove(root)
+
+    def test_a_job_that_runs_is_killed_before_it_is_removed(self, harness: Harness) -> None:
+        root = harness.start(HOLD)
+        with harness.watched(root) as has_processes:
+            assert has_processes()
+            harness.executor.remove(root)
+            until(lambda: not has_processes(), "the end of the processes")
+        assert not root.exists()
+        assert harness.executor.state(root) == ExecutionState("absent")
+
+    def test_what_is_left_of_a_job_without_a_folder_is_swept_away(self, harness: Harness) -> None:
+        gone, stays = harness.start(HOLD), harness.start(HOLD)
+        with harness.watched(gone) as has_processes, harness.watched(stays) as other_has_processes:
+            shutil.rmtree(gone)
+            assert gone.name in harness.executor.sweep()
+            until(lambda: not has_processes(), "the end of the processes")
+            assert other_has_processes()
+            assert stays.name not in harness.executor.sweep()
+            assert harness.executor.state(stays).phase == "running"

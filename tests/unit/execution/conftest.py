@@ -12,6 +12,7 @@ import pytest
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import ExecutionState
+from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.process.executor import ProcessExecutor
 from pai_sdk.schemas.request import TrainingJobRequest
 from tests import ml
@@ -49,7 +50,7 @@ class Jobs:
     def start(self, request: TrainingJobRequest, *, name: str = "train1") -> Path:
         root = self.root(name)
         self.roots.append(root)
-        self.executor.start(root, name, request)
+        self.executor.start(launch_spec(root, name, request))
         return root
 
     def run(self, command: str | list[str], *, name: str = "train1", **fields: Any) -> ExecutionState:

@@ -14,7 +14,7 @@ from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution.amounts import bytes_of
 from pai_sdk.execution.contract import instances
-from pai_sdk.execution.docker.container import ContainerLimits, Mounts, create_arguments, environment_file
+from pai_sdk.execution.docker.container import ContainerLimits, ContainerMounts, create_arguments, environment_file
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.schemas.request import TrainingJobRequest
 
@@ -41,7 +41,7 @@ def arguments_of(
             wanted,
             instance,
             image="img",
-            mounts=Mounts(),
+            mounts=ContainerMounts(),
             limits=limits,
             user="7:7",
             network=None,
@@ -132,7 +132,7 @@ def test_host_names_of_long_instance_names_are_short_and_differ(tmp_path):
             wanted,
             Instance(name, "worker", rank, rank),
             image="img",
-            mounts=Mounts(),
+            mounts=ContainerMounts(),
             limits=ContainerLimits(),
             user=None,
             network=None,

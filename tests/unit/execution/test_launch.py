@@ -14,7 +14,7 @@ from requests import ConnectionError
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import LocalRunError
-from pai_sdk.execution.docker.container import Mounts
+from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
@@ -60,7 +60,7 @@ def test_who_a_container_runs_as(tmp_path: Path, rootless: bool, user: str | Non
     client, sandbox = AskedFor(), Sandbox(tmp_path)
     sandbox.create(request)
     engine = Engine("unix:///none", client, is_rootless=rootless)  # type: ignore[arg-type]
-    Launch(engine, sandbox, "local-1", request, Mounts(), LocalOptions(user=user)).run(progress=False)
+    Launch(engine, launch_spec(tmp_path, "local-1", request), LocalOptions(user=user)).run(progress=False)
     assert [one["user"] for one in client.created] == [expected]
     assert [one["image"] for one in client.created] == ["id of img"]
 
@@ -74,7 +74,7 @@ def test_requirements_come_from_the_parameter_and_from_the_code(
     sandbox.create(request)
     if in_code:
         (sandbox.usercode / "requirements.txt").write_text("numpy\n")
-    Launch(Engine("unix:///none", AskedFor()), sandbox, "local-1", request, Mounts()).run(progress=False)  # type: ignore[arg-type]
+    Launch(Engine("unix:///none", AskedFor()), launch_spec(tmp_path, "local-1", request)).run(progress=False)  # type: ignore[arg-type]
     installed = sandbox.root / "run" / "requirements.txt"
     lines = installed.read_text().splitlines() if installed.exists() else []
     assert lines == [*(listed or ()), *(["-r /ml/usercode/requirements.txt"] if in_code else [])]
@@ -88,7 +88,7 @@ def test_what_the_engine_refuses_is_told_in_its_words(tmp_path: Path) -> None:
     client.containers = SimpleNamespace(create=refuse)
     sandbox.create(a_request())
     with pytest.raises(LocalRunError, match="refused the job: Minimum memory limit allowed is 6MB"):
-        Launch(Engine("unix:///none", client), sandbox, "local-1", a_request(), Mounts()).run(progress=False)  # type: ignore[arg-type]
+        Launch(Engine("unix:///none", client), launch_spec(tmp_path, "local-1", a_request())).run(progress=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("moment", ["it was asked for the image 'img'", "it started the job's containers"])
@@ -104,7 +104,7 @@ def test_an_engine_that_hangs_up_is_named(tmp_path: Path, moment: str) -> None:
     sandbox.create(a_request())
     engine = Engine("unix:///none", client)  # type: ignore[arg-type]
     with pytest.raises(LocalRunError) as failed:
-        Launch(engine, sandbox, "local-1", a_request(), Mounts()).run(progress=False)
+        Launch(engine, launch_spec(tmp_path, "local-1", a_request())).run(progress=False)
     assert f"the Docker engine at unix:///none stopped answering while {moment}" in str(failed.value)
 
 

@@ -17,6 +17,7 @@ import pytest
 from pai_sdk.agent import mlroot
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.process.executor import ProcessExecutor, hidden_by_ml
 from pai_sdk.schemas.request import TrainingJobRequest
 from tests import ml
@@ -94,7 +95,7 @@ def test_a_job_runs_once_however_often_it_is_started(jobs: Jobs) -> None:
     for _ in range(3):
         jobs.start(request)
     jobs.wait()
-    ProcessExecutor(jobs.executor.cache_dir).start(jobs.root("train1"), "train1", request)
+    ProcessExecutor(jobs.executor.cache_dir).start(launch_spec(jobs.root("train1"), "train1", request))
     assert (Sandbox(jobs.root("train1")).ml / "output" / "runs").read_text() == "run\n"
 
 
@@ -110,7 +111,7 @@ def test_max_running_time(jobs: Jobs) -> None:
 def test_a_request_without_a_command_is_refused(jobs: Jobs) -> None:
     request = make_request().model_copy(update={"algorithm_spec": None, "algorithm_name": "registered"})
     with pytest.raises(InvalidInputError, match="nothing to run"):
-        jobs.executor.start(jobs.root("train1"), "train1", request)
+        jobs.executor.start(launch_spec(jobs.root("train1"), "train1", request))
     assert jobs.executor.state(jobs.root("train1")).phase == "absent"
 
 
@@ -342,7 +343,7 @@ def test_nothing_survives_a_killed_supervisor(jobs: Jobs) -> None:
     assert (state.succeeded, state.reason_code) == (False, "SupervisorLost")
     assert [i.status for i in state.instances] == ["Failed"]
     assert not any(map(is_running, processes.values()))
-    jobs.executor.start(root, "train1", make_request("echo again"))
+    jobs.executor.start(launch_spec(root, "train1", make_request("echo again")))
     assert "again" not in jobs.log()
 
 
@@ -384,10 +385,11 @@ def test_sigterm_to_the_supervisor_is_a_stop_from_outside(jobs: Jobs) -> None:
 _START = """
 import os, signal, sys
 from pathlib import Path
+from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.process.executor import ProcessExecutor
 from pai_sdk.schemas.request import TrainingJobRequest
 request = TrainingJobRequest.model_validate_json(Path(sys.argv[2]).read_text())
-ProcessExecutor(Path(sys.argv[3])).start(Path(sys.argv[1]), "train1", request)
+ProcessExecutor(Path(sys.argv[3])).start(launch_spec(Path(sys.argv[1]), "train1", request))
 os.killpg(0, signal.SIGKILL)
 """
 
