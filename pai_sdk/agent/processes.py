@@ -21,8 +21,10 @@ __all__ = [
     "exit_code",
     "groups_below",
     "kill_descendants",
+    "kill_group",
     "kill_strays",
     "reap",
+    "session_leaders",
     "signal_group",
     "spawn",
     "spawn_call",
@@ -118,6 +120,20 @@ def signal_group(leader: int, number: int) -> None:
     """Send a signal to a process and to all that are still in its group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process and all that are still in its group."""
+    signal_group(leader, signal.SIGKILL)
+
+
+def session_leaders(argument: str) -> Iterator[tuple[Path, list[str]]]:
+    """The processes that lead a session and were started with an argument: folder in /proc, and all arguments."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            arguments = [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
+            if argument in arguments and os.getsid(int(process.name)) == int(process.name):
+                yield process, arguments
 
 
 def descendants(ancestor: int) -> list[int]:

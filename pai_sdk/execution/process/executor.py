@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pai_sdk.agent.journal import Journal
-from pai_sdk.agent.processes import kill_strays
+from pai_sdk.agent.processes import kill_group, kill_strays, session_leaders
 from pai_sdk.agent.reasons import REASON_SUPERVISOR_LOST
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import PaiError
@@ -235,14 +233,10 @@ def _kill_supervisors(is_wanted: Callable[[Path, Path], bool]) -> list[str]:
         The jobs, by the names of their folders.
     """
     found = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError):
-            arguments = [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
-            # Guardian and supervisor have one command line, but only the supervisor leads a session.
-            if _SUPERVISE not in arguments or os.getsid(int(process.name)) != int(process.name):
-                continue
-            folder = Path(arguments[arguments.index(_SUPERVISE) + 2])
-            if is_wanted(process, folder):
-                os.kill(int(process.name), signal.SIGKILL)
-                found.add(folder.name)
+    # Guardian and supervisor have one command line, but only the supervisor leads a session.
+    for process, arguments in session_leaders(_SUPERVISE):
+        folder = Path(arguments[arguments.index(_SUPERVISE) + 2])
+        if is_wanted(process, folder):
+            kill_group(int(process.name))
+            found.add(folder.name)
     return sorted(found)
