@@ -25,7 +25,7 @@ MASTER_PORT = 23456
 TF_PORT = 2222
 """The port of every worker of a TFJob, likewise."""
 
-_PORTS = range(20_000, 32_768)  # below those that Linux gives to whoever asks for any port
+_PORTS = range(20_000, 32_768)  # below those that Linux assigns to clients
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody listens on, all different.
+    """Ports of the loopback address without a listener, all different.
 
-    The system gives none of them to somebody else who asks for any, until the instances take them.
+    The system assigns none of them to a program that asks for any port, until the instances bind them.
 
     Raises:
         OSError: there are not so many.

@@ -25,7 +25,7 @@ _KEPT_BYTES = 20 << 30
 
 
 def use(lock: int) -> None:
-    """Wait until nobody builds or removes the environment, and let nobody do so from now on."""
+    """Wait until no process builds or removes the environment, and keep others from doing so from now on."""
     take_lock(lock, shared=True)
 
 
@@ -55,7 +55,7 @@ def prune(folder: Path, *, kept_s: float = _KEPT_S, kept_bytes: int = _KEPT_BYTE
 
     Args:
         folder: where environments lie.
-        kept_s: how long one is kept that nobody uses.
+        kept_s: how long an unused environment is kept.
         kept_bytes: how much they may take together.
     """
     found = [(*_last_use(path), path) for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]

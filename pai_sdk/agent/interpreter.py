@@ -122,10 +122,10 @@ def layer(environment: Path, below: Sequence[str], *, has_pip: bool) -> None:
 
 
 def install(requirements: Requirements, *, lock: int, working_dir: str) -> int:
-    """Install the requirements, unless somebody has done so; what pip says goes to stdout and stderr.
+    """Install the requirements, unless that has been done; what pip says goes to stdout and stderr.
 
     Of two jobs with the same requirements one builds and one waits. A build that fails or is cut off leaves
-    nothing that anybody would take for whole.
+    nothing that could be taken for complete.
 
     Args:
         requirements: what, and where.

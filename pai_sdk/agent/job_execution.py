@@ -1,4 +1,4 @@
-"""One run of a job's processes, from the first requirement to the last process: the supervisor's work.
+"""Runs the processes of a job, from the first requirement to the last process: this is the supervisor's work.
 
 Standard library only. One thread; everything that happens wakes one `select`.
 """
@@ -38,7 +38,7 @@ from pai_sdk.agent.reasons import (
 )
 from pai_sdk.agent.sandbox import Sandbox
 
-__all__ = ["JobRun"]
+__all__ = ["JobExecution"]
 
 _LOOK_EVERY_S = 1.0
 _PAUSE_ON_FULL_DISK_S = 0.5
@@ -66,8 +66,8 @@ class _Worker:
     is_above_memory_limit: bool = False
 
 
-class JobRun:
-    """The run of the job that a `job.json` describes."""
+class JobExecution:
+    """The execution of the job that a `job.json` describes."""
 
     def __init__(self, sandbox: Sandbox, journal: Journal, job: dict[str, Any]) -> None:
         self._sandbox = sandbox
@@ -126,7 +126,7 @@ class JobRun:
             }
         )
 
-    # ---- the parts of a run ----
+    # ---- the steps ----
 
     def _run(self) -> None:
         refusal = self._mount_refusal()
@@ -154,7 +154,7 @@ class JobRun:
         from pai_sdk.agent.interpreter import Requirements, install  # heavier than all the rest together
 
         requirements = Requirements(**self._job["requirements"])
-        lock = requirements.open_lock()  # stays open: nobody removes what the job uses
+        lock = requirements.open_lock()  # stays open, so that the environment is not removed while the job uses it
         first = self._workers[0].instance.name
         self._pip_begins_at_byte = self._logs.size_bytes(first)
 
@@ -214,7 +214,7 @@ class JobRun:
         self._save_the_end()
 
     def _save_the_end(self) -> None:
-        """A full disk must not hide how the job ended: wait for room, or until its folder is gone."""
+        """A full disk must not hide how the job ended: wait for free space, or until its folder is gone."""
         while True:
             try:
                 self.save_state()

@@ -3,7 +3,7 @@
     job.json      what the supervisor is to do; 0600, since the job's environment may hold secrets
     state.json    what has become of it; replaced as a whole at each change
     stop.json     that, and why, it should stop; the first wish stays
-    spare         some room for the last state, used when the disk is full
+    spare         reserved space for the last state, used when the disk is full
     lock          locked (flock) for as long as anything of the job may be alive
     control       a pipe that wakes the supervisor up
     supervisor.log
@@ -85,7 +85,7 @@ class Journal:
             return True
 
     def keep_room(self) -> None:
-        """Put some room aside, so that a full disk cannot keep the end from being written."""
+        """Reserve some space, so that a full disk cannot keep the end from being written."""
         self._spare.write_bytes(bytes(_SPARE_BYTES))
 
     def write_state(self, state: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ class Journal:
         return state
 
     def current_state(self) -> dict[str, Any] | None:
-        """The state now: as `read_state`, but a job that nobody watches over any more has ended as lost."""
+        """The state now: as `read_state`, but a job without a supervisor has ended as lost."""
         state = self.read_state()
         if state is None or state["phase"] == "ended" or self.is_locked():
             return state
@@ -154,7 +154,10 @@ class Journal:
         try:
             control = os.open(self._control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENXIO):  # nobody listens: not begun yet, or over
+            if error.errno in (
+                errno.ENOENT,
+                errno.ENXIO,
+            ):  # no reader: the supervisor has not begun yet, or has ended
                 return
             raise
         try:

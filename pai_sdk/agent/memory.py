@@ -42,7 +42,7 @@ def kernel_kills() -> int | None:
 
 
 def has_killed_since(before: int | None) -> bool | None:
-    """Whether the kernel has done so since `kernel_kills` said `before`; None when nobody can tell.
+    """Whether the kernel has done so since `kernel_kills` said `before`; None when that is not known.
 
     Example:
         >>> has_killed_since(None) is None

@@ -1,7 +1,7 @@
 """Give a process the real `/ml`, without Docker: a mount namespace whose root has the host's entries and `/ml`.
 
 The root is a small tmpfs. Every top-level entry of `/` is bound into it (links are copied), `/ml` is made there
-and the job's folder bound on it, then the process moves in. Nobody else sees these mounts, they go when the
+and the job's folder bound on it, then the process moves in. No other process sees these mounts, they go when the
 last process does, and files that are written belong to the caller. Root needs a mount namespace only; everybody
 else gets a user namespace too, in which a caller keeps its own uid and has, after exec, no capability. Standard
 library only.

@@ -214,7 +214,7 @@ def kill_strays(mark: str, *, within: str, ml: Path) -> None:
 def _is_marked(process: Path, wanted: bytes, folder: bytes) -> bool:
     try:
         environment = (process / "environ").read_bytes()
-    except OSError:  # it has ended, or is somebody else's
+    except OSError:  # it has ended, or belongs to another user
         return False
     return folder in environment and wanted in environment.split(b"\0")
 

@@ -44,7 +44,7 @@ REASON_SUPERVISOR_LOST = "SupervisorLost"
 REASON_SANDBOX_FAILED = "SandboxFailed"
 REASON_DISK_FULL = "DiskFull"
 REASON_ENGINE_AWAY = "EngineAway"
-"""Of a job that has not ended, as far as anybody can tell."""
+"""Of a job that has not ended, as far as is known."""
 
 _SIGNAL_BASE = 128  # a shell's way to say "ended by signal n": 128 + n
 _KILLED = _SIGNAL_BASE + signal.SIGKILL
@@ -96,7 +96,7 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
 
 
 def memory_limit_message(instance: str, exit_code: int, limit_bytes: int | None) -> str:
-    """The sentence for an instance that took more memory than it may; None where nobody has set a limit."""
+    """The sentence for an instance that took more memory than it may; None where there is no limit."""
     limit = f" of {_amount(limit_bytes)}" if limit_bytes else ""
     return (
         f"Instance {instance} ran out of memory: it reached its limit{limit} and was killed (exit code "
@@ -105,7 +105,7 @@ def memory_limit_message(instance: str, exit_code: int, limit_bytes: int | None)
 
 
 def disk_full_message(instance: str, exit_code: int, folder: str = "") -> str:
-    """The sentence for an instance that failed while there was no room left on its disk.
+    """The sentence for an instance that failed while its disk was full.
 
     Args:
         instance: its name.
@@ -153,7 +153,7 @@ def max_running_time_message(seconds: float) -> str:
 
 
 def supervisor_lost_message() -> str:
-    """The sentence for a job whose end nobody saw."""
+    """The sentence for a job whose end was not seen."""
     return (
         "The process that watched over this job was killed or the machine went down, so the job could not be "
         "brought to an end. Submit it again; checkpoints it had written are still there."

@@ -7,6 +7,7 @@ root/ml/output/<channel>/          each output channel
 root/logs/<instance>.log           what an instance printed; .times: when it had which size; .cuts: see log_cuts
 root/resumed                       what the outputs held before the job began; see resumed.py
 root/state/                        the executor's own
+root/shared/                       what the containers of a job share with their executor
 """
 
 from __future__ import annotations
@@ -104,6 +105,11 @@ class Sandbox:
     def state_dir(self) -> Path:
         """What the executor keeps of the job."""
         return self.root / "state"
+
+    @property
+    def shared_dir(self) -> Path:
+        """What the containers of a job share with their executor."""
+        return self.root / "shared"
 
     @property
     def resumed_file(self) -> Path:

@@ -1,9 +1,9 @@
 """The process that starts a job's instances and stays with them: `python -m pai_sdk.agent.supervisor ROOT`.
 
-It belongs to nobody: the service may end, crash or be replaced while a job goes on. Two processes share the
-work. The supervisor proper runs the job (`jobrun`). Its parent, the guardian, only waits: should the supervisor
-be killed, all processes of the job become the guardian's children, and it kills them. Both hold the journal's
-lock, so it is free only when nothing of the job is alive.
+It depends on no other process: the service may end, crash or be replaced while a job goes on. Two processes share
+the work. The supervisor proper runs the job (`job_execution`). Its parent, the guardian, only waits: should the
+supervisor be killed, all processes of the job become the guardian's children, and it kills them. Both hold the
+journal's lock, so it is free only when nothing of the job is alive.
 
 Standard library only, and light: it starts in some 50 ms.
 """
@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from pai_sdk.agent.job_execution import JobRun
+from pai_sdk.agent.job_execution import JobExecution
 from pai_sdk.agent.journal import Journal, lost
 from pai_sdk.agent.processes import adopt_orphans, kill_descendants
 from pai_sdk.agent.sandbox import Sandbox
@@ -27,8 +27,8 @@ __all__ = ["main"]
 def main(root: Path) -> int:
     """Begin the job in this folder and return, leaving guardian and supervisor behind.
 
-    Does nothing where it was begun before, so that no job runs twice, or where it was withdrawn meanwhile: whoever
-    started us is gone then, and somebody else fills the folder anew.
+    Does nothing where it was begun before, so that no job runs twice, or where it was withdrawn meanwhile: then
+    the process that started us is gone, and another one fills the folder again.
     """
     sandbox = Sandbox(root)
     journal = Journal(sandbox.state_dir)
@@ -38,19 +38,19 @@ def main(root: Path) -> int:
         job = journal.read_job()
         if job is None:
             return 0
-        run = JobRun(sandbox, journal, job)
+        execution = JobExecution(sandbox, journal, job)
         journal.keep_room()
-        run.save_state()
+        execution.save_state()
         if os.fork() == 0:
-            _guard(run, journal)
+            _guard(execution, journal)
     return 0
 
 
-def _guard(run: JobRun, journal: Journal) -> None:
+def _guard(execution: JobExecution, journal: Journal) -> None:
     """Be the guardian; never returns."""
     code = 1
     try:
-        os.dup2(2, 1)  # whoever started us waits for the end of stdout
+        os.dup2(2, 1)  # the process that started us waits until stdout is closed
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # the supervisor is the one who is asked to stop
         adopt_orphans()
@@ -58,7 +58,7 @@ def _guard(run: JobRun, journal: Journal) -> None:
         if supervisor == 0:
             os.setsid()
             adopt_orphans()
-            run.run()
+            execution.run()
         else:
             os.waitpid(supervisor, 0)
             for _ in kill_descendants():

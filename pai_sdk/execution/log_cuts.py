@@ -39,7 +39,7 @@ class LogCuts:
             return False
         had = len(self.offsets)
         for line in content.splitlines(keepends=True):
-            # What a full disk or a crash has cut off has not been told to anybody.
+            # What a full disk or a crash has cut off has not been shown to any reader.
             if not line.endswith(b"\n") or not line[:-1].isdigit() or int(line) <= self.last:
                 break
             self.offsets.append(int(line))
@@ -64,7 +64,7 @@ class LogCuts:
         return self.offsets[bisect_right(self.offsets, first) : bisect_right(self.offsets, last - 1)]
 
     def add(self, offset: int) -> None:
-        """Cut there; it is written down before anybody can see it."""
+        """Cut there; it is written down before a reader can see it."""
         text = b"%d\n" % offset
         with self._path.open("ab") as file:
             file.truncate(self._size_bytes)

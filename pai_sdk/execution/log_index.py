@@ -126,7 +126,7 @@ class LogIndex:
 
     def _catch_up(self, *, is_open: bool) -> None:
         with suppress(FileNotFoundError), self._path.open("rb") as file:
-            # Whoever else reads this log cuts it as well: nobody may count lines while a cut is being made.
+            # Other readers of this log cut it as well: none may count lines while a cut is being made.
             take_lock(file.fileno())
             is_cut_anew = self._cuts.refresh()
             if os.fstat(file.fileno()).st_size != self._size_bytes:
@@ -165,7 +165,7 @@ class LogIndex:
             return
         try:
             self._cuts.add(cut)
-        except OSError as error:  # a full disk: the line is told when there is room, or when it ends
+        except OSError as error:  # a full disk: the line is told when there is free space, or when it ends
             logger.warning("%s: its progress cannot be shown: %s", self._path, error)
             return
         self._last_end, self._ended_at = cut, now

@@ -1,6 +1,6 @@
 """When a log had which size, so that the time of a line is known though none is written in it.
 
-Noted as lines of `<seconds since 1970> <bytes>`, by whoever looks after the instance. Standard library only.
+Noted as lines of `<seconds since 1970> <bytes>`, by the process that watches the instance. Standard library only.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LogTimes:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a file in a folder that others can write to: a link leads nowhere, and a pipe holds nobody up.
+    """Open a file in a folder that others can write to: a link leads nowhere, and a pipe blocks no reader.
 
     Raises:
         OSError: there is none, or it is something else than a file.

@@ -151,7 +151,7 @@ class Engine:
                     if time.monotonic() > deadline:
                         os.kill(pid, signal.SIGKILL)
                     time.sleep(0.05)
-            # The next engine would wait for whom it names, as long as nobody has reaped the dead.
+            # The next engine would wait for the process it names, until that is reaped.
             file.unlink(missing_ok=True)
 
 
@@ -177,7 +177,7 @@ def base_archive() -> Path:
         command = ["debootstrap", "--variant=minbase", f"--include={_INCLUDE}", _SUITE, str(root), _mirror()]
         with (_CACHE / "debootstrap.log").open("wb") as log:
             subprocess.run(command, check=True, stdout=log, stderr=log)
-        # Whoever signs for this machine's way to the outside is trusted within the image too.
+        # The authorities that this machine trusts are trusted within the image too.
         shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs/ca-certificates.crt")
         shutil.rmtree(root / "var/cache/apt", ignore_errors=True)
         partial = archive.with_suffix(".part")

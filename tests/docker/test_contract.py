@@ -1,4 +1,4 @@
-"""What a local job finds in its container: files, variables, its user; and what nobody finds from outside."""
+"""What a local job finds in its container: files, variables, its user; and what cannot be seen from outside."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_shared_memory_is_as_large_as_it_is_asked_for_and_larger_than_the_engine
     assert int(lines_of(usual.wait(timeout=PATIENCE_S, show_logs=False))[0]) > 256
 
 
-_HOME = Path(f"/tmp/pai-user-{os.getpid()}")  # below pytest's own folder nobody else may look
+_HOME = Path(f"/tmp/pai-user-{os.getpid()}")  # no other user may enter pytest's own folder
 
 _AS_USER = """
 import sys
@@ -155,7 +155,7 @@ def as_user(engine) -> Iterator[Callable[[str, str | None], subprocess.Popen[str
         }
         program = [sys.executable, "-c", _AS_USER, str(home / "local"), json.dumps(request)]
         environment = {"PATH": os.environ["PATH"], "HOME": str(home), "DOCKER_HOST": engine.socket}
-        # To the interpreter and these sources, which may lie in a home that nobody else may enter.
+        # To the interpreter and these sources, which may lie in a home that no other user may enter.
         rights = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
         return subprocess.Popen(
             ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", *rights, *program],

@@ -11,7 +11,7 @@ import pytest
 from pai_sdk.errors import ImageError, InvalidInputError, JobFailed, JobStopped, LocalRunError
 from pai_sdk.execution.docker import executor
 from pai_sdk.execution.docker.container import LABEL_JOB
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.waiting import PATIENCE_S
 from tests.wheels import write_wheel
@@ -64,8 +64,8 @@ def test_out_of_memory_is_named_with_its_limit(submit, backend):
         job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.reason_code == "OutOfMemory"
     # The instance knows by itself; the engine may learn of it after the end.
-    run = RunFolder(backend.data_dir / "jobs" / job.id / "run")
-    assert run.ran_out_of_memory(f"{job.id}-master-0")
+    shared = SharedFolder(backend.data_dir / "jobs" / job.id / "shared")
+    assert shared.ran_out_of_memory(f"{job.id}-master-0")
 
 
 def test_the_time_limit_is_kept_without_anybody_waiting(submit, engine):
@@ -75,7 +75,7 @@ def test_the_time_limit_is_kept_without_anybody_waiting(submit, engine):
             tags=LONG_GRACE,
             Scheduler={"MaxRunningTimeInSeconds": limit_s},
         )
-        with engine.client() as client:  # nobody of ours looks meanwhile
+        with engine.client() as client:  # no executor looks meanwhile
             client.containers.get(f"{job.id}-master-0").wait(timeout=2 * PATIENCE_S)
         ended_by = datetime.now(timezone.utc)
         with pytest.raises(JobFailed, match=f"limit of {limit_s} seconds"):
@@ -84,7 +84,7 @@ def test_the_time_limit_is_kept_without_anybody_waiting(submit, engine):
             break
     assert [line for line in lines_of(job) if line in ("up", "saved")] == ["up", "saved"]
     ended_at = datetime.fromisoformat(job.record.status_transitions[-1].start_time.replace("Z", "+00:00"))
-    assert ended_at <= ended_by, "the time until somebody looked is none of the job's"
+    assert ended_at <= ended_by, "the time until the first look is not part of the job"
 
 
 def test_who_kills_what_watches_over_the_time_wins_none(submit, monkeypatch):
@@ -176,7 +176,7 @@ def test_the_drill_preempts_once_and_starts_again(submit, tmp_path):
 
 
 def test_an_image_that_is_not_there(submit, engine, backend):
-    nowhere = "127.0.0.1:1/no-such-image:1"  # nobody listens there, so no network is needed
+    nowhere = "127.0.0.1:1/no-such-image:1"  # there is no listener, so no network is needed
     with pytest.raises(ImageError, match=f"'{nowhere}' is not on this machine and cannot be pulled"):
         submit("true", image=nowhere)
     with pytest.raises(ImageError, match="lower case"):

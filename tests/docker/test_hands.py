@@ -111,7 +111,7 @@ def test_a_paused_instance_of_several_ends_the_job(submit, engine, monkeypatch):
 
 
 def test_a_job_that_has_used_up_its_processes_keeps_its_time_limit(submit, engine):
-    """Nobody of ours looks meanwhile; the instances still hear of each other."""
+    """No executor looks meanwhile; the instances still learn of each other's end."""
     for limit_s in LATER_S:
         job = submit("echo up; exec sleep 1000", count=2, Scheduler={"MaxRunningTimeInSeconds": limit_s})
         with engine.client() as client:
@@ -129,7 +129,7 @@ def test_a_job_that_has_used_up_its_processes_keeps_its_time_limit(submit, engin
 
 
 def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
-    """Restarted, it finds them dead: the job has ended, and it is said why. Until then, that nobody can tell."""
+    """Restarted, it finds them dead: the job has ended, and it is said why. Until then, that it is not known."""
     job = submit("echo up; sleep 1000", count=2)
     up(job, 2)
     with engine.client() as client:
@@ -138,8 +138,8 @@ def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
     try:
         for pid in pids:
             os.kill(pid, 9)
-        assert job.status == "Running"  # as far as anybody can tell
-        until(lambda: job.refresh().reason_code == "EngineAway", "it is not said that nobody can tell")
+        assert job.status == "Running"  # as far as is known
+        until(lambda: job.refresh().reason_code == "EngineAway", "it is not said that the engine is away")
         assert "has not answered since" in job.record.reason_message
     finally:
         engine.up()

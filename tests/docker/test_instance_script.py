@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from pai_sdk.execution.docker.container import environment_file
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 from tests.waiting import PATIENCE_S, until
 
 Started = tuple["Containers", "subprocess.Popen[bytes]"]
@@ -44,8 +44,8 @@ class Containers:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
-    def run(self) -> RunFolder:
-        return RunFolder(self.folder)
+    def run(self) -> SharedFolder:
+        return SharedFolder(self.folder)
 
     def start(
         self,
@@ -83,7 +83,7 @@ class Containers:
             [*_OWN_PIDS, *self.shell, str(self.folder / "instance.sh"), name, *words],
             env={
                 "PATH": os.environ["PATH"],
-                "PAI_SDK_RUN": str(self.folder),
+                "PAI_SDK_SHARED": str(self.folder),
                 "PAI_SDK_LOG": "the log",
                 **(image_variables or {}),
             },
@@ -416,7 +416,7 @@ def test_who_fails_because_its_peer_is_ended_has_not_failed_first(everywhere: li
             containers.run.ask_to_stop("StoppedByUser", "why")
     for (containers, peer), other in zip(peers, ended, strict=True):
         assert (containers.end_of(other, "two"), containers.end_of(peer)) == (143, 1)
-        assert containers.run.first_failure is None, "somebody is blamed who only missed the other"
+        assert containers.run.first_failure is None, "an instance is blamed that only missed the other"
         assert [containers.run.why(name) for name in ("one", "two")] == [why, why]
 
 
@@ -457,7 +457,7 @@ def test_what_is_left_behind_does_not_keep_the_instance(containers: Containers) 
 
 @pytest.mark.parametrize("counts", ["memory.events", "memory/memory.oom_control"])
 def test_it_knows_when_the_kernel_has_killed_for_want_of_memory(containers: Containers, counts: str) -> None:
-    """Both kinds of control groups count it; what was counted before is somebody else's."""
+    """Both kinds of control groups count it; what was counted before belongs to another job."""
     file = f"/sys/fs/cgroup/{counts}"
     prepared = 'mount -t tmpfs none /sys/fs/cgroup && mkdir -p "${0%/*}" && echo oom_kill 2 >"$0" && exec "$@"'
     grouped = replace(containers, shell=["sh", "-c", prepared, file, *containers.shell])

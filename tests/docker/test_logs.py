@@ -1,4 +1,4 @@
-"""The logs of local jobs: every byte that was written, whatever happens to the engine and to whoever reads."""
+"""The logs of local jobs: every byte that was written, whatever happens to the engine and to the readers."""
 
 from __future__ import annotations
 

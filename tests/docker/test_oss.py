@@ -1,4 +1,4 @@
-"""Local jobs with OSS: inputs through the cache, code, and outputs saved by whoever looks next."""
+"""Local jobs with OSS: inputs through the cache, code, and outputs saved by the next look."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_list_shows_a_job_as_running_until_its_outputs_are_saved(
     try:
         record = until(lambda: next((each for each in other.list() if each.reason_code == "SavingOutputs"), None))
         assert record.status == "Running"
-        assert "when somebody next asks" in (record.reason_message or "")
+        assert "at the next look at the job" in (record.reason_message or "")
     finally:
         other.close()
     assert job.wait(PATIENCE_S, show_logs=False).status == "Succeed"

@@ -250,7 +250,7 @@ def _everywhere(seen: Seen) -> Seen:
     """The same without what cannot be alike."""
     return replace(
         seen,
-        # A local job is not queued by anybody.
+        # A local job is not queued.
         passed=[status for status in seen.passed if status not in ("Creating", "Submitted")],
         logs={instance: [_line(line) for line in lines] for instance, lines in seen.logs.items()},
         error=_line(seen.error),

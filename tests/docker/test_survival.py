@@ -1,4 +1,4 @@
-"""Local jobs belong to nobody: they outlive their submitter, and any process finds them again."""
+"""Local jobs belong to no process: they outlive their submitter, and any process finds them again."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ class LocalBackend:
     # ---- a job
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        """The job as it is now. Whoever sees its end first also saves outputs that go to OSS."""
+        """The job as it is now. The first call that sees its end also saves outputs that go to OSS."""
         deadline = time.monotonic() + wait_s
         root = self._jobs.sandbox(job_id).root
         while True:
@@ -267,7 +267,7 @@ class LocalBackend:
         for job_id in ids if newest_first else reversed(ids):
             try:
                 record = self._look(job_id, save=False)
-            except NotFoundError:  # somebody has just deleted it
+            except NotFoundError:  # another process has just deleted it
                 continue
             carried = {label.key: label.value for label in record.labels}
             if (

@@ -58,7 +58,7 @@ class InputCache:
 
         objects/<etag>-<size>    the objects
         objects/.<name>.part     one that is being fetched
-        locks/<etag>-<size>      locked (flock) by whoever fetches that object
+        locks/<etag>-<size>      locked (flock) by the process that fetches that object
         locks/.filling           locked by all who fill a job; shared, so that nothing goes away meanwhile
 
     Args:
@@ -117,7 +117,7 @@ class InputCache:
         bar.advance(info.size_bytes)
 
     def _fetched(self, client: OssClient, info: ObjectInfo) -> Path:
-        """The cached object; fetched, if nobody has done that yet."""
+        """The cached object; fetched if it is not there yet."""
         name = _name_of(info)
         with locked(self._locks / name):
             cached = self._objects / name
@@ -133,7 +133,7 @@ class InputCache:
     def shrink(self) -> None:
         """Remove the longest unused until the limit is kept; jobs that use them keep their links.
 
-        While somebody fills a job, nothing is removed; who is the last to fill one does it.
+        While a job is filled, nothing is removed; the process that fills the last one does it.
         """
         with locked(self._locks / ".filling", waits=False) as is_alone:
             if not is_alone:

@@ -104,12 +104,12 @@ class LocalJobs:
         return False
 
     def is_being_submitted(self, job_id: str) -> bool:
-        """Whether somebody is at work to start the job."""
+        """Whether a process is starting the job."""
         return is_locked(self.folder / job_id / _SUBMIT_LOCK)
 
     @contextmanager
     def may_be_deleted(self, job_id: str) -> Iterator[Sandbox]:
-        """Look into a job's folder, which somebody else may delete at any moment.
+        """Look into a job's folder, which another process may delete at any moment.
 
         Raises:
             NotFoundError: there is no such job here, or none any more.
@@ -152,7 +152,7 @@ class LocalJobs:
 
     @contextmanager
     def changing(self, job_id: str) -> Iterator[dict[str, Any]]:
-        """The facts, to be changed; nobody else changes them meanwhile."""
+        """The facts, to be changed; no other process changes them meanwhile."""
         root = self.sandbox(job_id).root
         with locked(root / "facts.lock"):
             facts = self.facts(job_id)
@@ -200,7 +200,7 @@ def _with_unsaved(
 ) -> tuple[JobStatus, str | None, str | None]:
     """The outcome of a job whose containers have ended, but whose outputs are not where they are to be."""
     if not unsaved:
-        text = f"The containers have ended; the outputs in {outputs} go to OSS when somebody next asks."
+        text = f"The containers have ended; the outputs in {outputs} are saved to OSS at the next look at the job."
         return JobStatus.RUNNING, "SavingOutputs", text
     text = f"the outputs are in {outputs}, but could not be saved: {unsaved}; the next look at the job tries again"
     if status.is_success:

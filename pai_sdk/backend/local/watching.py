@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 from pai_sdk.execution.log_index import LogIndex
 from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.schemas.record import LogPage, MetricPoint
@@ -66,9 +66,9 @@ def metric_values(
     ]
     if not patterns:
         return
-    run = RunFolder(sandbox.root / "run")
+    shared = SharedFolder(sandbox.shared_dir)
     logs = [
-        _values_in(sandbox.log_file(instance.name), run.log_times(instance.name), patterns)
+        _values_in(sandbox.log_file(instance.name), shared.log_times(instance.name), patterns)
         for instance in instances(job_id, request)
     ]
     yield from heapq.merge(*logs, key=lambda point: point.timestamp or "")

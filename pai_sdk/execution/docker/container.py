@@ -41,7 +41,7 @@ LABEL_INSTANCE = "pai-sdk.instance"
 LABEL_FOLDER = "pai-sdk.folder"
 LABEL_OWNER = "pai-sdk.owner"
 
-RUN_DIR = "/run/pai-sdk"
+SHARED_DIR = "/run/pai-sdk"
 """Where the instances of a job find the folder they share."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -149,7 +149,7 @@ class ContainerMounts(Mounts):
 
     def prepare(self, sandbox: Sandbox, instances: Sequence[Instance]) -> None:
         """Make the log files, which are mounted one by one."""
-        logs = sandbox.root / "run" / "logs"
+        logs = sandbox.shared_dir / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         for instance in instances:
             sandbox.log_file(instance.name).touch()
@@ -168,15 +168,15 @@ class ContainerMounts(Mounts):
             # Mounted one by one, since an image may declare any of them as a volume, which would hide ours.
             _bind(sandbox.usercode, "/ml/usercode"),
             _bind(sandbox.ml / "output", "/ml/output"),
-            _bind(sandbox.root / "run", RUN_DIR),
-            _bind(log, f"{RUN_DIR}/logs/{log.name}"),
+            _bind(sandbox.shared_dir, SHARED_DIR),
+            _bind(log, f"{SHARED_DIR}/logs/{log.name}"),
         ]
         for channel, path in self.inputs.items():
             target = f"/ml/input/data/{channel}" + (f"/{path.name}" if path.is_file() else "")
             mounts.append(_bind(path, target, read_only=True))
         mounts += [_bind(path, f"/ml/output/{channel}") for channel, path in self.all_outputs(sandbox).items()]
         if self.pip_cache:
-            mounts.append(_bind(self.pip_cache, f"{RUN_DIR}/pip-cache"))
+            mounts.append(_bind(self.pip_cache, f"{SHARED_DIR}/pip-cache"))
         return mounts
 
     def all_outputs(self, sandbox: Sandbox) -> dict[str, Path]:
@@ -209,10 +209,10 @@ def create_arguments(
         "image": image,
         "name": instance.name,
         "hostname": instance.name[-63:].lstrip("-"),  # the end of a name is what tells instances apart
-        "entrypoint": ["/bin/sh", f"{RUN_DIR}/instance.sh", instance.name],
+        "entrypoint": ["/bin/sh", f"{SHARED_DIR}/instance.sh", instance.name],
         "command": list(request.algorithm_spec.command if request.algorithm_spec else ()),
         "environment": {
-            "PAI_SDK_RUN": RUN_DIR,
+            "PAI_SDK_SHARED": SHARED_DIR,
             "PAI_SDK_LOG": str(sandbox.log_file(instance.name)),
         },
         "labels": {**labels(job_id, sandbox), LABEL_INSTANCE: instance.name},
@@ -284,5 +284,5 @@ def _is_plain(name: str) -> bool:
 
 
 def gpu_share(limits: ContainerLimits, instances: Sequence[Instance]) -> int:
-    """GPUs of each instance, for NPROC_PER_NODE; 1 where there are none or nobody knows."""
+    """GPUs of each instance, for NPROC_PER_NODE; 1 where there are none or their number is not known."""
     return len(limits.gpu_ids[0]) if limits.gpu_ids and instances else max(limits.gpu_count, 1)

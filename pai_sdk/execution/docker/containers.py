@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, RUN_DIR, owner
+from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, SHARED_DIR, owner
 from pai_sdk.execution.docker.ending import ContainerEnd
 from pai_sdk.execution.docker.engine import Engine
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 
 __all__ = ["JobContainers", "end_of", "engine_may_be_away", "is_being_removed"]
 
@@ -46,20 +46,20 @@ class JobContainers:
     def remove(self, job_id: str) -> None:
         """Remove all that a job has in the engine; what runs is killed."""
         for container in self.of(job_id):
-            with _somebody_else_may_do_it():
+            with _may_be_gone():
                 container.remove(force=True, v=True)
         for network in self._engine().client.networks.list(filters={"label": f"{LABEL_JOB}={job_id}"}):
-            with _somebody_else_may_do_it():
+            with _may_be_gone():
                 network.remove()
 
-    def kill(self, job_id: str, run: RunFolder) -> None:
+    def kill(self, job_id: str, shared: SharedFolder) -> None:
         """Kill the instances of a job that were told to end and have not, running or paused."""
         for container in self.of(job_id):
-            if container.status in ("running", "paused") and not run.is_at_its_end(container.name):
+            if container.status in ("running", "paused") and not shared.is_at_its_end(container.name):
                 logger.warning("%s did not end within its grace period and is killed", container.name)
-                if run.first_failure is not None:
-                    run.tell_lost(container.name)
-                with _somebody_else_may_do_it():
+                if shared.first_failure is not None:
+                    shared.tell_lost(container.name)
+                with _may_be_gone():
                     container.kill()
 
     def engine_has_restarted(self, job_id: str, *, since: float) -> bool | None:
@@ -94,7 +94,7 @@ class JobContainers:
             to: the owner, as `uid:gid`.
         """
         for container in self.of(job_id)[:1]:
-            script = f"chown -R {to} /ml/usercode /ml/output {RUN_DIR}"
+            script = f"chown -R {to} /ml/usercode /ml/output {SHARED_DIR}"
             self._engine().client.containers.run(
                 container.image.id,
                 ["-c", script],
@@ -106,7 +106,7 @@ class JobContainers:
             )
 
     def remove_orphans(self, is_orphan: Callable[[Path], bool]) -> list[str]:
-        """Remove containers and networks of jobs that nobody can find any more.
+        """Remove containers and networks of jobs that cannot be found any more.
 
         Those of other users, and of other machines or containers that share the engine, are left alone: their
         folders cannot be seen from here.
@@ -147,7 +147,7 @@ def end_of(container: Any, *, with_words: bool = False) -> ContainerEnd | None:
 
 
 def is_being_removed(container: Any) -> bool:
-    """Whether somebody is about to remove it: it was killed for that, and its exit code tells nothing."""
+    """Whether it is about to be removed: it was killed for that, and its exit code tells nothing."""
     return container.status in ("removing", "dead")
 
 
@@ -164,8 +164,8 @@ def engine_may_be_away() -> Iterator[None]:
 
 
 @contextmanager
-def _somebody_else_may_do_it() -> Iterator[None]:
-    """Take no offence at something that is gone, or that another process is removing at this moment."""
+def _may_be_gone() -> Iterator[None]:
+    """Ignore that something is gone, or that another process is removing it at this moment."""
     from docker.errors import APIError
 
     try:

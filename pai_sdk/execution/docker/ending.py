@@ -29,13 +29,13 @@ from pai_sdk.agent.reasons import (
     requirements_message,
 )
 from pai_sdk.execution.base import ExecutionState
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 
 __all__ = ["ContainerEnd", "ending", "interrupted", "stopped_before_start"]
 
 _INTERRUPTED = "The process that submitted this job ended before all containers were started. Submit it again."
 
-_GONE = "The container of {name} is gone, and nobody saw how it ended; it was removed from outside."
+_GONE = "The container of {name} is gone, and how it ended is not known; it was removed from outside."
 _SILENT = (
     "Instance {name} gave no sign of life for 20 seconds, so the others were ended; its container was paused, or "
     "the machine too busy."
@@ -86,7 +86,7 @@ class ContainerEnd:
 
 def ending(
     job: Mapping[str, Any],
-    run: RunFolder,
+    shared: SharedFolder,
     instances: Sequence[Instance],
     ends: Mapping[str, ContainerEnd | None],
     engine_has_restarted: Callable[[bool | None], bool | None] = lambda _: False,
@@ -95,18 +95,18 @@ def ending(
 
     Args:
         job: what is known of it since its start.
-        run: what its instances wrote.
+        shared: the folder that its instances write to.
         instances: all of them.
         ends: how each container ended, as far as the engine knows it.
         engine_has_restarted: asked where the containers were ended from outside; None when it is not known. It is
             given what to suppose where the engine does not answer.
     """
-    shown = [_instance(instance, run, ends.get(instance.name)) for instance in instances]
-    exits = [found for instance in instances if (found := run.exit_of(instance.name))]
-    failed, code, message = _reason(job, run, instances, ends, engine_has_restarted)
+    shown = [_instance(instance, shared, ends.get(instance.name)) for instance in instances]
+    exits = [found for instance in instances if (found := shared.exit_of(instance.name))]
+    failed, code, message = _reason(job, shared, instances, ends, engine_has_restarted)
     return {
         "phase": "ended",
-        "started_at": run.begun_at,
+        "started_at": shared.begun_at,
         "ended_at": max((one.at for one in exits), default=time.time()),
         "succeeded": not code,
         "instances": shown,
@@ -127,9 +127,9 @@ def interrupted() -> ExecutionState:
     )
 
 
-def stopped_before_start(run: RunFolder, instances: Sequence[Instance]) -> dict[str, Any]:
+def stopped_before_start(shared: SharedFolder, instances: Sequence[Instance]) -> dict[str, Any]:
     """The final state of a job that was stopped before it had containers."""
-    code, message = run.stop_wish or ("", "")
+    code, message = shared.stop_wish or ("", "")
     return {
         "phase": "ended",
         "ended_at": time.time(),
@@ -142,41 +142,41 @@ def stopped_before_start(run: RunFolder, instances: Sequence[Instance]) -> dict[
 
 def _reason(
     job: Mapping[str, Any],
-    run: RunFolder,
+    shared: SharedFolder,
     instances: Sequence[Instance],
     ends: Mapping[str, ContainerEnd | None],
     engine_has_restarted: Callable[[bool | None], bool | None],
 ) -> tuple[str | None, str, str]:
     """The instance to blame, the reason's code and its sentence; empty for a success."""
-    whys = {run.why(instance.name) for instance in instances}
-    failure = run.first_failure
-    if not run.has_begun:
+    whys = {shared.why(instance.name) for instance in instances}
+    failure = shared.first_failure
+    if not shared.has_begun:
         return None, REASON_SUPERVISOR_LOST, _INTERRUPTED
-    if run.requirements_failed:
+    if shared.requirements_failed:
         first = instances[0].name
-        ended = run.exit_of(first)
-        refusal = run.requirements_problem
-        problem = refusal or run.pip_problem(first)
+        ended = shared.exit_of(first)
+        refusal = shared.requirements_problem
+        problem = refusal or shared.pip_problem(first)
         message = requirements_message(ended.code if ended else 1, problem, has_pip=not refusal)
         return first, REASON_REQUIREMENTS_FAILED, message
     if failure is None and "timeout" in whys:
         return None, REASON_MAX_RUNNING_TIME, max_running_time_message(job["max_running_s"])
     if failure is None and (
-        "stopped" in whys or (run.stop_wish is not None and _was_cut_off(run, instances, ends))
+        "stopped" in whys or (shared.stop_wish is not None and _was_cut_off(shared, instances, ends))
     ):
-        code, message = run.stop_wish or ("", "")
+        code, message = shared.stop_wish or ("", "")
         if code == REASON_STOPPED_FROM_OUTSIDE:
             return None, *_stopped_from_outside(engine_has_restarted(True))
         return None, code or REASON_STOPPED_BY_USER, message or _STOPPED
     if failure is None:
-        failure = _unnoted_failure(run, instances, ends)
+        failure = _unnoted_failure(shared, instances, ends)
     if failure is None:
-        gone = next((i.name for i in instances if run.exit_of(i.name) is None and not ends.get(i.name)), None)
+        gone = next((i.name for i in instances if shared.exit_of(i.name) is None and not ends.get(i.name)), None)
         return (gone, REASON_SUPERVISOR_LOST, _GONE.format(name=gone)) if gone else (None, "", "")
     name, exit_code = failure
-    if _was_killed_from_outside(name, exit_code, run, ends.get(name)) and engine_has_restarted(None):
+    if _was_killed_from_outside(name, exit_code, shared, ends.get(name)) and engine_has_restarted(None):
         return name, REASON_ENGINE_RESTARTED, _ENGINE_RESTARTED
-    return name, *_failure_reason(name, exit_code, run, ends.get(name), job)
+    return name, *_failure_reason(name, exit_code, shared, ends.get(name), job)
 
 
 def _stopped_from_outside(engine_has_restarted: bool | None) -> tuple[str, str]:
@@ -186,32 +186,34 @@ def _stopped_from_outside(engine_has_restarted: bool | None) -> tuple[str, str]:
 
 
 def _unnoted_failure(
-    run: RunFolder, instances: Sequence[Instance], ends: Mapping[str, ContainerEnd | None]
+    shared: SharedFolder, instances: Sequence[Instance], ends: Mapping[str, ContainerEnd | None]
 ) -> tuple[str, int] | None:
     """An instance that did not succeed, and its exit code; rather one that was not ended by us."""
-    exits = [(one.name, _exit_code(one, run, ends.get(one.name))) for one in instances]
+    exits = [(one.name, _exit_code(one, shared, ends.get(one.name))) for one in instances]
     failures = [(name, exit_code) for name, exit_code in exits if exit_code]
-    return min(failures, key=lambda failure: bool(run.why(failure[0])), default=None)
+    return min(failures, key=lambda failure: bool(shared.why(failure[0])), default=None)
 
 
-def _was_cut_off(run: RunFolder, instances: Sequence[Instance], ends: Mapping[str, ContainerEnd | None]) -> bool:
+def _was_cut_off(
+    shared: SharedFolder, instances: Sequence[Instance], ends: Mapping[str, ContainerEnd | None]
+) -> bool:
     """Whether an instance had to be killed, since it did not end when it was asked to."""
-    silent = [instance.name for instance in instances if run.exit_of(instance.name) is None]
+    silent = [instance.name for instance in instances if shared.exit_of(instance.name) is None]
     return any((end := ends.get(name)) is None or end.code for name in silent)
 
 
-def _was_killed_from_outside(name: str, exit_code: int, run: RunFolder, end: ContainerEnd | None) -> bool:
+def _was_killed_from_outside(name: str, exit_code: int, shared: SharedFolder, end: ContainerEnd | None) -> bool:
     """Whether it ended without a word, by a signal that was not ours."""
     is_plain = end is not None and not (end.error or end.words or end.out_of_memory)
-    return is_plain and exit_code in _KILLED_CODES and run.exit_of(name) is None and not run.why(name)
+    return is_plain and exit_code in _KILLED_CODES and shared.exit_of(name) is None and not shared.why(name)
 
 
 def _failure_reason(
-    name: str, exit_code: int, run: RunFolder, end: ContainerEnd | None, job: Mapping[str, Any]
+    name: str, exit_code: int, shared: SharedFolder, end: ContainerEnd | None, job: Mapping[str, Any]
 ) -> tuple[str, str]:
-    is_told = run.exit_of(name) is not None
+    is_told = shared.exit_of(name) is not None
     # Taken for lost by the others, it came back all the same, or was killed by us.
-    if run.why(name) == "peer" or (is_told and run.is_failure_silence):
+    if shared.why(name) == "peer" or (is_told and shared.is_failure_silence):
         return REASON_SUPERVISOR_LOST, _SILENT.format(name=name)
     if end is None and not is_told:
         return REASON_SUPERVISOR_LOST, _GONE.format(name=name)
@@ -219,27 +221,27 @@ def _failure_reason(
         return "ContainerNotStarted", f"The container of {name} could not be started: {end.error}"
     if end is not None and end.words:
         return "ContainerNotStarted", _SAID.format(name=name, words=end.words)
-    is_oom = run.ran_out_of_memory(name) or (end is not None and end.out_of_memory)
+    is_oom = shared.ran_out_of_memory(name) or (end is not None and end.out_of_memory)
     if is_oom and exit_code != 0:
         return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, job["memory_bytes"])
     if exit_code in _KILLED_CODES and not is_told:
         return REASON_KILLED_BY_SIGNAL, _KILLED.format(name=name, code=exit_code)
-    message = _disk_full(name, exit_code, run, job)
+    message = _disk_full(name, exit_code, shared, job)
     if message:
         return REASON_DISK_FULL, message
     return exit_reason(name, exit_code, kernel_killed=has_killed_since(job.get("kernel_kills")))
 
 
-def _disk_full(name: str, exit_code: int, run: RunFolder, job: Mapping[str, Any]) -> str:
+def _disk_full(name: str, exit_code: int, shared: SharedFolder, job: Mapping[str, Any]) -> str:
     """What to say of an instance that failed for a full disk; empty for another.
 
-    By the first look at the end there may be room again, and the full disk may be within the container: then the
-    log tells.
+    By the first look at the end there may be free space again, and the full disk may be within the container:
+    then the log tells.
     """
-    for folder in (run.path.parent, *(Path(path) for path in job.get("outputs", {}).values())):
+    for folder in (shared.path.parent, *(Path(path) for path in job.get("outputs", {}).values())):
         if _is_full(folder):
             return disk_full_message(name, exit_code, str(folder))
-    said = next((line for line in run.log_tail(name, _LAST_LINES) if _NO_SPACE in line), None)
+    said = next((line for line in shared.log_tail(name, _LAST_LINES) if _NO_SPACE in line), None)
     return disk_full_said_message(name, exit_code, said.strip()[:_LONGEST_LINE]) if said else ""
 
 
@@ -251,13 +253,13 @@ def _is_full(folder: Path) -> bool:
     return disk.free < min(_FULL_DISK_BYTES, disk.total // _FULL_DISK_SHARE)
 
 
-def _instance(instance: Instance, run: RunFolder, end: ContainerEnd | None) -> dict[str, Any]:
-    code = _exit_code(instance, run, end)
-    status = "Terminated" if run.why(instance.name) else "Succeed" if code == 0 else "Failed"
+def _instance(instance: Instance, shared: SharedFolder, end: ContainerEnd | None) -> dict[str, Any]:
+    code = _exit_code(instance, shared, end)
+    status = "Terminated" if shared.why(instance.name) else "Succeed" if code == 0 else "Failed"
     return {"name": instance.name, "role": instance.role, "status": status, "exit_code": code}
 
 
-def _exit_code(instance: Instance, run: RunFolder, end: ContainerEnd | None) -> int | None:
+def _exit_code(instance: Instance, shared: SharedFolder, end: ContainerEnd | None) -> int | None:
     """An instance's exit code by its own account, or else by the engine's."""
-    ended = run.exit_of(instance.name)
+    ended = shared.exit_of(instance.name)
     return ended.code if ended else end.code if end else None

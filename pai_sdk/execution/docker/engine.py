@@ -59,12 +59,12 @@ class Engine:
         return arguments
 
     def must_answer(self) -> None:
-        """Look whether anybody is there, before docker-py does.
+        """Look whether an engine listens there, before docker-py does.
 
         That one would leave a socket open in vain, and wait for a minute where the engine hangs.
 
         Raises:
-            EngineNotFoundError: nobody is.
+            EngineNotFoundError: none does.
         """
         refusal = _refusal(self.url) or _silence(self.url)
         if refusal:
@@ -159,7 +159,7 @@ def _current_context() -> _Candidate | None:
 
 
 def _refusal(url: str) -> str | None:
-    """Why there is no need to try: no such socket, or nobody behind it."""
+    """Why there is no need to try: no such socket, or no listener on it."""
     path = url.removeprefix("unix://")
     try:
         with socket.socket(socket.AF_UNIX) as probe:

@@ -23,7 +23,7 @@ from pai_sdk.execution.docker.engine import Engine, find_engine
 from pai_sdk.execution.docker.engine_health import Absence
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 from pai_sdk.execution.output_links import mend_links
 
 __all__ = ["DockerExecutor"]
@@ -32,20 +32,20 @@ logger = logging.getLogger(__name__)
 
 _ASK_ENGINE_EVERY_S = 1.0
 _SPARE_AFTER_GRACE_S = 5.0
-_TIDY_WITHIN_S = 60.0  # so long others wait for who is at it
+_TIDY_WITHIN_S = 60.0  # how long others wait for the process that does it
 _LOOK_S = 0.05
 
 
 class DockerExecutor(Executor):
-    """Runs the instances of a job as containers that need nobody once they have begun.
+    """Runs the instances of a job as containers that need no other process once they have begun.
 
-    `instance.sh` is their first process: it keeps the log, the time limit and the bond between instances. What
-    is left to us is to start them, and to look at the end: by whoever asks next, in whatever process.
+    `instance.sh` is their first process: it writes the log, keeps the time limit and ends the instances together.
+    The executor starts them. The first call of `state` after the end, in any process, records how they ended.
 
     Args:
         engine: gives the engine when it is first needed.
         pip_cache: a folder for pip's downloads, kept from job to job.
-        is_closing: whether a pull under way is to be given up, because whoever started it ends.
+        is_closing: whether a pull under way is to be cancelled, because the process that started it ends.
         options: of all jobs; without them, each job's are the tags of its request.
 
     Example:
@@ -120,7 +120,7 @@ class DockerExecutor(Executor):
                 launch = Launch(self.engine, spec, self._options, self._pip_cache)
                 launch.run(progress=progress, is_closing=self._is_closing)
             except BaseException:
-                # What the engine does not let us remove now is found by whoever looks at the job next.
+                # What the engine does not let us remove now is found by the next look at the job.
                 with engine_may_be_away():
                     if journal.read_job() is not None:
                         self._containers.remove(spec.job_id)
@@ -132,70 +132,73 @@ class DockerExecutor(Executor):
         sandbox = Sandbox(root.resolve())
         journal = Journal(sandbox.state_dir)
         job = journal.read_job()
-        if job is None or RunFolder(sandbox.root / "run").has_begun:
+        if job is None or SharedFolder(sandbox.shared_dir).has_begun:
             return
         with _locked(sandbox) as is_ours:
-            if is_ours and not RunFolder(sandbox.root / "run").has_begun:
+            if is_ours and not SharedFolder(sandbox.shared_dir).has_begun:
                 self._containers.remove(job["job_id"])
                 journal.forget_job()
 
     # ---- the course ----
 
     def state(self, root: Path) -> ExecutionState:
-        """What is known now. Whoever sees the end first also removes the containers."""
+        """What is known now. The first call that sees the end also removes the containers."""
         sandbox = Sandbox(root.resolve())
         journal = Journal(sandbox.state_dir)
         final, job = journal.read_state(), journal.read_job()
         if job is None:
             return ExecutionState("absent")
-        run = RunFolder(sandbox.root / "run")
+        shared = SharedFolder(sandbox.shared_dir)
         if final is not None and final.get("phase") == "ended":
-            self._tidy(sandbox, job, run)
+            self._tidy(sandbox, job, shared)
             return _as_state(final)
         instances = [Instance(**instance) for instance in job["instances"]]
-        silent = [instance.name for instance in instances if run.exit_of(instance.name) is None]
-        # Before the engine is asked: until all were let go, what it does not have is yet to be made.
-        has_begun = run.has_begun
+        silent = [instance.name for instance in instances if shared.exit_of(instance.name) is None]
+        # An instance tells its own exit code in the shared folder. Only those that have not are looked up in the
+        # engine. `go` is read before the engine is asked: without it, a missing container is one yet to be made.
+        has_begun = shared.has_begun
         containers = self._containers_of(sandbox, job, may_remember=has_begun) if silent else {}
         if containers is None:  # it may come back, and the job with it
             return replace(
-                _going_on(run, instances),
+                _going_on(shared, instances),
                 reason_code=REASON_ENGINE_AWAY,
                 reason_message=self._absence.sentence,
             )
         if has_begun and all(_is_over(name, containers) for name in silent):
-            return self._finalize(sandbox, journal, job, run, instances, containers)
+            return self._finalize(sandbox, journal, job, shared, instances, containers)
         for name in silent:
-            # It went without a word: killed from outside, or with its engine. The others are told by us.
-            # Looked at again, since it may have written its end meanwhile: a success must not end the others.
-            # One that had to be killed because it was asked to end and did not has not failed.
+            # Its container has ended without an exit file: killed from outside, or with its engine. The executor
+            # writes the failure, which ends the others. Three checks come before: its exit code is not 0; the job
+            # was not asked to stop, since one that is killed for ignoring a stop has not failed; and it still has
+            # no exit file, since it may have written one after the engine was asked.
             code = _code_of(containers.get(name))
-            is_news = has_begun and _is_over(name, containers) and code and run.stop_wish is None
-            if is_news and run.exit_of(name) is None:
-                run.tell_failure(name, code)
-        self._insist(job, run)
-        # The lock first: who starts a job lets it go, and then the lock.
-        if not has_begun and not _is_locked(sandbox) and not run.has_begun:
-            return self._finalize(sandbox, journal, job, run, instances, containers)
-        return _going_on(run, instances)
+            is_news = has_begun and _is_over(name, containers) and code and shared.stop_wish is None
+            if is_news and shared.exit_of(name) is None:
+                shared.tell_failure(name, code)
+        self._insist(job, shared)
+        # No `go` file, and no process that is starting the job: its start was cut off. The starter writes `go`
+        # before it releases the lock, so `go` is checked again after the lock was found free.
+        if not has_begun and not _is_locked(sandbox) and not shared.has_begun:
+            return self._finalize(sandbox, journal, job, shared, instances, containers)
+        return _going_on(shared, instances)
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         """Ask all instances to end; returns at once. The first reason given stays."""
-        run = RunFolder(Sandbox(root.resolve()).root / "run")
-        if run.path.exists():
-            run.ask_to_stop(reason_code, reason_message)
+        shared = SharedFolder(Sandbox(root.resolve()).shared_dir)
+        if shared.path.exists():
+            shared.ask_to_stop(reason_code, reason_message)
 
-    def _insist(self, job: dict[str, Any], run: RunFolder) -> None:
-        """Do what nobody inside does: a first process may hang, and a job may kill what watches over its time."""
-        limit_s, begun_at = job["max_running_s"], run.begun_at
-        if limit_s is not None and begun_at is not None and run.stop_wish is None:
+    def _insist(self, job: dict[str, Any], shared: SharedFolder) -> None:
+        """Do what no container does: a first process may hang, and a job may kill what watches over its time."""
+        limit_s, begun_at = job["max_running_s"], shared.begun_at
+        if limit_s is not None and begun_at is not None and shared.stop_wish is None:
             over_s = time.time() - begun_at - limit_s
             if over_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
-                run.ask_to_stop(REASON_MAX_RUNNING_TIME, max_running_time_message(limit_s))
-        asked_s = run.end_asked_s_ago
+                shared.ask_to_stop(REASON_MAX_RUNNING_TIME, max_running_time_message(limit_s))
+        asked_s = shared.end_asked_s_ago
         if asked_s is not None and asked_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
             with engine_may_be_away():
-                self._containers.kill(job["job_id"], run)
+                self._containers.kill(job["job_id"], shared)
 
     def _containers_of(
         self, sandbox: Sandbox, job: dict[str, Any], *, may_remember: bool
@@ -227,20 +230,22 @@ class DockerExecutor(Executor):
         sandbox: Sandbox,
         journal: Journal,
         job: dict[str, Any],
-        run: RunFolder,
+        shared: SharedFolder,
         instances: Sequence[Instance],
         containers: Mapping[str, ContainerEnd | None],
     ) -> ExecutionState:
         """Write down how the job ended, and remove its containers and network."""
         with _locked(sandbox) as is_ours:
             if not is_ours:
-                return _going_on(run, instances)
+                return _going_on(shared, instances)
             if journal.read_job() is None:  # its start was taken back meanwhile
                 return ExecutionState("absent")
             state = journal.read_state()
             if state is None or state.get("phase") != "ended":
-                ends = self._last_words(job, run, containers)
-                state = ending(job, run, instances, ends, lambda if_away: self._engine_has_restarted(job, if_away))
+                ends = self._last_words(job, shared, containers)
+                state = ending(
+                    job, shared, instances, ends, lambda if_away: self._engine_has_restarted(job, if_away)
+                )
                 for channel, folder in job.get("outputs", {}).items():
                     mend_links(Path(folder), f"/ml/output/{channel}")
                 try:
@@ -249,18 +254,18 @@ class DockerExecutor(Executor):
                 except OSError as error:
                     if error.errno not in DISK_IS_FULL:
                         raise
-                    # The containers stay, and with them what is known of the end, until there is room.
+                    # The containers stay, and with them what is known of the end, until there is free space.
                     if sandbox.root not in self._unwritten:
                         self._unwritten.add(sandbox.root)
                         logger.warning("the end of job %s cannot be written down: %s", job["job_id"], error)
                     return _as_state(state)
-                run.forget_secrets()
+                shared.forget_secrets()
                 self._asked.pop(sandbox.root, None)
-        self._tidy(sandbox, job, run)
+        self._tidy(sandbox, job, shared)
         return _as_state(state)
 
     def _last_words(
-        self, job: dict[str, Any], run: RunFolder, known: Mapping[str, ContainerEnd | None]
+        self, job: dict[str, Any], shared: SharedFolder, known: Mapping[str, ContainerEnd | None]
     ) -> dict[str, ContainerEnd | None]:
         """How the containers ended, as the engine has it; what was known before, when it does not answer now."""
         ends = dict(known)
@@ -269,10 +274,10 @@ class DockerExecutor(Executor):
                 if is_being_removed(container):
                     continue
                 with engine_may_be_away():
-                    if run.exit_of(container.name) is not None and container.status == "running":
+                    if shared.exit_of(container.name) is not None and container.status == "running":
                         container.wait(timeout=30)  # it has written how it ended, and is about to go
                         container.reload()
-                    ends[container.name] = end_of(container, with_words=not run.has_opened_log(container.name))
+                    ends[container.name] = end_of(container, with_words=not shared.has_opened_log(container.name))
         return ends
 
     def _engine_has_restarted(self, job: dict[str, Any], if_away: bool | None) -> bool | None:
@@ -299,24 +304,24 @@ class DockerExecutor(Executor):
                 self._absence.begin(asked_at=asked_at)
                 raise
 
-    def _tidy(self, sandbox: Sandbox, job: dict[str, Any], run: RunFolder) -> None:
-        """Remove the containers of a job that has ended; if the engine is away, whoever looks next does it.
+    def _tidy(self, sandbox: Sandbox, job: dict[str, Any], shared: SharedFolder) -> None:
+        """Remove the containers of a job that has ended; if the engine is away, the next look does it.
 
-        While somebody is at it, others wait: who is told of the end finds the containers gone, and a process that
-        ends then, with all its threads, does not leave half of this undone.
+        While one process does it, others wait: a caller that is told of the end finds the containers gone, and a
+        process that ends then, with all its threads, does not leave half of this undone.
         """
         deadline = time.monotonic() + _TIDY_WITHIN_S
         while _leftover(sandbox).exists():
             with _locked(sandbox) as is_ours, self._engine_asked() as is_worthwhile:
                 if is_ours and is_worthwhile:
-                    self._give_back_and_remove(job, run)
+                    self._give_back_and_remove(job, shared)
                     _leftover(sandbox).unlink(missing_ok=True)
             if is_ours or time.monotonic() >= deadline:
                 return
             time.sleep(_LOOK_S)
 
-    def _give_back_and_remove(self, job: dict[str, Any], run: RunFolder) -> None:
-        if job.get("give_to") and any(run.exit_of(one["name"]) is None for one in job["instances"]):
+    def _give_back_and_remove(self, job: dict[str, Any], shared: SharedFolder) -> None:
+        if job.get("give_to") and any(shared.exit_of(one["name"]) is None for one in job["instances"]):
             with engine_may_be_away():  # one was killed before it could give its files back
                 self._containers.give_back(job["job_id"], job["give_to"])
         self._containers.remove(job["job_id"])
@@ -360,20 +365,22 @@ def _code_of(end: ContainerEnd | None) -> int:
     return end.code if end else 137
 
 
-def _going_on(run: RunFolder, instances: Sequence[Instance]) -> ExecutionState:
+def _going_on(shared: SharedFolder, instances: Sequence[Instance]) -> ExecutionState:
     return ExecutionState(
-        "running" if any(run.has_started(instance.name) for instance in instances) else "preparing",
-        started_at=run.begun_at,
-        instances=tuple(_instance_now(instance, run) for instance in instances),
+        "running" if any(shared.has_started(instance.name) for instance in instances) else "preparing",
+        started_at=shared.begun_at,
+        instances=tuple(_instance_now(instance, shared) for instance in instances),
     )
 
 
-def _instance_now(instance: Instance, run: RunFolder) -> InstanceState:
-    ended = run.exit_of(instance.name)
+def _instance_now(instance: Instance, shared: SharedFolder) -> InstanceState:
+    ended = shared.exit_of(instance.name)
     if ended is not None:
-        status = "Terminated" if run.why(instance.name) else "Failed" if ended.code else "Succeed"
+        status = "Terminated" if shared.why(instance.name) else "Failed" if ended.code else "Succeed"
         return InstanceState(instance.name, instance.role, status, ended.code)
-    return InstanceState(instance.name, instance.role, "Running" if run.has_started(instance.name) else "Pending")
+    return InstanceState(
+        instance.name, instance.role, "Running" if shared.has_started(instance.name) else "Pending"
+    )
 
 
 def _as_state(final: dict[str, Any]) -> ExecutionState:

@@ -1,8 +1,8 @@
 #!/bin/sh
-# The first process of a container: becomes nobody, but starts the user's command and stays with it.
+# The first process of a container: starts the user's command as a child and stays with it.
 #
 # It needs no one outside: it keeps the log, ends the command at its time limit, tells the other instances of a
-# failure and is told of theirs, all through the folder PAI_SDK_RUN, which the instances of a job share.
+# failure and is told of theirs, all through the folder PAI_SDK_SHARED, which the instances of a job share.
 #
 #   go                   all instances stand; nothing is started before
 #   stop                 the job is to be stopped, and why; `signal` where this container was told to end
@@ -40,7 +40,7 @@ if [ "$1" = --watch ]; then
 fi
 _name=$1
 shift
-_run=$PAI_SDK_RUN
+_shared=$PAI_SDK_SHARED
 set -C
 
 say() { echo "[pai-sdk] $*"; }
@@ -56,7 +56,7 @@ waits() { # SECONDS: whether this shell's `read` has a time limit, and keeps it
 
 find_pause() { # How to wait for a moment; in $_pause. Fails where there is no way.
     _bash=$(command -v bash) || _bash=
-    # Nothing ever comes from a new terminal of which nobody has the other end.
+    # Nothing ever comes from a new terminal whose other end is not open.
     if (exec 9<>/dev/ptmx) 2>/dev/null; then
         exec 9<>/dev/ptmx
         for _pause in 0.1 1; do
@@ -88,7 +88,7 @@ first() { # FILE TEXT: write it, unless it is there: the first one counts
 }
 
 because() { # WHY: instead of the watcher, which may have been ended before it wrote it, or while it did
-    { echo "$1" >|"$_run/$_name.why"; } 2>/dev/null
+    { echo "$1" >|"$_shared/$_name.why"; } 2>/dev/null
 }
 
 count_kills() { # By the kernel, here, for want of memory; in $_kills. An engine may hear of them after the end.
@@ -103,29 +103,29 @@ count_kills() { # By the kernel, here, for want of memory; in $_kills. An engine
 
 end() { # CODE: write down how it ended, then end
     count_kills
-    if [ "$_kills" -gt "$_kills_before" ]; then true >|"$_run/$_name.memory"; fi
-    if [ "$1" -ne 0 ] && [ ! -s "$_run/$_name.why" ]; then
+    if [ "$_kills" -gt "$_kills_before" ]; then true >|"$_shared/$_name.memory"; fi
+    if [ "$1" -ne 0 ] && [ ! -s "$_shared/$_name.why" ]; then
         # Where the job is being ended, this one may have missed the others before it was told itself.
-        if [ -e "$_run/stop" ]; then
+        if [ -e "$_shared/stop" ]; then
             because stopped
-        elif [ -e "$_run/timeout" ]; then
+        elif [ -e "$_shared/timeout" ]; then
             because timeout
         else
-            first "$_run/failed" "$_name $1"
+            first "$_shared/failed" "$_name $1"
         fi
     fi
     # On a full disk the file is empty, or there is none; then the engine still knows the code.
     if [ -n "$PAI_SDK_GIVE_TO" ]; then
-        { echo "$1" >|"$_run/$_name.exit.part" || rm -f "$_run/$_name.exit.part"; } 2>/dev/null
-        chown -hR "$PAI_SDK_GIVE_TO" /ml/usercode /ml/output "$_run" 2>/dev/null
-        mv "$_run/$_name.exit.part" "$_run/$_name.exit" 2>/dev/null
+        { echo "$1" >|"$_shared/$_name.exit.part" || rm -f "$_shared/$_name.exit.part"; } 2>/dev/null
+        chown -hR "$PAI_SDK_GIVE_TO" /ml/usercode /ml/output "$_shared" 2>/dev/null
+        mv "$_shared/$_name.exit.part" "$_shared/$_name.exit" 2>/dev/null
     else
-        { echo "$1" >|"$_run/$_name.exit"; } 2>/dev/null
+        { echo "$1" >|"$_shared/$_name.exit"; } 2>/dev/null
     fi
     exit "$1"
 }
 
-signal_all() { # Everything in this container but its first process and whoever calls this.
+signal_all() { # Everything in this container but its first process and the caller.
     # Not `-s TERM -- -1`, as POSIX writes it: busybox does not understand that.
     kill "-$1" -1 2>/dev/null
 }
@@ -141,7 +141,7 @@ terminate() { # Ask, wait while anything is left and the grace period lasts, the
 }
 
 end_for() { # WHY: the first reason stays
-    first "$_run/$_name.why" "$1"
+    first "$_shared/$_name.why" "$1"
     terminate
 }
 
@@ -150,9 +150,9 @@ has_ended() { # PATH: of an instance's files; what it wrote may still be given t
 }
 
 others_are_lost() { # An instance that has given no sign of life since our last mark, and has not ended either.
-    for _beat in "$_run"/*.beat; do
+    for _beat in "$_shared"/*.beat; do
         _other=${_beat%.beat}
-        if [ "$_run/$_name.mark" -nt "$_beat" ] && [ "$_other" != "$_run/$_name" ] && ! has_ended "$_other"; then
+        if [ "$_shared/$_name.mark" -nt "$_beat" ] && [ "$_other" != "$_shared/$_name" ] && ! has_ended "$_other"; then
             _lost=${_other##*/}
             return 0
         fi
@@ -165,12 +165,12 @@ is_over() { # SECONDS SINCE: 0 seconds are never over; of whole seconds, one mor
 }
 
 is_being_ended() { # PREEMPT_AFTER: by the watcher; or it is about to, since the drill has come to another instance
-    if [ -e "$_run/$_name.why" ] || [ -e "$_run/$_name.preempted" ]; then return 0; fi
-    [ "$1" -gt 0 ] && [ "$_code" -ne 0 ] && [ -e "$_run/preempt" ]
+    if [ -e "$_shared/$_name.why" ] || [ -e "$_shared/$_name.preempted" ]; then return 0; fi
+    [ "$1" -gt 0 ] && [ "$_code" -ne 0 ] && [ -e "$_shared/preempt" ]
 }
 
 others_are_there() { # Whether an instance still works that the drill has not come to yet.
-    for _settings in "$_run"/*.settings; do
+    for _settings in "$_shared"/*.settings; do
         _other=${_settings%.settings}
         if [ ! -e "$_other.vacated" ] && ! has_ended "$_other"; then return 0; fi
     done
@@ -178,12 +178,12 @@ others_are_there() { # Whether an instance still works that the drill has not co
 }
 
 meet_again() { # An instance that began at once would meet those that are about to go.
-    true >|"$_run/$_name.vacated"
+    true >|"$_shared/$_name.vacated"
     now
     _until=$((_now + PAI_SDK_GRACE_S + 20)) # one that died without a word is not waited for
     while others_are_there && now && [ "$_now" -lt "$_until" ]; do
-        if [ -e "$_run/stop" ] || [ -e "$_run/failed" ] || [ -e "$_run/timeout" ]; then return; fi
-        true >|"$_run/$_name.beat"
+        if [ -e "$_shared/stop" ] || [ -e "$_shared/failed" ] || [ -e "$_shared/timeout" ]; then return; fi
+        true >|"$_shared/$_name.beat"
         pause 0.1
     done
 }
@@ -191,8 +191,8 @@ meet_again() { # An instance that began at once would meet those that are about 
 note_sizes() { # When the log was written to last, and its size then. That needs processes, so it is apart from the watch.
     command -v stat >/dev/null || return 0 # then the times are not known
     _noted=
-    while _size=$(stat -c '%Y %s' "$_run/logs/$_name.log"); do
-        if [ "$_size" != "$_noted" ]; then echo "$_size" >>"$_run/$_name.times"; fi
+    while _size=$(stat -c '%Y %s' "$_shared/logs/$_name.log"); do
+        if [ "$_size" != "$_noted" ]; then echo "$_size" >>"$_shared/$_name.times"; fi
         _noted=$_size
         pause 0.5
     done 2>/dev/null
@@ -202,33 +202,33 @@ watch() { # PREEMPT_AFTER: look after the command until it has ended
     now
     _begun=$_now
     _looks=0
-    true >|"$_run/$_name.mark"
+    true >|"$_shared/$_name.mark"
     while :; do
-        true >|"$_run/$_name.beat"
+        true >|"$_shared/$_name.beat"
         now
-        if [ -e "$_run/stop" ]; then
+        if [ -e "$_shared/stop" ]; then
             end_for stopped
             return
-        elif [ -e "$_run/timeout" ] || is_over "$PAI_SDK_LIMIT_S" "$_job_begun"; then
-            first "$_run/timeout" "$_name"
+        elif [ -e "$_shared/timeout" ] || is_over "$PAI_SDK_LIMIT_S" "$_job_begun"; then
+            first "$_shared/timeout" "$_name"
             end_for timeout
             return
-        elif [ -e "$_run/failed" ]; then
+        elif [ -e "$_shared/failed" ]; then
             end_for peer
             return
-        elif [ "$1" -gt 0 ] && { [ -e "$_run/preempt" ] || is_over "$1" "$_begun"; }; then
+        elif [ "$1" -gt 0 ] && { [ -e "$_shared/preempt" ] || is_over "$1" "$_begun"; }; then
             say "drill: $_name is preempted now (SIGTERM, as when a spot instance is taken away)"
-            first "$_run/preempt" "$_name"
-            true >|"$_run/$_name.preempted"
+            first "$_shared/preempt" "$_name"
+            true >|"$_shared/$_name.preempted"
             terminate
             return
         fi
         _looks=$((_looks + 1))
         if [ $((_looks % 40)) -eq 0 ]; then
             if others_are_lost; then
-                first "$_run/failed" "$_lost 137 silent"
+                first "$_shared/failed" "$_lost 137 silent"
             fi
-            true >|"$_run/$_name.mark"
+            true >|"$_shared/$_name.mark"
         fi
         pause 0.5
     done
@@ -237,7 +237,7 @@ watch() { # PREEMPT_AFTER: look after the command until it has ended
 start_watch() { # PREEMPT_AFTER: before the command begins, which may leave no process for it; its id in $_watcher
     note_sizes 2>/dev/null &
     if [ "$_pause" = "bash" ]; then # dash has no `read -t`; most images that have dash have bash too
-        LC_ALL=C "$_bash" --posix "$_run/instance.sh" --watch "$1" "$_job_begun" "$_name" &
+        LC_ALL=C "$_bash" --posix "$_shared/instance.sh" --watch "$1" "$_job_begun" "$_name" &
     else
         watch "$1" &
     fi
@@ -245,47 +245,47 @@ start_watch() { # PREEMPT_AFTER: before the command begins, which may leave no p
 }
 
 use_requirements() { # What is installed for this job comes first.
-    [ -e "$_run/requirements.txt" ] || return 0
+    [ -e "$_shared/requirements.txt" ] || return 0
     unset PYTHONNOUSERSITE
-    export PYTHONUSERBASE="$_run/python"
-    export PATH="$_run/python/bin:$_run/python/target/bin:$PATH"
-    export PYTHONPATH="$_run/python/target${PYTHONPATH:+:$PYTHONPATH}"
+    export PYTHONUSERBASE="$_shared/python"
+    export PATH="$_shared/python/bin:$_shared/python/target/bin:$PATH"
+    export PYTHONPATH="$_shared/python/target${PYTHONPATH:+:$PYTHONPATH}"
 }
 
 become_command() { # COMMAND ARGUMENT...
     # May put `env NAME=VALUE` before the command: for names that no shell takes.
     # shellcheck source=/dev/null
-    . "$_run/$_name.env"
+    . "$_shared/$_name.env"
     use_requirements
     cd "$PAI_WORKING_DIR" || exit 126
     umask "$PAI_SDK_UMASK"
-    unset PAI_SDK_RUN PAI_SDK_LOG
+    unset PAI_SDK_SHARED PAI_SDK_LOG
     # What a shell starts in the background is deaf to SIGINT, with all that it starts itself; a job must not be.
     # Bash is content with `trap`, other shells need the `env` of coreutils; busybox has no remedy.
     trap - INT QUIT
     # A signal from before this process was rid of the script's traps has done nothing; what it was for is written.
-    if [ -e "$_run/$_name.why" ] || [ -e "$_run/$_name.preempted" ]; then exit 143; fi
+    if [ -e "$_shared/$_name.why" ] || [ -e "$_shared/$_name.preempted" ]; then exit 143; fi
     # shellcheck disable=SC2086 # words
     exec $_apart $_attentive "$@" 9<&-
 }
 
 refuse_requirements() { # WHY
     say "the requirements cannot be installed: $1"
-    first "$_run/requirements.failed" "$1"
+    first "$_shared/requirements.failed" "$1"
 }
 
 install_requirements() {
-    if [ -e "$_run/$_name.why" ]; then return 143; fi # ended before this process could feel a signal
+    if [ -e "$_shared/$_name.why" ]; then return 143; fi # ended before this process could feel a signal
     if [ "$PAI_SDK_RANK" -ne 0 ]; then
-        while [ ! -e "$_run/requirements.done" ]; do
-            if [ -e "$_run/failed" ] || [ -e "$_run/stop" ]; then return 1; fi
+        while [ ! -e "$_shared/requirements.done" ]; do
+            if [ -e "$_shared/failed" ] || [ -e "$_shared/stop" ]; then return 1; fi
             pause 0.2
         done
         return 0
     fi
     exec 9<&-
     # shellcheck source=/dev/null
-    . "$_run/$_name.env"
+    . "$_shared/$_name.env"
     use_requirements
     _python=$(command -v python3 || command -v python) || {
         refuse_requirements "this image has no Python"
@@ -306,8 +306,8 @@ install_requirements() {
     export PIP_BREAK_SYSTEM_PACKAGES=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_INPUT=1
     export PIP_NO_WARN_SCRIPT_LOCATION=1 PIP_RETRIES="${PIP_RETRIES:-2}"
     say "installing the requirements"
-    "$_python" -m pip install -q "$_where" -r "$_run/requirements.txt" || return 1
-    true >|"$_run/requirements.done"
+    "$_python" -m pip install -q "$_where" -r "$_shared/requirements.txt" || return 1
+    true >|"$_shared/requirements.done"
 }
 
 follow() { # PID PREEMPT_AFTER: stay with a child until it has ended, and all it left behind; its exit code in $_code
@@ -333,7 +333,7 @@ follow() { # PID PREEMPT_AFTER: stay with a child until it has ended, and all it
 if [ -n "$_watch_only" ]; then
     _pause="0.1"
     # shellcheck source=/dev/null
-    . "$_run/$_name.settings"
+    . "$_shared/$_name.settings"
     watch "$_preempt_after"
     exit
 fi
@@ -343,12 +343,12 @@ find_pause || {
     exit 126
 }
 echo "the output of $_name goes to $PAI_SDK_LOG on the host"
-exec </dev/null >>"$_run/logs/$_name.log" 2>&1
+exec </dev/null >>"$_shared/logs/$_name.log" 2>&1
 # shellcheck source=/dev/null
-. "$_run/$_name.settings"
+. "$_shared/$_name.settings"
 
 # Told to end before the command has begun, or while it runs: the watcher does it.
-trap 'first "$_run/stop" signal' TERM INT
+trap 'first "$_shared/stop" signal' TERM INT
 
 _env=$(command -v env) || _env="env"
 _attentive=
@@ -357,15 +357,15 @@ if "$_env" --default-signal=INT,QUIT true 2>/dev/null; then _attentive="$_env --
 # A job that signals its own process group (`trap 'kill 0' EXIT`) must not mean this script.
 _apart=$(command -v setsid) || _apart=
 
-true >|"$_run/$_name.beat"
+true >|"$_shared/$_name.beat"
 count_kills
 _kills_before=$_kills
 now
 _patience_ends=$((_now + 600)) # the engine may be slow in making the others
-while [ ! -e "$_run/go" ]; do
+while [ ! -e "$_shared/go" ]; do
     now
-    if [ -e "$_run/stop" ] || [ "$_now" -ge "$_patience_ends" ]; then
-        first "$_run/$_name.why" stopped
+    if [ -e "$_shared/stop" ] || [ "$_now" -ge "$_patience_ends" ]; then
+        first "$_shared/$_name.why" stopped
         end 143
     fi
     pause 0.1
@@ -373,14 +373,14 @@ done
 
 now
 _job_begun=$_now
-if [ -e "$_run/requirements.txt" ]; then
+if [ -e "$_shared/requirements.txt" ]; then
     start_watch 0
     install_requirements &
     follow $! 0
     if [ "$_code" -ne 0 ]; then
-        if [ ! -s "$_run/$_name.why" ]; then
+        if [ ! -s "$_shared/$_name.why" ]; then
             if [ "$PAI_SDK_RANK" -eq 0 ]; then
-                first "$_run/requirements.failed" ""
+                first "$_shared/requirements.failed" ""
             else
                 because peer
             fi
@@ -389,13 +389,13 @@ if [ -e "$_run/requirements.txt" ]; then
     fi
 fi
 
-true >|"$_run/$_name.started"
+true >|"$_shared/$_name.started"
 start_watch "$PAI_SDK_PREEMPT_AFTER_S"
 become_command "$@" &
 follow $! "$PAI_SDK_PREEMPT_AFTER_S"
-if [ -e "$_run/$_name.preempted" ] && [ ! -e "$_run/$_name.why" ]; then
+if [ -e "$_shared/$_name.preempted" ] && [ ! -e "$_shared/$_name.why" ]; then
     meet_again
-    rm -f "$_run/$_name.preempted"
+    rm -f "$_shared/$_name.preempted"
     say "drill: $_name is started again; a job that resumes from its checkpoints goes on where it was"
     start_watch 0
     become_command "$@" &

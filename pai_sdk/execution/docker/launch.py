@@ -17,7 +17,7 @@ from pai_sdk.errors import ImageError, InvalidInputError, LocalRunError, PaiErro
 from pai_sdk.execution import contract
 from pai_sdk.execution.base import LaunchSpec
 from pai_sdk.execution.docker.container import (
-    RUN_DIR,
+    SHARED_DIR,
     ContainerLimits,
     ContainerMounts,
     create_arguments,
@@ -29,7 +29,7 @@ from pai_sdk.execution.docker.ending import stopped_before_start
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.images import PullGivenUp, ensure_image
 from pai_sdk.execution.docker.options import LocalOptions
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 
 __all__ = ["Launch"]
 
@@ -71,27 +71,27 @@ class Launch:
         request, instances = self.spec.request, self.spec.instances
         options = self.options or LocalOptions.of_tags(request.settings.tags if request.settings else None)
         limits = ContainerLimits.of(request, options)
-        run = RunFolder(self.sandbox.root / "run")
+        shared = SharedFolder(self.sandbox.shared_dir)
         user, give_to = self._user(options)
         self.mounts.prepare(self.sandbox, instances)
-        run.prepare(self._environments(options, limits, give_to=give_to), self._requirements())
+        shared.prepare(self._environments(options, limits, give_to=give_to), self._requirements())
         if os.getuid() == 0 and user != "0:0":
             self._give(user)
         journal, job = Journal(self.sandbox.state_dir), self._job(options, limits, give_to)
 
         def is_given_up() -> bool:
-            return run.stop_wish is not None or is_closing()
+            return shared.stop_wish is not None or is_closing()
 
         try:
             image = ensure_image(self.engine, image_uri, progress=progress, is_given_up=is_given_up)
         except PullGivenUp:
-            if run.stop_wish is None:
+            if shared.stop_wish is None:
                 raise
             journal.write_job(job)
-            journal.write_state(stopped_before_start(run, instances))
-            run.forget_secrets()
+            journal.write_state(stopped_before_start(shared, instances))
+            shared.forget_secrets()
             return
-        # From here on whoever finds the folder knows that there may be something in the engine.
+        # From here on the folder tells that there may be something in the engine.
         journal.write_job(job)
         try:
             network = self._network(options, count=len(instances))
@@ -117,7 +117,7 @@ class Launch:
             raise self.engine.lost(error, while_doing="it started the job's containers") from error
         except Exception as error:
             raise _explained(error, image_uri, self.mounts) from error
-        run.go()
+        shared.go()
 
     def _image_uri(self) -> str:
         """The image of the job."""
@@ -151,7 +151,7 @@ class Launch:
         }
 
     def _user(self, options: LocalOptions) -> tuple[str, str]:
-        """Who the containers run as, and whom the files are given to at the end, if that is needed."""
+        """Who the containers run as, and who gets the files at the end, if that is needed."""
         me = f"{os.getuid()}:{os.getgid()}"
         if self.engine.is_rootless:  # root inside is the caller outside
             return "0:0", ""
@@ -159,7 +159,7 @@ class Launch:
             return "0:0", "" if os.getuid() == 0 else me
         user = options.user or me
         if os.getuid() and user.partition(":")[0] != str(os.getuid()):
-            what = f"only root may start containers as somebody else, and you are {os.getuid()}"
+            what = f"only root may start containers as another user, and you are {os.getuid()}"
             raise InvalidInputError([Problem("the local option user", what, "leave it out, or take 'root'")])
         return user, ""
 
@@ -170,7 +170,7 @@ class Launch:
             self.sandbox.usercode,
             self.sandbox.ml / "output",
             self.sandbox.logs_dir,
-            self.sandbox.root / "run",
+            self.sandbox.shared_dir,
         ]
         places += [path for path in self.mounts.outputs.values() if not any(path.iterdir())]
         for place in places:
@@ -218,9 +218,9 @@ class Launch:
         """Variables that are ours to choose, and the user's to choose otherwise."""
         comforts = {"PYTHONUNBUFFERED": "1"}
         if os.getuid():  # a user without an entry in the image's /etc/passwd has no home there
-            comforts |= {"HOME": f"{RUN_DIR}/home", "USER": "pai", "LOGNAME": "pai"}
+            comforts |= {"HOME": f"{SHARED_DIR}/home", "USER": "pai", "LOGNAME": "pai"}
         if self.mounts.pip_cache:
-            comforts["PIP_CACHE_DIR"] = f"{RUN_DIR}/pip-cache"
+            comforts["PIP_CACHE_DIR"] = f"{SHARED_DIR}/pip-cache"
         return comforts
 
     def _requirements(self) -> list[str]:
@@ -255,6 +255,6 @@ def _explained(error: Exception, image: str, mounts: ContainerMounts) -> PaiErro
     if "address pool" in said:
         return LocalRunError(
             f"the engine has no addresses left for one more network ({said}); `pai-sdk prune` and `docker network "
-            "prune` remove those that nobody uses"
+            "prune` remove unused ones"
         )
     return LocalRunError(f"the Docker engine refused the job: {said}")

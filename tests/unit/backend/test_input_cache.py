@@ -1,4 +1,4 @@
-"""The cache of inputs from OSS: fetched once, whoever asks; kept within its limit; never another content."""
+"""The cache of inputs from OSS: fetched once for all jobs; kept within its limit; never another content."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Objects:
                 except InvalidInputError as error:
                     unnamed(key, error)
 
-    def until(self, stopped: threading.Event) -> Objects:
+    def cancelled_by(self, stopped: threading.Event) -> Objects:
         return self
 
     def get_file(self, uri: OssUri, path: Path) -> ObjectInfo:

@@ -30,7 +30,7 @@ def request(count: int = 1, regex: str = r"loss=(\S+)?") -> TrainingJobRequest:
 def log(folder: Path, instance: str, lines: dict[int, str], *, is_noted: bool = True) -> None:
     """A log whose lines were written so many seconds after the start; the last of them is not noted any more."""
     sandbox = Sandbox(folder)
-    for place in (sandbox.logs_dir, folder / "run"):
+    for place in (sandbox.logs_dir, folder / "shared"):
         place.mkdir(parents=True, exist_ok=True)
     size, notes = 0, [f"{START} 0"]
     for second, text in lines.items():
@@ -40,7 +40,7 @@ def log(folder: Path, instance: str, lines: dict[int, str], *, is_noted: bool = 
     path.write_text("".join(f"{text}\n" for text in lines.values()))
     os.utime(path, (START + max(lines), START + max(lines)))
     if is_noted:
-        (folder / "run" / f"{instance}.times").write_text("\n".join(notes[:-1]) + "\nnonsense\n1e300 999999\n")
+        (folder / "shared" / f"{instance}.times").write_text("\n".join(notes[:-1]) + "\nnonsense\n1e300 999999\n")
 
 
 def values(folder: Path, wanted: TrainingJobRequest) -> list[tuple[float | None, str | None]]:

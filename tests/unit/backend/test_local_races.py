@@ -41,7 +41,7 @@ def submit(backend: LocalBackend) -> str:
 def test_from_its_first_moment_on_a_job_is_known_to_be_submitted(
     backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise it would be shown as one whose submitter is gone, and whoever prunes would remove it."""
+    """Otherwise it would be shown as one whose submitter is gone, and `prune` would remove it."""
     write, seen = jobs._write, []
 
     def write_and_be_looked_at(path: Path, value: Any) -> None:
@@ -81,7 +81,7 @@ def test_a_job_that_is_deleted_while_it_is_looked_at_is_not_there(
 
 
 def test_a_job_that_is_deleted_is_gone_at_once(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as its files are being removed, nobody finds some of them."""
+    """As long as its files are being removed, no reader finds a part of them."""
     job_id, remove, seen = submit(backend), shutil.rmtree, []
 
     def rmtree(path: Path, **options: Any) -> None:

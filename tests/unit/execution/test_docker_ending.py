@@ -15,21 +15,21 @@ import pytest
 
 from pai_sdk.agent.distributed import Instance, name_instances
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 
 JOB = {"memory_bytes": None, "max_running_s": None}
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
-    run = RunFolder(tmp_path / "run")
-    run.prepare({}, [])
-    run.go()
-    return run
+def shared(tmp_path: Path) -> SharedFolder:
+    shared = SharedFolder(tmp_path / "shared")
+    shared.prepare({}, [])
+    shared.go()
+    return shared
 
 
 def told(
-    run: RunFolder,
+    shared: SharedFolder,
     ends: dict[str, ContainerEnd | None],
     count: int = 1,
     *,
@@ -37,17 +37,17 @@ def told(
     has_restarted: bool | None = False,
 ) -> dict[str, Any]:
     instances: tuple[Instance, ...] = name_instances("j", "PyTorchJob", count)
-    return ending(job, run, instances, ends, lambda _: has_restarted)
+    return ending(job, shared, instances, ends, lambda _: has_restarted)
 
 
-def test_a_success_that_could_not_be_written_down_is_one(run: RunFolder) -> None:
+def test_a_success_that_could_not_be_written_down_is_one(shared: SharedFolder) -> None:
     """The disk was full; the engine knows the exit code."""
-    state = told(run, {"j-master-0": ContainerEnd(0)})
+    state = told(shared, {"j-master-0": ContainerEnd(0)})
     assert (state["succeeded"], state["reason_code"]) == (True, "")
 
 
-def test_a_failure_that_could_not_be_written_down_keeps_its_code(run: RunFolder) -> None:
-    state = told(run, {"j-master-0": ContainerEnd(3)})
+def test_a_failure_that_could_not_be_written_down_keeps_its_code(shared: SharedFolder) -> None:
+    state = told(shared, {"j-master-0": ContainerEnd(3)})
     assert (state["failed_instance"], state["reason_code"]) == ("j-master-0", "NonZeroExit")
 
 
@@ -63,56 +63,58 @@ def test_a_failure_that_could_not_be_written_down_keeps_its_code(run: RunFolder)
     ],
 )
 def test_an_instance_that_could_not_tell_itself(
-    run: RunFolder, end: ContainerEnd | None, code: str, says: str
+    shared: SharedFolder, end: ContainerEnd | None, code: str, says: str
 ) -> None:
     for is_told_by_us in (False, True):
         if is_told_by_us:
-            run.tell_failure("j-master-0", end.code if end else 137)
-        state = told(run, {"j-master-0": end} if end else {})
+            shared.tell_failure("j-master-0", end.code if end else 137)
+        state = told(shared, {"j-master-0": end} if end else {})
         assert (state["failed_instance"], state["reason_code"]) == ("j-master-0", code)
         assert says in state["reason_message"]
 
 
-def test_an_instance_that_knows_of_its_memory_what_the_engine_missed(run: RunFolder) -> None:
+def test_an_instance_that_knows_of_its_memory_what_the_engine_missed(shared: SharedFolder) -> None:
     """The engine hears of the kernel's kill and of the end from different sides, in any order."""
     for name, text in (("memory", ""), ("exit", "137\n")):
-        (run.path / f"j-master-0.{name}").write_text(text)
-    state = told(run, {"j-master-0": ContainerEnd(137)})
+        (shared.path / f"j-master-0.{name}").write_text(text)
+    state = told(shared, {"j-master-0": ContainerEnd(137)})
     assert state["reason_code"] == "OutOfMemory"
     assert "ran out of memory: it reached its limit" in state["reason_message"]
 
 
-def test_an_instance_that_was_paused_too_long(run: RunFolder) -> None:
+def test_an_instance_that_was_paused_too_long(shared: SharedFolder) -> None:
     """The others took it for lost; when it came back it found that the job had failed."""
-    run.tell_failure("j-worker-0", 137)
+    shared.tell_failure("j-worker-0", 137)
     for name in ("j-master-0", "j-worker-0"):
-        (run.path / f"{name}.why").write_text("peer\n")
-        (run.path / f"{name}.exit").write_text("143\n")
-    state = told(run, {}, count=2)
+        (shared.path / f"{name}.why").write_text("peer\n")
+        (shared.path / f"{name}.exit").write_text("143\n")
+    state = told(shared, {}, count=2)
     assert state["failed_instance"] == "j-worker-0"
     assert "no sign of life" in state["reason_message"]
 
 
 @pytest.mark.parametrize("code", [0, 137])
-def test_an_instance_that_the_others_took_for_lost_is_not_said_to_be_killed(run: RunFolder, code: int) -> None:
+def test_an_instance_that_the_others_took_for_lost_is_not_said_to_be_killed(
+    shared: SharedFolder, code: int
+) -> None:
     """Whether it goes on to its end all the same, or is killed by us since it cannot hear that it is to end."""
-    (run.path / "failed").write_text("j-worker-0 137 silent\n")
+    (shared.path / "failed").write_text("j-worker-0 137 silent\n")
     ends: dict[str, ContainerEnd | None] = {}
     if code == 0:
-        (run.path / "j-worker-0.exit").write_text("0\n")
+        (shared.path / "j-worker-0.exit").write_text("0\n")
     else:
-        run.tell_lost("j-worker-0")
+        shared.tell_lost("j-worker-0")
         ends = {"j-worker-0": ContainerEnd(137)}
-    (run.path / "j-master-0.why").write_text("peer\n")
-    (run.path / "j-master-0.exit").write_text("143\n")
-    state = told(run, ends, count=2, has_restarted=True)
+    (shared.path / "j-master-0.why").write_text("peer\n")
+    (shared.path / "j-master-0.exit").write_text("143\n")
+    state = told(shared, ends, count=2, has_restarted=True)
     assert (state["failed_instance"], state["reason_code"]) == ("j-worker-0", "SupervisorLost")
     assert "no sign of life" in state["reason_message"]
 
 
-def test_an_instance_that_was_killed_before_the_others_missed_it_was_killed(run: RunFolder) -> None:
-    (run.path / "failed").write_text("j-worker-0 137 silent\n")
-    state = told(run, {"j-worker-0": ContainerEnd(137)}, count=2)
+def test_an_instance_that_was_killed_before_the_others_missed_it_was_killed(shared: SharedFolder) -> None:
+    (shared.path / "failed").write_text("j-worker-0 137 silent\n")
+    state = told(shared, {"j-worker-0": ContainerEnd(137)}, count=2)
     assert "killed from outside" in state["reason_message"]
 
 
@@ -124,26 +126,28 @@ def test_an_instance_that_was_killed_before_the_others_missed_it_was_killed(run:
         (None, "StoppedFromOutside", "by `docker stop`, or because the Docker engine"),
     ],
 )
-def test_who_told_a_container_to_end(run: RunFolder, has_restarted: bool | None, reason: str, says: str) -> None:
-    (run.path / "stop").write_text("signal\n")
-    (run.path / "j-master-0.why").write_text("stopped\n")
-    (run.path / "j-master-0.exit").write_text("143\n")
-    state = told(run, {}, has_restarted=has_restarted)
+def test_who_told_a_container_to_end(
+    shared: SharedFolder, has_restarted: bool | None, reason: str, says: str
+) -> None:
+    (shared.path / "stop").write_text("signal\n")
+    (shared.path / "j-master-0.why").write_text("stopped\n")
+    (shared.path / "j-master-0.exit").write_text("143\n")
+    state = told(shared, {}, has_restarted=has_restarted)
     assert (state["succeeded"], state["reason_code"]) == (False, reason)
     assert says in state["reason_message"]
 
 
 @pytest.mark.parametrize("code", [137, 255])
-def test_a_container_that_an_engine_found_dead_when_it_started(run: RunFolder, code: int) -> None:
-    state = told(run, {"j-master-0": ContainerEnd(code)}, has_restarted=True)
+def test_a_container_that_an_engine_found_dead_when_it_started(shared: SharedFolder, code: int) -> None:
+    state = told(shared, {"j-master-0": ContainerEnd(code)}, has_restarted=True)
     assert (state["failed_instance"], state["reason_code"]) == ("j-master-0", "EngineRestarted")
 
 
-def test_a_stop_whose_reason_found_no_room_on_the_disk_is_the_users(run: RunFolder) -> None:
-    (run.path / "stop").touch()
-    (run.path / "j-master-0.why").write_text("stopped\n")
-    (run.path / "j-master-0.exit").write_text("143\n")
-    assert told(run, {}, has_restarted=True)["reason_code"] == "StoppedByUser"
+def test_a_stop_whose_reason_found_no_room_on_the_disk_is_the_users(shared: SharedFolder) -> None:
+    (shared.path / "stop").touch()
+    (shared.path / "j-master-0.why").write_text("stopped\n")
+    (shared.path / "j-master-0.exit").write_text("143\n")
+    assert told(shared, {}, has_restarted=True)["reason_code"] == "StoppedByUser"
 
 
 DISK = {"small": 12 << 20, "large": 1 << 40}
@@ -159,7 +163,7 @@ DISK = {"small": 12 << 20, "large": 1 << 40}
     ],
 )
 def test_an_instance_that_filled_the_disk_of_an_output_failed_for_that(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str, free_bytes: int, reason: str
+    shared: SharedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str, free_bytes: int, reason: str
 ) -> None:
     output, real = tmp_path / "output", shutil.disk_usage
 
@@ -167,91 +171,93 @@ def test_an_instance_that_filled_the_disk_of_an_output_failed_for_that(
         return SimpleNamespace(total=DISK[size], free=free_bytes) if path == output else real(path)
 
     monkeypatch.setattr(shutil, "disk_usage", disk_usage)
-    (run.path / "j-master-0.exit").write_text("1\n")
-    state = told(run, {}, job=JOB | {"outputs": {"model": str(output)}})
+    (shared.path / "j-master-0.exit").write_text("1\n")
+    state = told(shared, {}, job=JOB | {"outputs": {"model": str(output)}})
     assert state["reason_code"] == reason
     assert (f"the disk of {output} is full" in state["reason_message"]) == (reason == "DiskFull")
 
 
-def test_what_the_log_says_of_a_full_disk_counts_when_there_is_room_again(run: RunFolder) -> None:
+def test_what_the_log_says_of_a_full_disk_counts_when_there_is_room_again(shared: SharedFolder) -> None:
     """Above all of a disk that is within the container, and gone with it."""
-    logs = run.path.parent / "logs"
+    logs = shared.path.parent / "logs"
     logs.mkdir()
     said = "OSError: [Errno 28] No space left on device: '/dev/shm/batch'"
     for lines, reason in (([said, "bye"], "DiskFull"), ([said, *["later"] * 30], "NonZeroExit")):
         (logs / "j-master-0.log").write_text("\n".join(lines))
-        (run.path / "j-master-0.exit").write_text("1\n")
-        state = told(run, {})
+        (shared.path / "j-master-0.exit").write_text("1\n")
+        state = told(shared, {})
         assert (state["reason_code"], said in state["reason_message"]) == (reason, reason == "DiskFull")
 
 
-def test_where_there_is_no_pip_nothing_is_said_of_its_exit_code(run: RunFolder) -> None:
-    (run.path / "requirements.failed").write_text("this image has no Python\n")
-    (run.path / "j-master-0.exit").write_text("1\n")
-    state = told(run, {})
+def test_where_there_is_no_pip_nothing_is_said_of_its_exit_code(shared: SharedFolder) -> None:
+    (shared.path / "requirements.failed").write_text("this image has no Python\n")
+    (shared.path / "j-master-0.exit").write_text("1\n")
+    state = told(shared, {})
     assert state["reason_code"] == "RequirementsFailed"
     assert "could not be installed: this image has no Python. Take an image" in state["reason_message"]
     assert "exit code" not in state["reason_message"]
 
 
-def test_half_a_wish_to_stop_is_a_wish(run: RunFolder) -> None:
-    (run.path / "stop").write_text('{"reason_co')
-    assert run.stop_wish == ("", "")
+def test_half_a_wish_to_stop_is_a_wish(shared: SharedFolder) -> None:
+    (shared.path / "stop").write_text('{"reason_co')
+    assert shared.stop_wish == ("", "")
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "j-master-0 x"])
-def test_a_failure_whose_note_is_broken_is_no_success(run: RunFolder, text: str) -> None:
-    """On a full disk the note of who failed first is empty; the exit code may find room a moment later."""
-    (run.path / "failed").write_text(text)
-    (run.path / "j-master-0.exit").write_text("3\n")
-    state = told(run, {"j-master-0": ContainerEnd(3)})
+def test_a_failure_whose_note_is_broken_is_no_success(shared: SharedFolder, text: str) -> None:
+    """On a full disk the note of who failed first is empty; the exit code may find free space a moment later."""
+    (shared.path / "failed").write_text(text)
+    (shared.path / "j-master-0.exit").write_text("3\n")
+    state = told(shared, {"j-master-0": ContainerEnd(3)})
     assert (state["succeeded"], state["failed_instance"]) == (False, "j-master-0")
     assert "exit code 3" in state["reason_message"]
-    (run.path / "j-master-0.why").write_text("peer\n")  # whoever finds such a note ends, as if it were another's
-    assert told(run, {"j-master-0": ContainerEnd(3)})["failed_instance"] == "j-master-0"
+    (shared.path / "j-master-0.why").write_text(
+        "peer\n"
+    )  # an instance that finds such a note ends, as if it were another's
+    assert told(shared, {"j-master-0": ContainerEnd(3)})["failed_instance"] == "j-master-0"
 
 
-def test_who_was_killed_because_it_did_not_listen_to_a_stop_was_stopped(run: RunFolder) -> None:
-    run.ask_to_stop("StoppedByUser", "The job was stopped.")
-    state = told(run, {"j-master-0": ContainerEnd(137)})
+def test_who_was_killed_because_it_did_not_listen_to_a_stop_was_stopped(shared: SharedFolder) -> None:
+    shared.ask_to_stop("StoppedByUser", "The job was stopped.")
+    state = told(shared, {"j-master-0": ContainerEnd(137)})
     assert (state["reason_code"], state["reason_message"]) == ("StoppedByUser", "The job was stopped.")
 
 
-def test_a_success_that_a_stop_came_too_late_for_is_one(run: RunFolder) -> None:
-    run.ask_to_stop("StoppedByUser", "The job was stopped.")
-    (run.path / "j-master-0.exit").write_text("0\n")
-    assert told(run, {})["succeeded"]
+def test_a_success_that_a_stop_came_too_late_for_is_one(shared: SharedFolder) -> None:
+    shared.ask_to_stop("StoppedByUser", "The job was stopped.")
+    (shared.path / "j-master-0.exit").write_text("0\n")
+    assert told(shared, {})["succeeded"]
 
 
 @pytest.mark.parametrize(
     "text", ["garbage", "a b c", "", "x" * 1_000_000, '{"reason_code": 1}', "[]", "\0 \udcff"]
 )
-def test_what_a_job_writes_into_the_folder_breaks_nothing(run: RunFolder, text: str) -> None:
+def test_what_a_job_writes_into_the_folder_breaks_nothing(shared: SharedFolder, text: str) -> None:
     for name in ("failed", "stop", "j-master-0.exit", "j-master-0.why", "go"):
-        (run.path / name).write_text(text, errors="surrogateescape")
-    assert told(run, {"j-master-0": ContainerEnd(3)})["phase"] == "ended"
+        (shared.path / name).write_text(text, errors="surrogateescape")
+    assert told(shared, {"j-master-0": ContainerEnd(3)})["phase"] == "ended"
 
 
 @pytest.mark.parametrize("name", ["failed", "stop", "j-master-0.exit", "j-master-0.why", "go"])
-def test_a_link_or_a_pipe_in_the_folder_is_not_read(run: RunFolder, tmp_path: Path, name: str) -> None:
-    """They would tell a job what this machine has, or hold up whoever looks at it."""
+def test_a_link_or_a_pipe_in_the_folder_is_not_read(shared: SharedFolder, tmp_path: Path, name: str) -> None:
+    """They would tell a job what this machine has, or block its reader."""
     secret = tmp_path / "secret"
     secret.write_text("s3cret 9" if name == "failed" else "9")
-    place = run.path / name
+    place = shared.path / name
     for put in (lambda: place.symlink_to(secret), lambda: os.mkfifo(place)):
         place.unlink(missing_ok=True)
         put()
-        state = told(run, {"j-master-0": ContainerEnd(3)})
+        state = told(shared, {"j-master-0": ContainerEnd(3)})
         assert "s3cret" not in str(state)
-        assert run.begun_at != 9
-        assert run.exit_of("j-master-0") is None
-        assert run.first_failure is None
+        assert shared.begun_at != 9
+        assert shared.exit_of("j-master-0") is None
+        assert shared.first_failure is None
 
 
 def test_variables_are_utf8_whatever_this_machine_writes_its_files_in(tmp_path: Path) -> None:
     program = (
-        "import pathlib, sys; from pai_sdk.execution.docker.runfolder import RunFolder;"
-        "RunFolder(pathlib.Path(sys.argv[1])).prepare({'one.env': '\\u635f'}, ['\\u635f'])"
+        "import pathlib, sys; from pai_sdk.execution.docker.shared_folder import SharedFolder;"
+        "SharedFolder(pathlib.Path(sys.argv[1])).prepare({'one.env': '\\u635f'}, ['\\u635f'])"
     )
     plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=plain, check=True)
@@ -259,44 +265,44 @@ def test_variables_are_utf8_whatever_this_machine_writes_its_files_in(tmp_path: 
     assert (tmp_path / "requirements.txt").read_bytes() == "损\n".encode()
 
 
-def test_who_reads_a_file_of_the_run_while_it_is_written_anew_has_it_whole(run: RunFolder) -> None:
+def test_who_reads_a_file_of_the_run_while_it_is_written_anew_has_it_whole(shared: SharedFolder) -> None:
     """A shell reads its script piece by piece; a test that began its instances one by one met half of it."""
-    run.prepare({"one.env": "A=1\n"}, [])
-    with (run.path / "instance.sh").open() as of_script, (run.path / "one.env").open() as of_variables:
-        run.prepare({"one.env": "B=2\n"}, [])
+    shared.prepare({"one.env": "A=1\n"}, [])
+    with (shared.path / "instance.sh").open() as of_script, (shared.path / "one.env").open() as of_variables:
+        shared.prepare({"one.env": "B=2\n"}, [])
         script, variables = of_script.read(), of_variables.read()
-    assert (script, variables) == ((run.path / "instance.sh").read_text(), "A=1\n")
-    assert (run.path / "one.env").read_text() == "B=2\n"
-    assert {path.name for path in run.path.iterdir() if path.is_file()} == {"instance.sh", "one.env", "go"}
+    assert (script, variables) == ((shared.path / "instance.sh").read_text(), "A=1\n")
+    assert (shared.path / "one.env").read_text() == "B=2\n"
+    assert {path.name for path in shared.path.iterdir() if path.is_file()} == {"instance.sh", "one.env", "go"}
 
 
 def test_who_looks_while_a_wish_to_stop_is_written_has_it_whole(tmp_path: Path) -> None:
     """Its reason decides whether a job was stopped or has failed, and instances end as soon as it is there."""
     reason = "by Ann " * 8000
     for attempt in range(30):
-        run = RunFolder(tmp_path / str(attempt))
-        run.prepare({}, [])
-        asking = threading.Thread(target=run.ask_to_stop, args=("StoppedByUser", reason))
+        shared = SharedFolder(tmp_path / str(attempt))
+        shared.prepare({}, [])
+        asking = threading.Thread(target=shared.ask_to_stop, args=("StoppedByUser", reason))
         asking.start()
-        while (wish := run.stop_wish) is None:
+        while (wish := shared.stop_wish) is None:
             pass
         asking.join()
         assert wish == ("StoppedByUser", reason)
 
 
-def test_the_first_wish_to_stop_stays(run: RunFolder) -> None:
-    run.ask_to_stop("StoppedByUser", "by Ann")
-    run.ask_to_stop("StoppedByUser", "by Bob")
-    assert run.stop_wish == ("StoppedByUser", "by Ann")
-    assert {path.name for path in run.path.iterdir() if path.is_file()} == {"instance.sh", "go", "stop"}
+def test_the_first_wish_to_stop_stays(shared: SharedFolder) -> None:
+    shared.ask_to_stop("StoppedByUser", "by Ann")
+    shared.ask_to_stop("StoppedByUser", "by Bob")
+    assert shared.stop_wish == ("StoppedByUser", "by Ann")
+    assert {path.name for path in shared.path.iterdir() if path.is_file()} == {"instance.sh", "go", "stop"}
 
 
-def test_an_instance_that_was_asked_to_end_has_not_succeeded(run: RunFolder) -> None:
+def test_an_instance_that_was_asked_to_end_has_not_succeeded(shared: SharedFolder) -> None:
     """Whatever it made of its exit code."""
-    run.ask_to_stop("StoppedByUser", "by Ann")
-    (run.path / "j-master-0.why").write_text("stopped\n")
-    (run.path / "j-master-0.exit").write_text("0\n")
-    state = told(run, {"j-master-0": ContainerEnd(0)})
+    shared.ask_to_stop("StoppedByUser", "by Ann")
+    (shared.path / "j-master-0.why").write_text("stopped\n")
+    (shared.path / "j-master-0.exit").write_text("0\n")
+    state = told(shared, {"j-master-0": ContainerEnd(0)})
     assert (state["reason_code"], state["instances"][0]["status"]) == ("StoppedByUser", "Terminated")
 
 
@@ -304,10 +310,10 @@ def test_an_instance_that_was_asked_to_end_has_not_succeeded(run: RunFolder) -> 
     ("kills", "reason"), [(7, "KilledBySignal"), (6, "OutOfMemory"), (8, "OutOfMemory"), (None, "OutOfMemory")]
 )
 def test_a_kill_is_blamed_on_memory_unless_the_kernel_has_killed_nothing(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch, kills: int | None, reason: str
+    shared: SharedFolder, monkeypatch: pytest.MonkeyPatch, kills: int | None, reason: str
 ) -> None:
     """7 now; 8 before: the machine was started anew meanwhile."""
     monkeypatch.setattr("pai_sdk.agent.memory.kernel_kills", lambda: 7)
-    (run.path / "j-master-0.exit").write_text("137\n")
-    state = ending(JOB | {"kernel_kills": kills}, run, name_instances("j", "PyTorchJob", 1), {})
+    (shared.path / "j-master-0.exit").write_text("137\n")
+    state = ending(JOB | {"kernel_kills": kills}, shared, name_instances("j", "PyTorchJob", 1), {})
     assert state["reason_code"] == reason

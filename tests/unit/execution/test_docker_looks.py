@@ -20,7 +20,7 @@ from pai_sdk.execution.docker.containers import JobContainers
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.engine_health import Absence
 from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 
 
 def container(name: str, status: str, code: int = 0) -> Any:
@@ -33,9 +33,9 @@ def test_an_instance_that_ends_while_it_is_looked_at_has_told_its_end_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     """Above all, an early success must not be taken for a failure, which would end the others."""
-    run = RunFolder(tmp_path / "run")
-    run.prepare({}, [])
-    run.go()
+    shared = SharedFolder(tmp_path / "shared")
+    shared.prepare({}, [])
+    shared.go()
     journal = Journal(tmp_path / "state")
     journal.folder.mkdir()
     instances = [asdict(one) for one in name_instances("j", "PyTorchJob", 2)]
@@ -44,26 +44,26 @@ def test_an_instance_that_ends_while_it_is_looked_at_has_told_its_end_itself(
     )
 
     def of(job_id: str) -> list[Any]:
-        (run.path / "j-worker-0.exit").write_text(f"{code}\n")
+        (shared.path / "j-worker-0.exit").write_text(f"{code}\n")
         return [container("j-master-0", "running"), container("j-worker-0", "exited", code)]
 
     executor = DockerExecutor()
     monkeypatch.setattr(executor._containers, "of", of)
     assert executor.state(tmp_path).phase != "ended"
-    assert run.first_failure is None
+    assert shared.first_failure is None
 
 
-def job_of_three(root: Path) -> RunFolder:
+def job_of_three(root: Path) -> SharedFolder:
     """A job of three instances that have begun."""
-    run = RunFolder(root / "run")
-    run.prepare({}, [])
-    run.go()
+    shared = SharedFolder(root / "shared")
+    shared.prepare({}, [])
+    shared.go()
     journal = Journal(root / "state")
     journal.folder.mkdir()
     instances = [asdict(one) for one in name_instances("j", "PyTorchJob", 3)]
     facts = {"job_id": "j", "max_running_s": None, "grace_s": 1, "memory_bytes": None}
     journal.write_job({**facts, "instances": instances})
-    return run
+    return shared
 
 
 class Paused:
@@ -83,18 +83,18 @@ class Paused:
 
 def test_a_paused_instance_that_the_others_took_for_lost_is_killed_after_the_grace_period(tmp_path: Path) -> None:
     """It cannot hear that it is to end, so without us the job would never end."""
-    run, engine_has = job_of_three(tmp_path), Paused()
-    (run.path / "failed").write_text("j-worker-0 137 silent\n")
-    (run.path / "j-worker-0.beat").touch()
+    shared, engine_has = job_of_three(tmp_path), Paused()
+    (shared.path / "failed").write_text("j-worker-0 137 silent\n")
+    (shared.path / "j-worker-0.beat").touch()
     for name in ("j-master-0", "j-worker-1"):
-        (run.path / f"{name}.why").write_text("peer\n")
-        (run.path / f"{name}.exit").write_text("143\n")
+        (shared.path / f"{name}.why").write_text("peer\n")
+        (shared.path / f"{name}.exit").write_text("143\n")
     executor = DockerExecutor()
     executor._containers = JobContainers(lambda: engine_of(containers=engine_has))
     assert executor.state(tmp_path).phase != "ended"
     assert engine_has.paused.status == "paused", "its grace period is not over"
     long_ago = time.time() - 60
-    os.utime(run.path / "failed", (long_ago, long_ago))
+    os.utime(shared.path / "failed", (long_ago, long_ago))
     executor._asked.clear()
     executor.state(tmp_path)
     assert engine_has.paused.status == "exited"
@@ -106,10 +106,10 @@ def test_a_paused_instance_that_the_others_took_for_lost_is_killed_after_the_gra
 
 
 def test_an_instance_that_still_gives_its_files_to_their_owner_is_not_killed(tmp_path: Path) -> None:
-    run, engine_has = job_of_three(tmp_path), Paused()
-    run.ask_to_stop("StoppedByUser", "by Ann")
-    (run.path / "j-worker-0.exit.part").write_text("0\n")
-    JobContainers(lambda: engine_of(containers=engine_has)).kill("j", run)
+    shared, engine_has = job_of_three(tmp_path), Paused()
+    shared.ask_to_stop("StoppedByUser", "by Ann")
+    (shared.path / "j-worker-0.exit.part").write_text("0\n")
+    JobContainers(lambda: engine_of(containers=engine_has)).kill("j", shared)
     assert engine_has.paused.status == "paused"
 
 
@@ -152,12 +152,12 @@ def test_an_engine_that_does_not_know_the_start_of_a_container_has_restarted(
 def test_an_end_that_cannot_be_written_down_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = job_of_three(tmp_path)
+    shared = job_of_three(tmp_path)
     for name in ("j-master-0", "j-worker-0", "j-worker-1"):
-        (run.path / f"{name}.exit").write_text("0\n")
+        (shared.path / f"{name}.exit").write_text("0\n")
 
     def write_state(journal: Journal, state: dict[str, Any]) -> None:
-        raise OSError(errno.ENOSPC, "no room")
+        raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(Journal, "write_state", write_state)
     executor = DockerExecutor()
@@ -165,15 +165,15 @@ def test_an_end_that_cannot_be_written_down_is_told_once(
     for _ in range(3):
         assert executor.state(tmp_path).phase == "ended"
     assert [record.getMessage() for record in caplog.records] == [
-        "the end of job j cannot be written down: [Errno 28] no room"
+        "the end of job j cannot be written down: [Errno 28] no space"
     ]
 
 
 def test_one_look_waits_only_once_for_an_engine_that_hangs(tmp_path: Path) -> None:
     """All instances have told their end. What is left to be removed is removed by a later look."""
-    run = job_of_three(tmp_path)
+    shared = job_of_three(tmp_path)
     for name in ("j-master-0", "j-worker-0", "j-worker-1"):
-        (run.path / f"{name}.exit").write_text("0\n")
+        (shared.path / f"{name}.exit").write_text("0\n")
     asked = []
 
     def find() -> Engine:

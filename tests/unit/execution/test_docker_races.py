@@ -17,23 +17,23 @@ from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.docker import executor as module
 from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 from tests.unit.execution.test_docker_looks import container
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
+def shared(tmp_path: Path) -> SharedFolder:
     """The folder of a job of two instances that are not let go yet."""
-    run = RunFolder(tmp_path / "run")
-    run.prepare({}, [])
+    shared = SharedFolder(tmp_path / "shared")
+    shared.prepare({}, [])
     for name in ("j-master-0", "j-worker-0"):
-        (run.path / f"{name}.beat").touch()
+        (shared.path / f"{name}.beat").touch()
     journal = Journal(tmp_path / "state")
     journal.folder.mkdir()
     instances = [asdict(one) for one in name_instances("j", "PyTorchJob", 2)]
     facts = {"max_running_s": None, "grace_s": 1, "memory_bytes": None, "give_to": "1:1"}
     journal.write_job({"job_id": "j", "instances": instances, **facts})
-    return run
+    return shared
 
 
 class Containers:
@@ -64,28 +64,30 @@ def executor_of(containers: Containers) -> DockerExecutor:
     return executor
 
 
-def test_a_container_that_is_made_while_the_engine_is_asked_has_not_gone(tmp_path: Path, run: RunFolder) -> None:
+def test_a_container_that_is_made_while_the_engine_is_asked_has_not_gone(
+    tmp_path: Path, shared: SharedFolder
+) -> None:
     """Neither then, nor at the next look, which must not go by what was seen too early."""
     names = ["j-master-0"]
 
     def of() -> list[Any]:
         found = [container(name, "running") for name in names]
         names[1:] = ["j-worker-0"]
-        run.go()
+        shared.go()
         return found
 
     executor = executor_of(Containers(of))
     with locked(tmp_path / "state" / "lock"):  # its submitter is at work
         assert executor.state(tmp_path).phase != "ended"
     assert executor.state(tmp_path).phase != "ended"
-    assert run.first_failure is None
+    assert shared.first_failure is None
 
 
 def test_a_job_that_is_let_go_at_this_moment_was_not_interrupted(
-    tmp_path: Path, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, shared: SharedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def is_locked(_: object) -> bool:  # its submitter lets it go, and then the lock
-        run.go()
+        shared.go()
         return False
 
     monkeypatch.setattr(module, "_is_locked", is_locked)
@@ -94,7 +96,7 @@ def test_a_job_that_is_let_go_at_this_moment_was_not_interrupted(
 
 
 def test_a_start_that_is_taken_back_at_this_moment_has_no_end(
-    tmp_path: Path, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, shared: SharedFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def is_locked(_: object) -> bool:
         Journal(tmp_path / "state").forget_job()
@@ -105,17 +107,21 @@ def test_a_start_that_is_taken_back_at_this_moment_has_no_end(
     assert Journal(tmp_path / "state").read_state() is None
 
 
-def test_a_container_that_is_about_to_be_removed_was_removed_from_outside(tmp_path: Path, run: RunFolder) -> None:
+def test_a_container_that_is_about_to_be_removed_was_removed_from_outside(
+    tmp_path: Path, shared: SharedFolder
+) -> None:
     """The engine kills it first, and for a moment shows it as one that was killed."""
-    run.go()
+    shared.go()
     both = [container(name, "removing", 137) for name in ("j-master-0", "j-worker-0")]
     state = executor_of(Containers(lambda: both)).state(tmp_path)
     assert (state.phase, state.succeeded) == ("ended", False)
     assert "removed from outside" in state.reason_message
 
 
-def test_how_a_container_ended_is_known_though_the_engine_goes_away_then(tmp_path: Path, run: RunFolder) -> None:
-    run.go()
+def test_how_a_container_ended_is_known_though_the_engine_goes_away_then(
+    tmp_path: Path, shared: SharedFolder
+) -> None:
+    shared.go()
     looks = iter([[container(name, "exited", 137) for name in ("j-master-0", "j-worker-0")]])
 
     def of() -> list[Any]:
@@ -128,15 +134,15 @@ def test_how_a_container_ended_is_known_though_the_engine_goes_away_then(tmp_pat
     assert "killed from outside" in state.reason_message
 
 
-def test_one_that_podman_is_stopping_has_not_ended(tmp_path: Path, run: RunFolder) -> None:
-    run.go()
+def test_one_that_podman_is_stopping_has_not_ended(tmp_path: Path, shared: SharedFolder) -> None:
+    shared.go()
     both = [container(name, "stopping") for name in ("j-master-0", "j-worker-0")]
     assert executor_of(Containers(lambda: both)).state(tmp_path).phase != "ended"
 
 
-def test_who_is_told_of_the_end_finds_nothing_left_to_do(tmp_path: Path, run: RunFolder) -> None:
+def test_who_is_told_of_the_end_finds_nothing_left_to_do(tmp_path: Path, shared: SharedFolder) -> None:
     """Its process may end at once, and with it the thread that has just begun to give back and to remove."""
-    run.go()
+    shared.go()
     told: list[tuple[ExecutionState, list[str]]] = []
 
     def look() -> None:

@@ -19,7 +19,7 @@ from pai_sdk.execution.docker.engine import find_engine
 
 @pytest.fixture
 def brief() -> Iterator[Path]:
-    """A folder whose name leaves room for that of a socket, which may have a hundred characters."""
+    """A folder whose name is short enough for that of a socket, which may have a hundred characters."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield Path(folder)
 

@@ -1,4 +1,4 @@
-"""A full disk: the job goes on, and how it ended is written down as soon as there is room."""
+"""A full disk: the job goes on, and how it ended is written down as soon as there is free space."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.agent import job_execution as jobrun
-from pai_sdk.agent.job_execution import JobRun
+from pai_sdk.agent.job_execution import JobExecution
 from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.sandbox import Sandbox
 
@@ -19,7 +19,7 @@ JOB: dict[str, Any] = {"instances": [], "max_running_s": None, "memory_limit_byt
 
 
 class FullFor(Journal):
-    """Has no room for the first few states."""
+    """Has no space for the first few states."""
 
     def __init__(self, folder: Path, times: int, number: int = errno.ENOSPC) -> None:
         super().__init__(folder)
@@ -35,7 +35,7 @@ class FullFor(Journal):
 def test_the_end_is_written_when_there_is_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobrun, "_PAUSE_ON_FULL_DISK_S", 0.01)
     journal = FullFor(tmp_path, 3)
-    run = JobRun(Sandbox(tmp_path), journal, JOB)
+    run = JobExecution(Sandbox(tmp_path), journal, JOB)
     run._finish()
     state = journal.read_state()
     assert state is not None
@@ -43,7 +43,7 @@ def test_the_end_is_written_when_there_is_room_again(tmp_path: Path, monkeypatch
 
 
 def test_any_other_fault_is_not_waited_for(tmp_path: Path) -> None:
-    run = JobRun(Sandbox(tmp_path), FullFor(tmp_path, 1, errno.ENOENT), JOB)
+    run = JobExecution(Sandbox(tmp_path), FullFor(tmp_path, 1, errno.ENOENT), JOB)
     with pytest.raises(OSError, match="no"):
         run._finish()
 
@@ -54,7 +54,7 @@ def test_an_instance_that_filled_the_disk_failed_for_that(
 ) -> None:
     """Also where the service has given up its reserve before the supervisor looks."""
     instance = {"name": "train1-master-0", "role": "master", "rank": 0, "index": 0}
-    run = JobRun(
+    run = JobExecution(
         Sandbox(tmp_path), Journal(tmp_path), {**JOB, "instances": [{"instance": instance, "environments": {}}]}
     )
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free_bytes // 4096, f_frsize=4096))

@@ -18,7 +18,7 @@ from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 from pai_sdk.schemas.request import TrainingJobRequest
 
 
@@ -75,7 +75,7 @@ def test_requirements_come_from_the_parameter_and_from_the_code(
     if in_code:
         (sandbox.usercode / "requirements.txt").write_text("numpy\n")
     Launch(Engine("unix:///none", AskedFor()), launch_spec(tmp_path, "local-1", request)).run(progress=False)  # type: ignore[arg-type]
-    installed = sandbox.root / "run" / "requirements.txt"
+    installed = sandbox.root / "shared" / "requirements.txt"
     lines = installed.read_text().splitlines() if installed.exists() else []
     assert lines == [*(listed or ()), *(["-r /ml/usercode/requirements.txt"] if in_code else [])]
 
@@ -112,7 +112,7 @@ def test_what_may_be_secret_is_for_its_owner_only(tmp_path: Path) -> None:
     """Whatever the umask: variables, and the password of an index URL."""
     before = os.umask(0)
     try:
-        RunFolder(tmp_path).prepare({"a.env": "TOKEN=x"}, ["--index-url=https://me:x@index.example.com"])
+        SharedFolder(tmp_path).prepare({"a.env": "TOKEN=x"}, ["--index-url=https://me:x@index.example.com"])
     finally:
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path.is_file()}

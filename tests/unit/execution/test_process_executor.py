@@ -418,7 +418,7 @@ def test_it_is_tried_without_a_trace(tmp_path: Path) -> None:
     for name in ("ml", "new"):
         (tmp_path / name).mkdir()
     refusal = mlroot.refusal(tmp_path / "ml", tmp_path / "new")
-    # What else is mounted may change at any time, by containers of somebody else for one.
+    # What else is mounted may change at any time, by containers of another user for one.
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     if ml.can_be_had():
         assert refusal == ""

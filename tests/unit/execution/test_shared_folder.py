@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.execution.docker.runfolder import RunFolder
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 
 
 @pytest.fixture
@@ -19,23 +19,23 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_a_link_in_place_of_an_unfinished_file_is_not_followed(tmp_path: Path, mine: Path) -> None:
-    run = RunFolder(tmp_path / "run")
-    run.path.mkdir()
-    (run.path / ".master-0.env").symlink_to(mine)
-    run.prepare({"master-0.env": "export A=1\n"}, [])
+    shared = SharedFolder(tmp_path / "shared")
+    shared.path.mkdir()
+    (shared.path / ".master-0.env").symlink_to(mine)
+    shared.prepare({"master-0.env": "export A=1\n"}, [])
     assert mine.read_text() == "mine"
-    assert (run.path / "master-0.env").read_text() == "export A=1\n"
-    assert not (run.path / "master-0.env").is_symlink()
+    assert (shared.path / "master-0.env").read_text() == "export A=1\n"
+    assert not (shared.path / "master-0.env").is_symlink()
 
 
 def test_a_link_in_place_of_a_signal_is_not_followed(
     tmp_path: Path, mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = RunFolder(tmp_path / "run")
-    run.prepare({}, [])
+    shared = SharedFolder(tmp_path / "shared")
+    shared.prepare({}, [])
     monkeypatch.setattr(time, "monotonic_ns", lambda: 7)
     monkeypatch.setattr("os.getpid", lambda: 1)
-    (run.path / ".go.1.7").symlink_to(mine)
+    (shared.path / ".go.1.7").symlink_to(mine)
     with pytest.raises(FileExistsError):
-        run.go()
+        shared.go()
     assert mine.read_text() == "mine"

@@ -17,7 +17,7 @@ from pai_sdk.agent.reasons import REASON_STOPPED_FROM_OUTSIDE
 from pai_sdk.base.files import open_file, publish_once, replace_file
 from pai_sdk.execution.log_times import LogTimes, open_plain
 
-__all__ = ["InstanceExit", "RunFolder"]
+__all__ = ["InstanceExit", "SharedFolder"]
 
 _LONGEST_TEXT_BYTES = 64 * 1024
 _LONGEST_PROBLEM = 300
@@ -39,13 +39,13 @@ class InstanceExit:
     at: float
 
 
-class RunFolder:
-    """The files of one job's run. Each is written whole by one side and only read by the other.
+class SharedFolder:
+    """The files by which a job's containers and their executor communicate. Each is written as a whole.
 
     The containers can write here, so nothing that is read is trusted: neither what it says nor that it is a file.
 
     Example:
-        >>> RunFolder(Path("/srv/jobs/local-1/run")).has_begun
+        >>> SharedFolder(Path("/srv/jobs/local-1/shared")).has_begun
         False
     """
 
@@ -198,7 +198,7 @@ class RunFolder:
         return pip_problem(self._log_of(instance))
 
     def forget_secrets(self) -> None:
-        """Remove the variables; nobody needs them after the end."""
+        """Remove the variables; they are not needed after the end."""
         for file in self.path.glob("*.env"):
             file.unlink(missing_ok=True)
 
