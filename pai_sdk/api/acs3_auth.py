@@ -1,4 +1,4 @@
-"""Signing as requests wants it: an auth object that is asked for each attempt anew."""
+"""Signing for requests: an auth object that signs each attempt anew."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Acs3Auth(AuthBase):
 
     Args:
         credentials: gives the key that is valid now.
-        action: the API's name of what is asked for, such as `GetTrainingJob`.
+        action: the API's name of the call, such as `GetTrainingJob`.
         version: the API's version, such as `2022-01-12`.
 
     Example:

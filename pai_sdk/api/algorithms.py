@@ -1,4 +1,4 @@
-"""Registered algorithms on the wire. What writes them takes forms, as PAI's official client sends them."""
+"""Registered algorithms on the wire. Creating and updating sends forms, as PAI's official client does."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AlgorithmVersionRecord(Received):
     @field_validator("algorithm_spec", mode="before")
     @classmethod
     def _as_object(cls, value: object) -> object:
-        # In requests a spec is JSON text; answers have it as an object, but who knows of all services.
+        # In requests a spec is JSON text; responses have it as an object, but other services may send text.
         return json.loads(value) if isinstance(value, str) else value
 
 
@@ -63,7 +63,7 @@ class Algorithms:
 
     Args:
         transport: to the PAI API, version `training_jobs.VERSION`.
-        workspace_id: the workspace whose algorithms are meant where nothing else is said.
+        workspace_id: the workspace of the algorithms, unless a call names another.
 
     Example:
         >>> algorithms = session.algorithms  # doctest: +SKIP
@@ -118,7 +118,7 @@ class Algorithms:
             name: only algorithms with this text in their name.
             provider: only algorithms of this provider, of whatever workspace; without it, those of ours.
             algorithm_id: only this one.
-            page_size: how many to ask for at once.
+            page_size: items in a page.
         """
         query = {
             "AlgorithmName": name,
@@ -137,7 +137,7 @@ class Algorithms:
         """The algorithm of exactly that name; the service's own search takes parts of names too.
 
         Raises:
-            InvalidInputError: there is none, or there are several and the provider was not said.
+            InvalidInputError: there is none, or there are several and the provider is not given.
         """
         seen = [*self.list(name=name, provider=provider)]
         found = [algorithm for algorithm in seen if algorithm.algorithm_name == name]
@@ -154,8 +154,8 @@ class Algorithms:
                     )
                 ]
             )
-        everyone = seen or [*self.list(provider=provider)]
-        hint = name_hint(name, sorted({a.algorithm_name for a in everyone if a.algorithm_name}))
+        known = seen or [*self.list(provider=provider)]
+        hint = name_hint(name, sorted({a.algorithm_name for a in known if a.algorithm_name}))
         whose = f" of provider {provider!r}" if provider else " in the workspace"
         if not hint and provider is None:
             hint = "those of PAI itself have algorithm_provider='pai'"
@@ -221,7 +221,7 @@ class Algorithms:
         return max(self.list_versions(algorithm_id), key=_age, default=None)
 
     def update_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]) -> None:
-        """UpdateAlgorithmVersion: another spec for jobs to come."""
+        """UpdateAlgorithmVersion: another spec for later jobs."""
         self._call("UpdateAlgorithmVersion", "PUT", _VERSION, algorithm_id, version, form=_spec_form(spec))
 
     def delete_version(self, algorithm_id: str, version: str) -> None:
@@ -242,7 +242,7 @@ class Algorithms:
 
 
 def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, str]:
-    """What the wire wants here is a form with the spec as JSON text, unlike in CreateTrainingJob."""
+    """A form with the spec as JSON text, unlike in CreateTrainingJob."""
     try:
         return {"AlgorithmSpec": AlgorithmSpec.model_validate(spec).to_json()}
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""A request's path, query and body as they go over the wire."""
+"""The path, query and body of a request as they are sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def path_of(template: str, params: Mapping[str, str]) -> str:
     """Put parameters into a path.
 
     Raises:
-        InvalidInputError: one of them would name something else: it is empty, or dots only.
+        InvalidInputError: one of them is empty, `.` or `..`, which would be another path.
 
     Example:
         >>> path_of("/api/v1/trainingjobs/{training_job_id}", {"training_job_id": "a/b ü"})
@@ -43,19 +43,19 @@ def json_of(body: Mapping[str, Any]) -> bytes:
     """The body, compact and in UTF-8.
 
     Raises:
-        InvalidInputError: a text in it holds half a character.
+        InvalidInputError: a text in it holds a lone surrogate.
     """
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError as error:
-        raise InvalidInputError([_half_a_character("request", error)]) from error
+        raise InvalidInputError([_lone_surrogate("request", error)]) from error
 
 
 def form_of(fields: Mapping[str, str]) -> bytes:
     """The body as a form.
 
     Raises:
-        InvalidInputError: a text in it holds half a character.
+        InvalidInputError: a text in it holds a lone surrogate.
 
     Example:
         >>> form_of({"AlgorithmName": "digits", "DisplayName": "a & b"})
@@ -76,9 +76,9 @@ def _encoded(name: str, value: str) -> str:
     try:
         return encode(value)
     except UnicodeEncodeError as error:
-        raise InvalidInputError([_half_a_character(name, error)]) from error
+        raise InvalidInputError([_lone_surrogate(name, error)]) from error
 
 
-def _half_a_character(where: str, error: UnicodeEncodeError) -> Problem:
+def _lone_surrogate(where: str, error: UnicodeEncodeError) -> Problem:
     around = str(error.object)[max(0, error.start - 10) : error.end + 10]
     return Problem(where, f"{around!r} holds what is not a character (a lone surrogate)", "remove it")

@@ -1,4 +1,4 @@
-"""Experiments on the wire: names under which jobs are kept together."""
+"""Experiments on the wire: an experiment groups jobs under a name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Experiments:
 
     Args:
         transport: to the workspace API, version `workspaces.VERSION`.
-        workspace_id: the workspace whose experiments are meant; the service's default one when None.
+        workspace_id: the workspace of the experiments; the service's default one when None.
 
     Example:
         >>> experiment_id = session.experiments.create("digits")  # doctest: +SKIP
@@ -112,7 +112,7 @@ class Experiments:
             name: only experiments with this text in their name.
             exact: only the experiment of exactly that name.
             labels: only experiments that bear all of these labels.
-            page_size: how many to ask for at once.
+            page_size: items in a page.
         """
         query = {
             "Name": name,
@@ -133,7 +133,7 @@ class Experiments:
         """The experiment of exactly that name.
 
         Raises:
-            InvalidInputError: the workspace has none; the nearest name is offered.
+            InvalidInputError: the workspace has none; the message suggests the nearest name.
         """
         # Compared here too: a service that does not know the option finds parts of names.
         for found in self.list(name=name, exact=True):

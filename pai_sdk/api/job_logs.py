@@ -22,7 +22,7 @@ __all__ = ["JobLogs"]
 _log = logging.getLogger(__name__)
 _LARGEST = 1000
 _DOCUMENTED = 100
-_SMALLEST = 20  # what alipai asks for
+_SMALLEST = 20  # the page size of alipai
 _BY_LINE_LARGEST = 10_000
 _NO_INSTANCE_YET = "TRAINING_JOB_INSTANCE_NOT_FOUND"
 _ATTEMPTS = 3
@@ -30,25 +30,24 @@ _LEAST_CAP = 1000  # no service is known that gives fewer lines of a log than th
 _OVERLAP = 200  # lines that two parts of a log have in common
 _LEAST_OVERLAP = 20  # fewer may be the same by chance
 _LOOK_BACK_MINUTES = tuple(2**power for power in range(17))  # 45 days
-_LOOK_BACK_UNCOUNTED = (1, 2, 4, 8, 16, 32, 64)  # where the count is no help
-_LOOKED_AT = 3000  # lines of a later part in which the common ones must be
+_LOOK_BACK_UNCOUNTED = (1, 2, 4, 8, 16, 32, 64)  # where the count is not known
+_LOOKED_AT = 3000  # lines of a later part that are searched for the common ones
 
 
 class JobLogs:
     """ListTrainingJobLogs, addressed by line.
 
-    How large a page the service grants is not documented, and one that silently gives smaller pages than it was
-    asked for would answer page 6 with other lines. So the first page, which begins alike in every size, tells the
-    size; until it has been told, later pages are never larger than one that was seen.
+    The largest page of the service is not documented. If the service silently gives smaller pages than requested,
+    page 6 has other lines than expected. So the first page, which begins with the same line in every size, shows
+    the size; until it is known, later pages are never larger than the largest one seen.
 
-    The service of this package does without all that: it takes the line itself as a preference
-    (`Prefer: first-line=N`), and can hold an empty answer back (`Prefer: wait=N`). It announces both
-    (`x-pai-offers`), and a service that does not is never sent a preference. It names the instance in its answer,
-    so that an answer to another question is found out, and asked for again.
+    The embedded service needs none of this: it takes the number of the line (`Prefer: first-line=N`), and offers a
+    long poll (`Prefer: wait=N`). It announces both (`x-pai-offers`); other services get no preference. It names
+    the instance in its response, so a response to another request is detected, and requested again.
 
-    A service may give no lines beyond some page, however long the log is. From there on, the log is read from a
-    later time on (`StartTime`): such a part begins before the last line that was read; the lines that both have
-    in common tell which number its first line has.
+    A service may give no lines beyond some page, even if the log is longer. From there on, the log is read by time
+    (`StartTime`): such a part begins before the last line that was read, and the lines that both have in common
+    give the number of its first line.
 
     Args:
         transport: to the PAI API.
@@ -60,7 +59,7 @@ class JobLogs:
         self._is_known = False
         self._seen = _SMALLEST  # the longest page so far
         self._by_line = False
-        self._parts: dict[tuple[str, str], list[_Part]] = {}  # of logs that are read by time
+        self._parts: dict[tuple[str, str], list[_Part]] = {}  # by log: its parts, when it is read by time
         # From which line on pages were empty, whether the service counts more lines than that, and how often.
         self._empty: dict[tuple[str, str], tuple[int, bool, int]] = {}
         self._now = time.time()  # by the service's clock
@@ -76,8 +75,8 @@ class JobLogs:
             is_told = self._is_known and self._size == assumed
             if is_told or not isinstance(error, InvalidRequestError):
                 raise
-        # Perhaps it is the size that was refused; if it was not, the same error comes again.
-        if not self._is_known:  # another thread may have found it out meanwhile
+        # The size may have been refused; if not, the same error is raised again.
+        if not self._is_known:  # another thread may have found it meanwhile
             self._find_size(job_id, instance, at_least=0)
         return self._read(job_id, instance, start, limit, wait_s)
 
@@ -102,11 +101,13 @@ class JobLogs:
             if not self._is_known or start - part.first < _LEAST_CAP:
                 raise
             count = self._page(*log, 0, _SMALLEST, since=part.since).total
-            page = LogPage((), total=None if count is None else count + part.first)  # pages so deep may be refused
+            page = LogPage(
+                (), total=None if count is None else count + part.first
+            )  # pages beyond the limit may be refused
         if page.lines or not self._may_be_cut(part, start, page.total):
             self._empty.pop(log, None)
             return page
-        # A count may be ahead of the lines for a moment, and looking for a later part costs some requests.
+        # A count may be ahead of the lines for a moment, and the search for a later part costs some requests.
         has_more = page.total is None or page.total > start
         *before, times = self._empty.get(log, (start, has_more, 0))
         times = times + 1 if before == [start, has_more] else 1
@@ -129,15 +130,15 @@ class JobLogs:
         return replace(found, total=None if found.total is None else found.total + part.first)
 
     def _may_be_cut(self, part: _Part, start: int, total: int | None) -> bool:
-        """Whether there may be lines that the service does not give: it counts more, or its count is cut."""
+        """Whether the service may hold back lines: it counts more, or its count is cut off."""
         is_round = (start - part.first) % 100 == 0
         return start - part.first >= _LEAST_CAP and (total is None or total > start or is_round)
 
     def _later_part(self, log: tuple[str, str], part: _Part, start: int, total: int | None) -> _Part | None:
-        """A part of the log that begins at a later time and goes on beyond the line; None if there is none."""
+        """A part of the log that begins at a later time and has lines beyond `start`; None if there is none."""
         known = self._lines(log, part, start - _OVERLAP, _OVERLAP)
         is_counted = total is not None and total > start
-        latest = 0  # minutes: a part that begins then begins after the line
+        latest = 0  # minutes: a part since then begins after the line
         for minutes in _LOOK_BACK_MINUTES if is_counted else _LOOK_BACK_UNCOUNTED:
             found = self._part_since(log, known, start, minutes, total)
             if isinstance(found, _Part):
@@ -147,7 +148,7 @@ class JobLogs:
             if found == "late":
                 latest = minutes
                 continue
-            # It begins so early that the lines which are wanted are cut off again: somewhere in between.
+            # Too early: the wanted lines are beyond its limit again. Bisect between the two times.
             early = minutes
             while early - latest > 1:
                 middle = (early + latest) // 2
@@ -158,7 +159,7 @@ class JobLogs:
             break
         if is_counted:
             _log.warning(
-                "the service counts %d lines in the log of %s and gives %d; pai-sdk found no way to the others",
+                "the service counts %d lines in the log of %s and gives %d; the others cannot be read",
                 total,
                 log[1],
                 start,
@@ -172,7 +173,7 @@ class JobLogs:
         count = self._page(*log, 0, _SMALLEST, since=since)
         if not count.lines:
             return "late"
-        # By its count it is known about where the line is in it; otherwise it is looked for from the beginning on.
+        # Its count gives the approximate position of the line; without a count the search starts at the beginning.
         is_counted = total is not None and total > start and count.total is not None
         first = total - count.total if is_counted and total is not None and count.total is not None else start
         if first > start:
@@ -201,16 +202,16 @@ class JobLogs:
         return lines
 
     def _size_for(self, start: int, limit: int) -> int:
-        """The page size by which the wanted lines begin a page, or at least are on one."""
+        """The page size with which the wanted lines begin a page, or are at least on one."""
         largest = self._size if self._is_known or start == 0 else min(self._size, self._seen)
         if start == 0:
             return min(limit, largest)
-        # What the page has before that line was read already, and would come again with every look.
+        # Lines before it on the page are already known, and would be sent again with every poll.
         most = min(limit, largest, max(start, _SMALLEST))
         return min(range(most, most // 2, -1), key=lambda size: start % size)
 
     def _learn(self, page: _Page, size: int) -> None:
-        """What a first page tells: it was filled. A short one may be cut, or its total ahead of its lines."""
+        """Learn the size from a full first page. A short one may be cut, or the total ahead of the lines."""
         if size == self._size == len(page.lines):
             self._is_known = True
 
@@ -227,7 +228,7 @@ class JobLogs:
             # The log has that many lines, so a shorter page is as long as pages get.
             is_cut = 0 < len(page.lines) < min(size, at_least)
             self._size = len(page.lines) if is_cut else size
-            # That a larger page was refused tells nothing: perhaps there was no log then.
+            # A refusal of a larger page proves nothing: there may have been no log yet.
             self._is_known = is_cut or len(page.lines) == size
             self._seen = max(self._seen, len(page.lines))
             _log.debug("log pages of %d lines", self._size)
@@ -236,7 +237,7 @@ class JobLogs:
     def _page(
         self, job_id: str, instance: str, start: int, size: int, wait_s: float = 0.0, *, since: str | None = None
     ) -> _Page:
-        """The page that holds the line, or begins with it if the service knows how."""
+        """The page that holds the line, or begins with it if the service offers that."""
         number = start // size + 1
         preferences = [*prefer_wait(wait_s).values(), f"first-line={start}"] if self._by_line else []
         for _ in range(_ATTEMPTS):
@@ -258,7 +259,7 @@ class JobLogs:
             if first is not None and (
                 first != str(expected) or answer.headers.get("x-pai-log-instance") != instance
             ):
-                _log.info("ListTrainingJobLogs: the answer belongs to another question; asking again")
+                _log.info("ListTrainingJobLogs: the response belongs to another request; sending it again")
                 continue
             lines = answer.json.get("Logs")
             return _Page(
@@ -270,7 +271,7 @@ class JobLogs:
                 waited="wait" in offers,
             )
         raise BadAnswerError(
-            f"ListTrainingJobLogs: {_ATTEMPTS} answers in a row belong to another question; a proxy or cache "
+            f"ListTrainingJobLogs: {_ATTEMPTS} responses in a row belong to another request; a proxy or cache "
             "in between mixes them up",
             status_code=answer.status_code,
             request_id=answer.request_id,
@@ -279,7 +280,7 @@ class JobLogs:
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a log that the service counts by itself: all lines since a time. Its first line has a number."""
+    """A part of a log: all lines since a time. `first` is the number of its first line in the whole log."""
 
     since: str | None
     first: int
@@ -290,7 +291,7 @@ _WHOLE = _Part(None, 0)
 
 @dataclass(frozen=True)
 class _Page:
-    """A page as the service counts them; its first line has the number `first`."""
+    """A page of the service; its first line has the number `first`."""
 
     lines: tuple[str, ...]
     first: int
@@ -307,7 +308,7 @@ class _Page:
 
 
 def _texts(lines: list[object], *, strip: bool) -> tuple[str, ...]:
-    r"""The lines as text; our own service gives them without line ends, and a `\r` of its has a meaning."""
+    r"""The lines as text; the embedded service sends them without line ends, so a `\r` is part of the line."""
     texts = ("" if line is None else str(line) for line in lines)
     return tuple(text.removesuffix("\n").removesuffix("\r") for text in texts) if strip else tuple(texts)
 

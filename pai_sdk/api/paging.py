@@ -11,14 +11,14 @@ __all__ = ["number_of", "pages"]
 def pages(
     fetch: Callable[[int, int], Mapping[str, Any]], items: str, *, page_size: int = 100
 ) -> Iterator[list[Any]]:
-    """The pages of a list, each asked for when the caller has used up the one before.
+    """The pages of a list; each is requested when the caller has consumed the one before.
 
-    The service may give smaller pages than it was asked for, and may leave the total out.
+    The service may give smaller pages than requested, and may leave the total out.
 
     Args:
-        fetch: asks for a page: (number, counted from 1; size).
+        fetch: requests a page: (number, counted from 1; size).
         items: the field of the answer that has the page's items.
-        page_size: how many items to ask for at once.
+        page_size: items in a page.
 
     Example:
         >>> answers = {1: {"Jobs": ["a", "b"], "TotalCount": "3"}, 2: {"Jobs": ["c"], "TotalCount": "3"}}

@@ -1,4 +1,4 @@
-"""From the code and status of a refusal to the error that fits."""
+"""Maps the code and status of a refusal to the class of the error."""
 
 from __future__ import annotations
 

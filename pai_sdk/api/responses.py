@@ -1,4 +1,4 @@
-"""What came back: a JSON object, or the error that it stands for."""
+"""Reads responses: a JSON object, or the error that it stands for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Answer", "read_answer", "read_body", "read_item", "read_items", "rea
 _log = logging.getLogger(__name__)
 _Record = TypeVar("_Record", bound=Received)
 
-_LARGEST_BYTES = 256 << 20  # beyond, it is no answer of a service but an attempt to fill this machine's memory
+_LARGEST_BYTES = 256 << 20  # a larger one could only fill this machine's memory
 _PIECE_BYTES = 1 << 16
 
 _SENTENCES = {
@@ -57,10 +57,10 @@ class Answer:
 
 
 def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
-    """Read the body of an answer of which the head has come, unpacked; the same arguments as for `read_answer`.
+    """Read and unpack the body of a response; the arguments are those of `read_answer`.
 
     Raises:
-        BadAnswerError: there is no end of it.
+        BadAnswerError: it is too large.
         requests.RequestException: it broke off.
     """
     body = bytearray()
@@ -77,8 +77,8 @@ def read_answer(response: requests.Response, body: bytes, *, action: str, host: 
     Args:
         response: what came.
         body: its body.
-        action: what was asked for; begins each error's text.
-        host: who was asked.
+        action: the API's name of the call; begins each error's text.
+        host: the host of the request.
 
     Raises:
         ApiError: the service refused.
@@ -103,7 +103,7 @@ def read_answer(response: requests.Response, body: bytes, *, action: str, host: 
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """When the answer asks to come back: `x-acs-retry-after` (ms), or `Retry-After` (seconds, or a date).
+    """The pause that a response asks for: `x-acs-retry-after` (ms), or `Retry-After` (seconds, or a date).
 
     Example:
         >>> retry_after_s({"x-acs-retry-after": "1500"}), retry_after_s({"Retry-After": "2"}), retry_after_s({})
@@ -117,7 +117,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     if seconds is not None or not text:
         return seconds
     at = _timestamp(text)
-    # Counted from the service's own clock where it tells it: ours may be wrong.
+    # Counted from the service's clock where the response has it: ours may be wrong.
     now = _timestamp(headers.get("Date")) or time.time()
     return None if at is None else max(0.0, at - now)
 
@@ -125,7 +125,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 def _refused(response: requests.Response, content: dict[str, Any], action: str, host: str) -> ApiError:
     code = _text(content, "Code")
     request_id = _request_id(response, content)
-    # These sentences stand in place of the service's own, which may quote what was signed, and so a token.
+    # These sentences replace the service's own, which may quote the signed text, and so a token.
     sentence = _SENTENCES.get(code) or _SENTENCES.get(code.partition(".")[0])
     if sentence is None:
         sentence = _text(content, "Message").strip() or "the service gave no reason"
@@ -141,7 +141,7 @@ def _refused(response: requests.Response, content: dict[str, Any], action: str, 
 
 
 def _turned_away(response: requests.Response, action: str, host: str) -> ApiError:
-    """A gateway's 429, in whatever format: nothing has been carried out."""
+    """A gateway's 429 in any format: nothing has been carried out."""
     return api_error(
         f"{action}: {host} got too many requests; send fewer at a time",
         code="",
@@ -223,7 +223,7 @@ def _number(text: str | None) -> float | None:
 
 
 def read_model(model: type[_Record], content: Any, answer: Answer, action: str) -> _Record:
-    """The content of an answer as a model.
+    """The content of a response as a model.
 
     Raises:
         BadAnswerError: it is not what the API describes; the fields are named.
@@ -241,7 +241,7 @@ def read_model(model: type[_Record], content: Any, answer: Answer, action: str) 
 
 
 def read_item(model: type[_Record], content: Any, action: str) -> _Record | None:
-    """One of several things in an answer; None, with a warning, where it cannot be read. It hides no other."""
+    """One item of a list in a response; None, with a warning, where it cannot be read."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -251,7 +251,7 @@ def read_item(model: type[_Record], content: Any, action: str) -> _Record | None
 
 
 def read_items(model: type[_Record], found: Iterable[list[Any]], action: str) -> Iterator[_Record]:
-    """All that can be read of the pages of a list."""
+    """All readable items of the pages of a list."""
     for page in found:
         for item in page:
             record = read_item(model, item, action)

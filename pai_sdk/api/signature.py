@@ -1,4 +1,4 @@
-"""Signing: ACS3-HMAC-SHA256 as we send it, the older ROA HMAC-SHA1 as others still do.
+"""Signatures: ACS3-HMAC-SHA256, which this package sends, and the older ROA HMAC-SHA1 of other clients.
 
 The functions are pure, so that a client signs and a service verifies with the same ones. Everywhere the path is
 the encoded one that goes over the wire, the query holds decoded values, and header names are in lower case.
@@ -55,7 +55,7 @@ def acs3_signature(
         method: of HTTP.
         path: encoded, as on the wire.
         query: decoded values.
-        headers: names in lower case; more than are signed may be there.
+        headers: names in lower case; others than the signed ones are ignored.
         signed_headers: the names that are signed, in any order; one that is not there is signed as empty.
         payload_hash: SHA-256 of the body, in hexadecimal digits.
 
@@ -84,7 +84,7 @@ def acs3_signature(
 def roa_signature(
     secret: str, *, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
 ) -> str:
-    """The signature of the older scheme, in base64; it says nothing of the body.
+    """The signature of the older scheme, in base64; it does not cover the body.
 
     Example:
         >>> roa_signature("secret", method="GET", path="/api/v1/trainingjobs", query={},

@@ -1,4 +1,4 @@
-"""Creating a job so that faults on the way never make two of it."""
+"""Creates a job exactly once, even when responses are lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _MOST_CREATES = 10  # where the retry policy sets no limit
 
-_TOLD_PAUSE_S = 2.0  # a search that takes longer is announced
+_TOLD_PAUSE_S = 2.0  # a longer search is announced by a warning
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class SubmissionPolicy:
     second job, which costs money; one that ends late costs a minute, and only after a fault.
 
     Attributes:
-        answer_s: how long the answer to a create may take, in seconds.
-        search_s: how long the job of an unanswered create is searched for at least, in seconds; longer where that
-            create had been under way for longer.
-        first_pause_s: the first pause between two looks at the list, in seconds; the next ones are longer.
-        longest_pause_s: the longest of them.
-        most_s: an unanswered create is repeated once in any case, and again within so many seconds of the first.
+        answer_s: how long the response to a create may take, in seconds.
+        search_s: how long the list is searched for the job of an unanswered create at least, in seconds; longer
+            if that create took longer.
+        first_pause_s: the first pause between two searches, in seconds; the next ones are longer.
+        longest_pause_s: the longest pause.
+        most_s: an unanswered create is repeated once in any case, and again within this time after the first.
     """
 
     answer_s: float = 120.0
@@ -57,24 +57,24 @@ def create(
     doubt: Doubt | None = None,
     policy: SubmissionPolicy = SubmissionPolicy(),
 ) -> str:
-    """Create a job; exactly one, even where answers are lost.
+    """Create exactly one job, even when responses are lost.
 
-    The request carries a label of this one submission. After a fault that leaves open whether the request has
-    arrived, the job is looked up by the label before the request is sent again. Where a repeated create turns out
-    to have made a second job, that one is stopped, with a warning.
+    The request has a label of this submission. If it is not known whether the request has arrived, the job is
+    looked up by the label before the request is sent again. If a repeated create has made a second job, that one
+    is stopped, with a warning.
 
     Args:
         jobs: the API.
         request: the job; it gets the label if it has none.
         doubt: what an earlier attempt of this submission left open; kept up to date for the next one.
-        policy: how patiently.
+        policy: the timeouts and pauses.
 
     Returns:
         The job's id.
 
     Raises:
         ApiError: the service refused the job.
-        ConnectionFailedError: it stays open whether the job was created; the text tells the label to look for.
+        ConnectionFailedError: it is not known whether the job was created; the message has the label to look for.
     """
     doubt = doubt or Doubt()
     if not any(label.key == SUBMISSION_LABEL for label in request.labels):
@@ -108,13 +108,13 @@ class _Submission:
             except PaiError as error:
                 if not self._doubt.creates:
                     raise
-                # A conflict is mostly with the job that an earlier create has made.
+                # A conflict is mostly with the job of an earlier create.
                 is_open = self._doubt.creates > before or isinstance(error, ConflictError)
                 found = self._found(self._search if is_open else self._look, error)
                 if found:
                     return found
                 if isinstance(error, ApiError) and not (error.maybe_arrived or error.retryable):
-                    raise  # the service has refused the request itself, and so any earlier one like it
+                    raise  # the service refuses the request itself, so an earlier attempt was refused, too
                 if not self._may_repeat(error, count, begun_s):
                     raise self._open_end(error) from error
                 _log.warning("%s; no job of this submission is listed, so it is sent again", error)
@@ -123,7 +123,7 @@ class _Submission:
                 return self._without_surplus(job_id) if before else job_id
 
     def _create(self) -> str:
-        """Send the request; whatever ends it without a clear answer, an interrupt included, leaves a doubt."""
+        """Send the request; without a clear response, also after an interrupt, it is recorded as a doubt."""
         begun_s = self._retry.clock()
         try:
             return self._jobs.create_once(self._request.to_wire(), answer_s=self._policy.answer_s)
@@ -134,9 +134,9 @@ class _Submission:
 
     def _may_repeat(self, error: PaiError, count: int, begun_s: float) -> bool:
         if not error.maybe_arrived:
-            return False  # the transport has tried that again already
+            return False  # the transport has retried it already
         if isinstance(error, RepeatedRequestError) and not self._dedupes:
-            return False  # it has arrived for certain: a second one could only make a second job
+            return False  # it has arrived: sending it again could only make a second job
         in_time = count == 1 or self._retry.clock() - begun_s < max(self._policy.most_s, self._retry.deadline_s)
         return in_time and count < (self._retry.max_attempts or _MOST_CREATES)
 
@@ -144,11 +144,11 @@ class _Submission:
 
     @property
     def _dedupes(self) -> bool:
-        """Whether the service has announced that it takes a second create of one submission for the first."""
+        """Whether the service has announced that it detects a repeated create of one submission."""
         return "submission-dedupe" in self._jobs.transport.offers
 
     def _found(self, look: Callable[[], list[str]], error: PaiError | None = None) -> str | None:
-        """The job of this submission, of several the first one; None when there is none.
+        """The job of this submission, the first one if there are several; None when there is none.
 
         Raises:
             ConnectionFailedError: the list cannot be read.
@@ -160,9 +160,9 @@ class _Submission:
         return self._keep_first(found) if found else None
 
     def _search(self) -> list[str]:
-        """Look at the list until the time for that is over, or the job is there.
+        """Search the list until the job is there, or the time is over.
 
-        After several unanswered creates there may be several jobs, so all of the time is used.
+        After several unanswered creates there may be several jobs, so the whole time is used.
         """
         return self._listed(
             until_s=self._doubt.since_s + max(self._policy.search_s, self._doubt.away_s),
@@ -170,7 +170,7 @@ class _Submission:
         )
 
     def _without_surplus(self, job_id: str) -> str:
-        """The job to keep when a repeated create was answered: an earlier one may have made a job meanwhile.
+        """The job to keep after a repeated create: an earlier one may have made a job meanwhile.
 
         A list that shows the new job would show the earlier one, too.
         """
@@ -183,16 +183,17 @@ class _Submission:
             _log.warning("%s; there may be a second job like %s; %s", error, job_id, self._how_to_look)
             return job_id
         if job_id not in found:
-            told = "job %s is not listed yet; there may be a second one like it; %s"
-            _log.warning(told, job_id, self._how_to_look)
+            _log.warning(
+                "job %s is not listed yet; there may be a second one like it; %s", job_id, self._how_to_look
+            )
             found.append(job_id)
         return self._keep_first(found)
 
     def _listed(self, *, until_s: float, is_enough: Callable[[list[str]], bool]) -> list[str]:
-        """What is found of this submission, looked for until it is enough or the time is over.
+        """The jobs of this submission, searched for until they are enough or the time is over.
 
         Raises:
-            PaiError: the list cannot be read, and not even at the end.
+            PaiError: the list cannot be read, not even at the end.
         """
         found: list[str] = []
         for is_last in self._looks(until_s):
@@ -207,7 +208,7 @@ class _Submission:
         return found
 
     def _looks(self, until_s: float) -> Iterator[bool]:
-        """A turn for each look at the list, with longer and longer pauses between; the last one is True."""
+        """One item for each search, with growing pauses between them; the last one is True."""
         pause_s, is_told = self._policy.first_pause_s, False
         while (left_s := until_s - self._retry.clock()) > 0:
             yield False
@@ -220,13 +221,13 @@ class _Submission:
 
     def _look(self) -> list[str]:
         """The ids of this submission's jobs that are listed now, the oldest first."""
-        # The service's own window of 7 days is enough for a job of this minute.
+        # The service's default window of 7 days is enough for a new job.
         wanted = {SUBMISSION_LABEL: self._label}
         listed = self._jobs.list(labels=wanted, workspace_id=self._request.workspace_id, start_time=None)
         return [record.training_job_id for record in listed if self._is_ours(record)][::-1]
 
     def _is_ours(self, record: JobRecord) -> bool:
-        if not record.labels:  # not every list shows labels, and a name may be given twice
+        if not record.labels:  # not every list has labels, and several jobs may have one name
             if record.training_job_name != self._request.training_job_name:
                 return False
             record = self._jobs.get(record.training_job_id)
@@ -249,15 +250,15 @@ class _Submission:
         return kept
 
     def _stop(self, job_id: str, kept: str) -> None:
-        told = f"a create without an answer was repeated, and both made a job: {kept} is kept"
+        what = f"a create without a response was repeated, and both made a job: {kept} is kept"
         try:
-            if self._label_of(self._jobs.get(job_id)) is None:  # only its name is like ours
-                _log.warning("%s; %s looks like a second one: stop it if it is", told, job_id)
+            if self._label_of(self._jobs.get(job_id)) is None:  # only the name is the same
+                _log.warning("%s; %s looks like a second one: stop it if it is", what, job_id)
                 return
             self._jobs.stop(job_id)
-            _log.warning("%s, %s was stopped", told, job_id)
+            _log.warning("%s, %s was stopped", what, job_id)
         except PaiError as error:
-            _log.warning("%s; %s could not be stopped, stop it: %s", told, job_id, error)
+            _log.warning("%s; %s could not be stopped, stop it: %s", what, job_id, error)
 
     @property
     def _how_to_look(self) -> str:

@@ -22,7 +22,7 @@ VERSION = "2022-01-12"
 BEGINNING = "2018-01-01T00:00:00Z"
 """Before PAI; as the start of a list it turns the service's window of 7 days off."""
 
-# After a page without news there may be one with some; so many of them in a row come from a list without an end.
+# A page may have no new jobs, and the next one some. After this many in a row the list has no end.
 _MOST_WITHOUT_NEWS = 5
 _JOBS = "/api/v1/trainingjobs"
 _JOB = _JOBS + "/{training_job_id}"
@@ -40,7 +40,7 @@ class TrainingJobs:
         self.transport = transport
 
     def create_once(self, body: Mapping[str, Any], *, answer_s: float | None = None) -> str:
-        """CreateTrainingJob, sent again only where it cannot have arrived; `submission.create` does the rest.
+        """CreateTrainingJob, sent again only when it cannot have arrived; `submission.create` does the rest.
 
         Args:
             body: the request.
@@ -63,7 +63,7 @@ class TrainingJobs:
                 status_code=answer.status_code,
                 request_id=answer.request_id,
             )
-        notices = answer.json.get("Notices")  # of our own service; Alibaba Cloud's has no such field
+        notices = answer.json.get("Notices")  # of the embedded service; Alibaba Cloud's has no such field
         for notice in notices if isinstance(notices, list) else ():
             logger.warning("job %s: %s", job_id, notice)
         return job_id
@@ -72,9 +72,9 @@ class TrainingJobs:
         """GetTrainingJob.
 
         Args:
-            job_id: which.
-            changed_from: a snapshot; the same object comes back when the job is still as it says.
-            wait_s: ask the service to hold its answer that long for a change, if the snapshot shows that it can.
+            job_id: the job.
+            changed_from: a snapshot; the same object is returned when the job has not changed.
+            wait_s: long poll: the service may delay its response so long for a change, if it offers this.
         """
         headers: dict[str, str] = {}
         timeout_s = self.transport.timeout_s
@@ -88,7 +88,7 @@ class TrainingJobs:
         )
         if answer.status_code == 304 and changed_from is not None:
             return changed_from
-        # The request's id is the answer's and not the job's: with it, no snapshot would equal the one before.
+        # Without the id of the request, which would make each snapshot differ from the one before.
         content = {name: value for name, value in answer.json.items() if name != "RequestId"}
         record = read_model(JobRecord, {"TrainingJobId": job_id, **content}, answer, "GetTrainingJob")
         record._etag = answer.headers.get("ETag")
@@ -120,13 +120,13 @@ class TrainingJobs:
             labels: only jobs that have all of these.
             workspace_id: only jobs of this workspace.
             algorithm_name: only jobs of this registered algorithm.
-            algorithm_provider: whose algorithm it is.
+            algorithm_provider: only jobs of algorithms of this provider.
             is_temp_algo: only jobs with (or without) an algorithm of their own.
             job_id: only this one.
             start_time: created from here on; None leaves it to the service, which takes 7 days.
             end_time: created until then.
             newest_first: the order.
-            page_size: how many to ask for at once.
+            page_size: items in a page.
         """
         query = {
             "Status": status,
@@ -238,7 +238,7 @@ class TrainingJobs:
         return [*read_items(InstanceMetrics, [found], action)]
 
     def token(self, job_id: str | None = None, *, expire_time_s: int | None = None) -> str | None:
-        """GetToken: lets somebody look at one job, or at all, for a while."""
+        """GetToken: a temporary token to view one job, or all jobs."""
         query = {"TrainingJobId": job_id, "ExpireTime": expire_time_s}
         token = self.transport.call("GetToken", "GET", "/api/v1/tokens", query=query).json.get("Token")
         return None if token is None else str(token)
@@ -305,10 +305,10 @@ def offers_of(answer: Answer) -> frozenset[str]:
 
 
 def prefer_wait(wait_s: float) -> dict[str, str]:
-    """The header that asks to hold an answer back; whole seconds only, so that it is never held for too long."""
+    """The header for a long poll, in whole seconds, rounded down."""
     return {"Prefer": f"wait={int(wait_s)}"} if wait_s >= 1 else {}
 
 
 def read_timeout(timeout_s: tuple[float, float], wait_s: float) -> tuple[float, float]:
-    """Timeouts for an answer that may be held back."""
+    """Timeouts for a long poll."""
     return timeout_s[0], timeout_s[1] + max(wait_s, 0.0)

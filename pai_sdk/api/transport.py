@@ -1,4 +1,4 @@
-"""Requests to one API: signed, with timeouts and the one retry policy; JSON objects out and in."""
+"""Sends signed JSON requests to one API, with timeouts and retries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Answer", "Transport"]
 
 _log = logging.getLogger(__name__)
 _USER_AGENT = f"pai-sdk/{__version__}"
-# Each log that is followed holds a few connections, and a pool that is too small warns every time.
+# Each followed log holds a few connections, and a pool that is too small logs warnings.
 _POOL = 256
 # A proxy's page or a cut response may be a passing fault. With a wrong endpoint it stays, so the attempts are few.
 _MOST_STRANGE_ANSWERS = 5
@@ -45,11 +45,11 @@ class Transport:
         credentials: gives the key that is valid now; asked before each attempt.
         version: the API's version, such as `2022-01-12`.
         retry: the policy for every call.
-        timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
+        timeout_s: to connect, and between two reads of a response, in seconds.
 
     Attributes:
-        offers: what the service has announced, in its last answer that did, that it does beyond PAI's API:
-            `submission-dedupe`, for one. Nothing of it may be relied upon before.
+        offers: the features beyond PAI's API, such as `submission-dedupe`, that the service has announced in a
+            response (`x-pai-offers`). Only these may be used.
 
     Example:
         >>> from pai_sdk.config.credentials import static_credentials
@@ -107,9 +107,9 @@ class Transport:
         form: Mapping[str, str] | None = None,
         final_codes: Collection[str] = (),
     ) -> Answer:
-        """Ask for an action, as often as the policy allows.
+        """Call an action, with retries as the policy allows.
 
-        A deletion that is answered NotFound after an attempt whose answer was lost has succeeded.
+        A deletion has succeeded when it gets NotFound after an attempt whose response was lost.
 
         Args:
             action: its name, such as `GetTrainingJob`.
@@ -118,18 +118,18 @@ class Transport:
             path_params: what to put there; encoded here.
             query: None is left out; lists and dicts are sent as JSON.
             body: the JSON object to send.
-            idempotent: whether it may be sent again although it may have arrived; all but POST, unless said.
+            idempotent: whether it may be sent again although it may have arrived; by default all but POST.
             headers: further ones.
             timeout_s: in place of the transport's.
             form: fields to send as a form, for the few actions that take one instead of JSON.
-            final_codes: codes of refusals after which it is not sent again, although others are.
+            final_codes: codes of errors after which it is not sent again.
 
         Raises:
             ApiError: the service refused.
-            BadAnswerError: what came is not the service's answer.
-            ConnectionFailedError: no answer came; `maybe_arrived` tells whether it may have been carried out.
+            BadAnswerError: the response is not the service's.
+            ConnectionFailedError: no response came; `maybe_arrived` is True if it may have been carried out.
             CredentialsError: there is no key to sign with.
-            InvalidInputError: a part of the path is empty, or a text holds what is no character.
+            InvalidInputError: a part of the path is empty, or a text holds a lone surrogate.
         """
         request = requests.Request(
             method,
@@ -163,9 +163,9 @@ class Transport:
                 return False
             if isinstance(error, BadAnswerError):
                 strange += error.status_code < 400
-                # Whatever sent this does not know whether the service has got the request.
+                # This server or proxy does not know whether the service has received the request.
                 return repeatable and strange < _MOST_STRANGE_ANSWERS
-            # A repeated request was refused: its first delivery may have arrived, this attempt did nothing.
+            # RepeatedRequestError: the first delivery may have been carried out, but this attempt was not.
             return repeatable or not error.maybe_arrived or isinstance(error, RepeatedRequestError)
 
         def on_retry(number: int, error: BaseException, pause_s: float) -> None:
@@ -191,7 +191,7 @@ class Transport:
 
 
 class _Attempt:
-    """One call, to be made as often as the policy says, each time to where the service is by then.
+    """One call; each attempt goes to the current URL of the endpoint.
 
     Attributes:
         count: the attempts so far.
@@ -229,9 +229,9 @@ class _Attempt:
         url = self._endpoint.url
         self.request.url, host = url + self._path, url.partition("://")[2]
         try:
-            # Prepared, and so signed, for each attempt: a date grows old, and a nonce counts once.
+            # Prepared, and so signed, for each attempt: the date expires, and a nonce is valid once.
             prepared = self._session.prepare_request(self.request)
-            # Streamed, so that it is `read_body` that says how much of an answer is read.
+            # Streamed, so that `read_body` limits the size.
             settings = self._session.merge_environment_settings(
                 prepared.url, proxies={}, stream=True, verify=None, cert=None
             )
@@ -247,7 +247,7 @@ class _Attempt:
                 maybe_arrived=why.sent,
                 refused=why.refused,
             ) from error
-        # Neither query nor headers nor bodies: secrets may be in them.
+        # Without query, headers and bodies, which may hold secrets.
         _log.debug(
             "%s %s %s: HTTP %d in %.0f ms",
             self._action,

@@ -64,7 +64,7 @@ class Workspaces:
         return read_items(WorkspaceRecord, pages(fetch, "Workspaces"), "ListWorkspaces")
 
     def model_export_path(self, workspace_id: str) -> str | None:
-        """Where the workspace wants models to be put (GetConfig, `modelExportPath`), or None when it says nothing.
+        """The folder for models that the workspace sets (GetConfig, `modelExportPath`), or None when it sets none.
 
         The service writes it as an OSS URI whose bucket is the workspace's default one.
         """

@@ -1,4 +1,4 @@
-"""The connections to a server: a pool of them, which a process never shares with its parent."""
+"""A pool of connections, which a process never shares with its parent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HandshakeError(ssl.SSLError):
 
 
 def stay_on_this_machine(session: requests.Session) -> None:
-    """No proxy between this machine and itself; a CA that the environment names counts there too.
+    """Use no proxy for this machine itself; a CA that the environment names is used all the same.
 
     Not by `no_proxy`: requests would put it into the environment of the whole process for a moment, and with
     several threads it may stay there.
@@ -45,7 +45,7 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
     Parent and child have the same sockets. If both wrote into one, each would read answers meant for the other.
 
     Args:
-        hosts: of how many servers connections are kept.
+        hosts: the number of servers whose connections are kept.
         size: how many connections are kept for each of them; more can be open.
     """
 
@@ -53,7 +53,9 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
         super().__init__(pool_connections=hosts, pool_maxsize=size, max_retries=0)  # calls init_poolmanager
         self._process = os.getpid()
         self._size = hosts, size
-        self._of_parents: list[object] = []  # kept: to clean them up, their locks would be needed
+        self._of_parents: list[
+            object
+        ] = []  # kept: cleaning them up needs their locks, which the parent may have held
 
     def send(
         self,
@@ -77,7 +79,7 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
     def proxy_manager_for(self, proxy: str, **more: Any) -> Any:
         """The pool of the connections through a proxy."""
         manager = super().proxy_manager_for(proxy, **more)
-        if not proxy.lower().startswith("socks"):  # those make connections of a kind of their own
+        if not proxy.lower().startswith("socks"):  # SOCKS proxies need their own connection class
             manager.pool_classes_by_scheme = _POOLS
         return manager
 

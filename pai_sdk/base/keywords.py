@@ -34,7 +34,7 @@ _ELSEWHERE = {
 
 
 def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The same function; called with unknown keywords it raises a `WrongCallError` that has all of them.
+    """The same function; with unknown keyword arguments it raises a `WrongCallError` that lists all of them.
 
     Its signature stays what it is, for editors and for `inspect`.
 
@@ -67,7 +67,7 @@ def shows_parameters_of(other: Callable[_P, object]) -> Callable[[Callable[..., 
     """Have editors, type checkers and `help()` show the parameters that a function only hands on.
 
     Args:
-        other: whom it hands them to.
+        other: the function that gets them.
     """
 
     def shown(function: Callable[..., _R]) -> Callable[_P, _R]:

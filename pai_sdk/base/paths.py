@@ -1,4 +1,4 @@
-"""Paths as people write them."""
+"""Paths as users write them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["expanded", "path_given"]
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """The path with its `~`, read as a shell does: where there is no such user, it is a name like any other.
+    """The path with its `~` expanded as a shell does it; without such a user it stays as it is.
 
     Example:
-        >>> expanded("~nobody-of-this-name/data")
-        PosixPath('~nobody-of-this-name/data')
+        >>> expanded("~no-such-user/data")
+        PosixPath('~no-such-user/data')
     """
     try:
         return Path(path).expanduser()
@@ -32,7 +32,7 @@ def path_given(path: object, where: str) -> Path:
         where: the parameter's name.
 
     Raises:
-        InvalidInputError: it is none; an empty text would be the current folder, with all that lies in it.
+        InvalidInputError: it is not a path, or it is empty, which would mean the whole current folder.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str):

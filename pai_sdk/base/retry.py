@@ -56,7 +56,7 @@ class RetryWarnings:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often, how long and how patiently a failing call is tried again.
+    """How often, how long and with which pauses a failing call is tried again.
 
     The pause doubles from `first_pause_s` to `longest_pause_s` with full jitter, unless the failed answer itself
     said when to come back (`Retry-After`, `x-acs-retry-after`), which wins. The deadline counts from the first
@@ -66,13 +66,13 @@ class RetryPolicy:
         deadline_s: seconds after which no further attempt is made.
         max_attempts: attempts in all, the first included; None for as many as the deadline allows.
         first_pause_s: upper bound of the first pause, in seconds.
-        longest_pause_s: upper bound of any pause, in seconds; also the most a server's wish is obeyed.
+        longest_pause_s: upper bound of any pause, in seconds, also of one that the server asks for.
         sleep: replaced by tests with a fake clock.
         clock: likewise; must be monotonic.
         warnings: logs that calls are being retried; one for all calls with this policy, and with copies of it.
 
     Raises:
-        InvalidInputError: a number is none, or too small.
+        InvalidInputError: a value is not a number, or too small.
 
     Example:
         >>> RetryPolicy(max_attempts=3).call(lambda: 7, is_transient=lambda error: True)
@@ -105,7 +105,7 @@ class RetryPolicy:
         if retry_after_s is not None:
             return min(max(0.0, retry_after_s), self.longest_pause_s)  # in this order, NaN is 0
         bound = min(self.longest_pause_s, self.first_pause_s * 2.0 ** min(attempt - 1, 30))
-        # Full jitter, but never nothing: a pause of zero is an attack, not a retry.
+        # Full jitter, but never 0: without a pause, the retries would flood the server.
         return bound * (0.25 + 0.75 * random.random())  # noqa: S311 - jitter is no secret
 
     def call(
@@ -169,8 +169,8 @@ class RetryPolicy:
 def one_attempt() -> Iterator[None]:
     """Within it, every retried call of this thread makes one attempt and never sleeps.
 
-    For callers that plan the next attempt themselves, such as the threads that follow logs: a pause inside a call
-    would keep a thread from all other jobs.
+    For callers that schedule the next attempt themselves, such as the threads that follow logs: a pause inside a
+    call would block a thread that other jobs need.
 
     Example:
         >>> with one_attempt():
@@ -194,8 +194,7 @@ def _attempt_once(
     try:
         return function()
     except Exception as error:
-        # What is done before the next attempt, such as starting a service again, is done here too: the caller
-        # makes that attempt.
+        # The caller makes the next attempt. What comes before it, such as restarting a service, is done here.
         if on_retry is not None and is_transient(error):
             on_retry(1, error, 0.0)
         raise

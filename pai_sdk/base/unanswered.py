@@ -1,4 +1,4 @@
-"""When no answer came: why, and whether the request may have been carried out all the same."""
+"""Diagnoses a missing response: why none came, and whether the request may have been carried out."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 
 @dataclass(frozen=True)
 class Unanswered:
-    """Why there was no answer.
+    """Why there was no response.
 
     Attributes:
-        sentence: for people.
+        sentence: the reason, for a message.
         sent: whether the request may have arrived.
-        transient: whether another attempt may fare better.
+        transient: whether another attempt may succeed.
         refused: whether nothing listens at the endpoint.
     """
 
@@ -40,11 +40,11 @@ class Unanswered:
 
 
 def diagnose(error: requests.RequestException | HTTPError, endpoint: str) -> Unanswered:
-    """Find out what an error of requests means, or one of urllib3, which comes from below while a body is read.
+    """Find out what an error of requests means, or one of urllib3, which is raised while a body is read.
 
     Args:
         error: what was raised.
-        endpoint: whom we wanted to reach.
+        endpoint: the endpoint of the request.
 
     Example:
         >>> diagnose(requests.exceptions.ReadTimeout(), "https://pai.cn-hangzhou.aliyuncs.com").sent
@@ -76,7 +76,7 @@ def diagnose(error: requests.RequestException | HTTPError, endpoint: str) -> Una
     if any(isinstance(c, NewConnectionError) for c in causes):
         return _no_connection(causes, endpoint)
     if isinstance(error, requests.exceptions.Timeout | ReadTimeoutError):
-        return Unanswered(f"{endpoint} went silent", sent=True)
+        return Unanswered(f"{endpoint} did not respond in time", sent=True)
     if isinstance(
         error,
         requests.exceptions.ConnectionError
@@ -84,9 +84,9 @@ def diagnose(error: requests.RequestException | HTTPError, endpoint: str) -> Una
         | requests.exceptions.ContentDecodingError
         | HTTPError,
     ):
-        # requests reports a silence in the middle of a body as a broken connection.
+        # requests reports a timeout in the middle of a body as a broken connection.
         return Unanswered(f"the connection to {endpoint} broke off before the answer was whole", sent=True)
-    # What is left is about the request itself. Its text may quote a header, and so a token.
+    # All other errors are about the request itself. Their text may quote a header, and so a token.
     name = type(error).__name__
     return Unanswered(f"the request to {endpoint} cannot be sent ({name})", sent=False, transient=False)
 
@@ -132,7 +132,7 @@ def _other_host(endpoint: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error and all it was made of, however deep requests and urllib3 have wrapped it."""
+    """An error and all errors inside it; requests and urllib3 wrap them several times."""
     todo, seen = [error], set[int]()
     while todo:
         current = todo.pop()

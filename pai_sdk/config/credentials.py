@@ -1,4 +1,4 @@
-"""Access keys: what one is, and who gives them."""
+"""Access keys: the value, and the providers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _log = logging.getLogger(__name__)
 _ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 _SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - the name of a variable
 _TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a variable
-# An OSError is mostly a network that fails for a while; these are not.
+# An OSError is mostly a passing network fault; these are not.
 _NOTHING_THERE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 class Credentials(NamedTuple):
-    """An access key, all its parts of one moment; or a bearer token instead of one.
+    """An access key, all parts read at one time; or a bearer token instead of a key.
 
     Example:
-        >>> Credentials("LTAI-example", "do not tell")
+        >>> Credentials("LTAI-example", "secret")
         Credentials('LTAI-example', ***)
     """
 
@@ -83,7 +83,7 @@ def _checked(key: Credentials) -> Credentials:
                 raise CredentialsError(f"the {name} is empty; a key is an id and its secret")
         elif not isinstance(text, str):
             raise CredentialsError(f"the {name} {is_of_type(text)}; give a text")
-        # Such a text would end up as a broken header; a line end copied along is what mostly happens.
+        # Such a text would break a header; mostly it is a line end that was copied with the key.
         elif not re.fullmatch(r"[\x21-\x7e]+", text):
             raise CredentialsError(
                 f"the {name} holds a space, a line end or a character outside ASCII; copy it again"
@@ -92,7 +92,7 @@ def _checked(key: Credentials) -> Credentials:
 
 
 def default_credentials() -> CredentialsProvider:
-    """The key that Alibaba Cloud's tools would use here; searched for when first asked, from several threads too.
+    """The key that Alibaba Cloud's tools would use here; searched for at the first call. Safe for several threads.
 
     In this order: the environment (read at each call), the role of a pod (OIDC), the profile of the `aliyun`
     command, `~/.alibabacloud/credentials.ini`, the role of the ECS machine, `ALIBABA_CLOUD_CREDENTIALS_URI`.
@@ -141,7 +141,7 @@ def provider_of(
 
 
 class _Given:
-    """A function of the user's: what it gives is checked to be a key, what it raises is wrapped."""
+    """A provider function of the user: its result is checked, its errors are wrapped."""
 
     def __init__(self, ask: CredentialsProvider) -> None:
         self._ask = ask
@@ -173,7 +173,7 @@ class _Given:
 
 
 class _Chain:
-    """Looks for a key in one place after the other, and stays with the place that had one."""
+    """Searches the places one after the other, and keeps the one that has a key."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -210,7 +210,7 @@ def _search() -> tuple[Credentials, Any]:
         try:
             provider = make()
             key = _ask(provider)
-        except Exception as error:  # whatever is wrong with one place, the next may do
+        except Exception as error:  # the next place may have a key all the same
             tried.append(f"{name}: {_reason(error)}")
             continue
         _log.debug("access key found: %s", name)
@@ -249,7 +249,7 @@ def _places() -> Iterator[tuple[str, Callable[[], Any]]]:
     if not _is_on("ALIBABA_CLOUD_ECS_METADATA_DISABLED"):
         yield (
             "role of the ECS machine",
-            # Without its scheduler: a thread for each provider, only to renew a key that nobody may ask for.
+            # Without its scheduler, which is a thread for each provider that renews keys in advance.
             lambda: library.EcsRamRoleCredentialsProvider(
                 role_name=env("ALIBABA_CLOUD_ECS_METADATA"), async_update_enabled=False
             ),
@@ -261,7 +261,7 @@ def _places() -> Iterator[tuple[str, Callable[[], Any]]]:
 def _library() -> Any:
     from alibabacloud_credentials import provider
 
-    # The library hangs handlers that write to stderr on a logger of its own; where logs go is not its business.
+    # The library adds handlers to its logger that write to stderr; where logs go is up to the application.
     logger = logging.getLogger("credentials")
     for handler in list(logger.handlers):
         if type(handler) is logging.StreamHandler:
@@ -272,7 +272,7 @@ def _library() -> Any:
 
 
 def _ask(provider: Any) -> Credentials:
-    # One answer, not three getters of the provider: between two of them a temporary key may be renewed.
+    # One call, not three getters of the provider: between two of them a temporary key may be renewed.
     key = provider.get_credentials()
     return static_credentials(
         key.get_access_key_id() or "", key.get_access_key_secret() or "", key.get_security_token()
@@ -284,7 +284,7 @@ def _cannot_renew(error: Exception, hint: str) -> CredentialsRenewalError:
 
 
 def _reason(error: Exception) -> str:
-    # What follows "result" is an answer that may hold half a key.
+    # After "result" comes a response that may hold a part of a key.
     text = re.split(r",?\s+result\b", str(error), maxsplit=1)[0]
     return " ".join(text.split())[:200] or type(error).__name__
 
@@ -297,7 +297,7 @@ def _nothing_found(tried: list[str]) -> str:
     places = "".join(f"\n  - {line}" for line in tried)
     return (
         f"no access key was found. Tried:{places}\n"
-        "Three ways out:\n"
+        "Do one of these:\n"
         f"  1. export {_ID}=… {_SECRET}=…\n"
         "  2. run `aliyun configure`, or write ~/.alibabacloud/credentials.ini\n"
         "  3. Session(access_key_id=…, access_key_secret=…); or Session.embedded(), which needs no account"

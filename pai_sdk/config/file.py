@@ -1,4 +1,4 @@
-"""The file `~/.pai/config.json`: found, read, and written so that nobody ever sees half of it."""
+"""The file `~/.pai/config.json`: found, read, and replaced atomically."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
         raise SettingsError(
             f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}); correct it"
         ) from error
-    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all measure
+    except (ValueError, RecursionError) as error:  # a number too long or a nesting too deep
         raise SettingsError(f"{path} cannot be read as JSON: {error}; correct it") from error
     if not isinstance(content, dict):
         raise SettingsError(f'{path}, line 1: a JSON object is expected, such as {{"region_id": "cn-hangzhou"}}')
@@ -61,16 +61,16 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
 
 
 def write_config(path: Path, values: Mapping[str, str]) -> None:
-    """Put values into the file, beside what is there; atomically, and for its owner only.
+    """Add values to the file, by an atomic replace; only its owner may read it.
 
     Raises:
         SettingsError: the file that is there is not a JSON object, or it cannot be written.
     """
-    # A link is kept, and the file it leads to replaced.
+    # A symbolic link is kept; its target is replaced.
     target = path.resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with locked_folder(target.parent):  # what another one saves meanwhile would be lost
+        with locked_folder(target.parent):  # else the changes of another process that writes now would be lost
             content = {**read_config(path), **values}
             replace_file(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n", durable=True)
     except OSError as error:

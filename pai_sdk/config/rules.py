@@ -1,4 +1,4 @@
-"""What a setting may look like."""
+"""Checks of the settings' values."""
 
 from __future__ import annotations
 

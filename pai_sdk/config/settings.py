@@ -66,7 +66,7 @@ class Settings:
     trusted_oss_endpoints: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     passed_over: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Setting to why a value that was there is not used: it belongs to another region."""
+    """By setting: why its value is not used, although there is one: it belongs to another region."""
 
     @property
     def pai_url(self) -> str:
@@ -104,7 +104,7 @@ class Settings:
         return "https://" + host.format(region=self.region_id, vpc=vpc if self.network == "VPC" else "")
 
     def require(self, *names: str) -> None:
-        """Make sure that settings are there.
+        """Make sure that settings are set.
 
         Args:
             names: the settings, as attributes of this class.
@@ -136,7 +136,7 @@ _NAMES = tuple(f.name for f in fields(Settings) if f.name in _VARIABLES)
 
 @dataclass(frozen=True)
 class _Source:
-    """Values from one place; `places` says for people where each was found."""
+    """Values from one source; `places` says where each was found, for messages."""
 
     values: Mapping[str, str]
     places: Mapping[str, str]
@@ -151,7 +151,7 @@ def load_settings(
     """Collect the settings: arguments win over the environment, and that over the config file. No network.
 
     Workspace, bucket and endpoints belong to a region. Where a source names another region than the one in force,
-    its other values are passed over: a bucket of Hangzhou is of no use in Shanghai.
+    its other values are not used: a bucket of Hangzhou is of no use in Shanghai.
 
     Args:
         overrides: setting to value; None and empty mean "not given".
@@ -185,7 +185,7 @@ def load_settings(
     _refuse_contradiction(values, places)
     around = next((environ[name] for name in _REGION_IN_PAI if environ.get(name)), region)
     if "network" not in values and _is_in_pai(environ) and around == region:
-        # Inside PAI the internal hosts of its region are always in reach, and cost nothing.
+        # Inside PAI the internal hosts of its region can always be reached, and are free of charge.
         values["network"], places["network"] = "VPC", "running inside PAI"
     for name in passed_over.keys() - values.keys():
         _log.info("%s: %s", name, passed_over[name])
@@ -261,7 +261,7 @@ def _source(given: Mapping[str, Any], place: str) -> _Source:
 
 
 def _text(value: Any, where: str) -> str:
-    # People write a workspace's number as a number; True and [7] would become texts that nobody meant.
+    # A workspace id may be written as a number; True and [7] are mistakes.
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int):

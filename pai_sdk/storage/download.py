@@ -1,4 +1,4 @@
-"""A file or a folder from OSS to this machine: in parallel, and never outside of the target."""
+"""Downloads a file or a folder from OSS: in parallel, and never outside of the target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def download(
 
     Args:
         client: reads the objects.
-        uri: a file, or a folder; a name without a slash at its end that is no file is taken for a folder.
+        uri: a file, or a folder; a name without a slash at its end is a folder if there is no such file.
         target: for a folder, the local folder its content goes into; for a file, the local file, or an existing
             folder to put it in.
         progress: show a bar.
@@ -49,7 +49,7 @@ def download(
 
     Raises:
         StorageError: nothing is there, or a file is where a folder is to be, or the other way round.
-        TransferError: some files could not be fetched; the others are in place, whole.
+        TransferError: some files could not be fetched; the others are complete.
     """
     target = Path(target)
     found = None if uri.is_dir else client.head(uri)
@@ -113,7 +113,7 @@ class _Transfer:
 
 
 class TargetFolder:
-    """The local folder that keys become files in."""
+    """The local folder of a download: turns keys into file paths."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -151,7 +151,7 @@ class TargetFolder:
         if self._taken is not None and not is_marker:
             other = self._taken.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
             if other != name:
-                raise StorageError(f"this disk does not tell its name from {other!r}, so it was not written")
+                raise StorageError(f"this disk takes its name and {other!r} for the same, so it was not written")
         self._make(parts if is_marker else parts[:-1])
         return None if is_marker else self._root.joinpath(*parts)
 
@@ -161,7 +161,7 @@ class TargetFolder:
             folder = folder / part
             if folder in self._made:
                 continue
-            # A link that was here before us may point anywhere.
+            # A link that existed before may lead outside.
             if folder.is_symlink() and not folder.resolve().is_relative_to(self._root.resolve()):
                 raise StorageError(f"{folder} is a link that leads outside of {self._root}; remove it")
             make_folder(folder)

@@ -1,4 +1,4 @@
-"""Which failures of one file tell that the others would fail as well."""
+"""Which failures of one file mean that the others would fail as well."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_NO_SINGLE_FILE = frozenset(
         "UserDisable",
     }
 )
-# A key may lack the right for one object only. That it is refused again and again is another matter.
+# A key may lack the permission for one object only, so one such refusal says nothing about the others.
 _OF_THE_KEY_OR_THE_FILE = frozenset({"AccessDenied", "SignatureDoesNotMatch"})
 
 
@@ -34,7 +34,7 @@ def is_about_all(error: BaseException) -> bool:
 
 
 def may_be_about_all(error: BaseException) -> bool:
-    """Whether many of them in a row tell of the store or the key, and so of all files: no answer, 503, 403."""
+    """Whether many such errors in a row are due to the store or the key (no response, 503, 403)."""
     if isinstance(error, PaiError) and error.retryable:
         return True
     return isinstance(error, StorageError) and error.code in _OF_THE_KEY_OR_THE_FILE

@@ -1,4 +1,4 @@
-"""One object to a file on this machine: whole and checked, or not at all; a large one in ranges."""
+"""Downloads one object to a file, which appears complete and checked, or not at all; a large one in ranges."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = ["PART_BYTES", "FileDownload"]
 PART_BYTES = 8 << 20
 _IN_ONE_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
-_MOST_FETCHES = 3  # of an object whose bytes arrive with another checksum than it is said to have
+_MOST_FETCHES = 3  # when the bytes do not have the checksum of the object
 
 
 class FileDownload:
-    """One object on its way.
+    """The download of one object.
 
     Args:
         client: reads it.
-        listed: what the object's folder says of it.
-        path: the file it becomes.
-        bar: told of the bytes that have arrived.
-        skip_unchanged: do not fetch what the file has already.
+        listed: its entry in the listing.
+        path: the local file.
+        bar: the progress bar.
+        skip_unchanged: do not fetch when the file has the content already.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class FileDownload:
         bar.expect(listed.size_bytes)
 
     def begin(self, pool: TransferPool, name: str) -> None:
-        """Fetch it on the pool's threads; what goes wrong is kept there, under this name."""
+        """Fetch it on the pool's threads; the pool keeps its error under this name."""
         if self._listed.size_bytes > _IN_ONE_BYTES:
             pool.run_file(name, partial(self.in_parts, pool))
         else:
@@ -76,10 +76,12 @@ class FileDownload:
             if fault is None:
                 return None
             self._share.restart()
-        raise StorageError(f"{self._listed.uri}: {fault}, however often it is fetched", uri=str(self._listed.uri))
+        raise StorageError(
+            f"{self._listed.uri}: {fault}, even after {_MOST_FETCHES} downloads", uri=str(self._listed.uri)
+        )
 
     def _fetch_ranges(self, info: ObjectInfo, pool: TransferPool) -> str | None:
-        """Fetch what is missing; returns what is wrong with the whole then, if anything is."""
+        """Fetch the missing ranges; returns what is wrong with the complete file, or None."""
         starts = range(0, info.size_bytes, PART_BYTES)
         ranges = [(start, min(start + PART_BYTES, info.size_bytes)) for start in starts]
         with PartialFile(self._path, info, PART_BYTES) as part:
@@ -106,16 +108,16 @@ class FileDownload:
         self._share.advance(end - start)
 
     def _is_here(self) -> bool:
-        """Whether the file has the object's content. Its date tells nothing, so its bytes are looked at."""
+        """Whether the file has the object's content. The date proves nothing, so the bytes are hashed."""
         try:
             status = self._path.lstat()
             if not stat.S_ISREG(status.st_mode) or status.st_size != self._listed.size_bytes:
                 return False
-            # The ETag of most small objects is their MD5. Where it is none, no file has it for its MD5 either.
+            # The ETag of most small objects is their MD5; any other ETag equals no MD5.
             if "-" not in self._listed.etag and self._has("md5", self._listed.etag):
                 return True
             return self._has("sha256", _head(self._client, self._listed.uri).sha256 or "")
-        except OSError:  # it is not there, or may not be read
+        except OSError:  # it does not exist, or may not be read
             return False
 
     def _has(self, algorithm: str, digest: str) -> bool:
@@ -126,7 +128,7 @@ class FileDownload:
 
 
 def _head(client: OssClient, uri: OssUri) -> ObjectInfo:
-    """All that is known of an object; a listing has no metadata, and so no SHA-256."""
+    """All facts about an object; a listing has no metadata, and so no SHA-256."""
     info = client.head(uri)
     if info is None:
         raise StorageError(f"{uri} was deleted meanwhile", uri=str(uri), code="NoSuchKey")

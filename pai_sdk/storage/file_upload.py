@@ -1,4 +1,4 @@
-"""One file to an object in OSS: in one request, or a large one in parts."""
+"""Uploads one file: in one request, or a large one in parts."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _ENDED = ("NoSuchUpload", "InvalidPart")
 
 
 class FileUpload:
-    """One file on its way.
+    """The upload of one file.
 
     Args:
         client: writes the object.
         path: the file.
-        entry: what it was when its folder was scanned.
+        entry: its state when the folder was scanned.
         uri: the object.
-        bar: told of the bytes that have arrived.
-        arrived: told of the object's ETag when it is there; it is empty where OSS told none.
+        bar: the progress bar.
+        arrived: called with the object's ETag at the end; the ETag is empty when it is not known.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class FileUpload:
         return UnfinishedUpload(self._uri, self._meta, _part_bytes(self._entry.size_bytes))
 
     def begin(self, pool: TransferPool) -> None:
-        """Send the file on the pool's threads; what goes wrong is kept there, under the file's path."""
+        """Send the file on the pool's threads; the pool keeps its error under the file's path."""
         if self._entry.size_bytes > PART_BYTES:
             pool.run_file(self._entry.path, partial(self.in_parts, pool))
         else:
@@ -79,10 +79,10 @@ class FileUpload:
         self._share.advance(len(content))
 
     def in_parts(self, pool: TransferPool) -> None:
-        """In parts that go in parallel; the object comes to be at the end.
+        """In parallel parts; the object exists when the last step has joined them.
 
-        Parts that arrived earlier, whoever sent them, are not sent again. Another process that sends the same file
-        goes on with the same upload. Where the two come in each other's way, a second one is made, of our own.
+        Parts that arrived earlier, from any process, are not sent again. A second process that sends the same file
+        joins the same upload. If it ends the upload first, this process checks the object, or sends it again.
         """
         upload_id, there = self._resumed() or self._begun()
         try:
@@ -90,9 +90,9 @@ class FileUpload:
         except StorageError as error:
             if error.code not in _ENDED:
                 raise
-            # Ended by a process that sent the same file, by a rule of the bucket, or by us with a lost answer.
+            # Ended by a process that sent the same file, by a rule of the bucket, or by us with a lost response.
             etag = self._etag_of_same() or self._send_anew(pool)
-            # Only now: whoever is at it still will find the object made.
+            # Only now: other processes that still use this upload then find the complete object.
             self._drop(upload_id)
         self._arrived(etag)
 
@@ -145,10 +145,10 @@ class FileUpload:
         try:
             self._client.parts.drop(self._uri, upload_id)
         except StorageError as error:
-            _log.info("what has arrived of %s could not be removed: %s", self._uri, error)
+            _log.info("the uploaded parts of %s could not be removed: %s", self._uri, error)
 
     def _etag_of_same(self) -> str:
-        """The ETag of the object, if it is what we are to make of it; empty if not, or if we may not look."""
+        """The ETag of the object if it has this content; empty if not, or if the key may not read it."""
         try:
             info = self._client.head(self._uri)
         except StorageError as error:
@@ -186,7 +186,7 @@ class FileUpload:
 
 
 def object_meta(entry: FileEntry) -> dict[str, str]:
-    """What an object says of the file it holds."""
+    """The metadata of an object: hash and mode of its file."""
     return {META_SHA256: entry.sha256, **({META_EXECUTABLE: "true"} if entry.executable else {})}
 
 
@@ -195,7 +195,7 @@ def _part_bytes(size_bytes: int) -> int:
 
 
 def _parts(stream: BinaryIO, size_bytes: int) -> Iterator[bytes]:
-    """What the file held when it was scanned; of one that is being written to, the end would never come."""
+    """The content in parts, up to the scanned size: a file that still grows would have no end."""
     part_bytes = _part_bytes(size_bytes)
     for start in range(0, size_bytes, part_bytes):
         yield stream.read(min(part_bytes, size_bytes - start))

@@ -1,12 +1,12 @@
-"""Files that a download is making, by their names: never taken for the user's, and removed when nobody makes them.
+"""Temporary files of downloads: recognised by their names, and removed when their process has ended.
 
-    .pai-sdk-<machine>-<random>.part       made by one process, and of no use to another
-    .pai-sdk-<hash of the name>.part       a large file; another process may go on with it (`partial_file`)
-    .pai-sdk-<hash of the name>.part.done  what of it has arrived
+    .pai-sdk-<machine>-<random>.part       of one process; no other one can use it
+    .pai-sdk-<hash of the name>.part       a large file; another process may continue it (`partial_file`)
+    .pai-sdk-<hash of the name>.part.done  its ranges that have arrived
 
-A process that is killed cannot remove what it was making. Whoever makes one of the first kind holds a lock on it.
-Where a folder is shared, the locks of other machines may not be seen: theirs are removed only when they are old.
-On Windows, where a locked file cannot be written by its name, so are all.
+A killed process leaves its files. A process holds a lock on its files of the first kind, so those without a lock
+are removed. In a shared folder the locks of other machines may be invisible: their files are removed only when
+they are old. The same holds for all files on Windows, where a locked file cannot be opened by its name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OLD_S = 24 * 3600.0
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a file is one that a download is making, or was.
+    """Whether a name is that of a temporary file of a download.
 
     Example:
         >>> is_unfinished(".pai-sdk-00ff00ff00ff00ff.part"), is_unfinished(".model.part")
@@ -42,27 +42,27 @@ def is_unfinished(name: str) -> bool:
 
 
 def resumable_part(path: Path) -> Path:
-    """Where a large file comes together, by whichever process."""
+    """The temporary file of a large download, which any process may continue."""
     return path.with_name(f".pai-sdk-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}.part")
 
 
 def open_part(folder: Path) -> tuple[Path, int]:
-    """Make a file of this process in a folder, and open it; closing it lets `sweep` remove it."""
+    """Make a temporary file of this process and open it; once closed, `sweep` may remove it."""
     while True:
         path = folder / f".pai-sdk-{_MACHINE}-{secrets.token_hex(8)}.part"
         file = open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        if sys.platform == "win32":  # a lock would keep out who writes by its name; `sweep` goes by its age
+        if sys.platform == "win32":  # a lock would prevent opening it by name; `sweep` uses its age
             return path, file
-        with suppress(OSError):  # no locks here: then `sweep` gets none either
+        with suppress(OSError):  # where locks are not supported, `sweep` gets none either
             take_lock(file, waits=True)
-        with suppress(FileNotFoundError):  # before it was locked, `sweep` may have taken it for left
+        with suppress(FileNotFoundError):  # `sweep` may have removed it before it was locked
             if os.path.samestat(os.fstat(file), path.lstat()):
                 return path, file
         os.close(file)
 
 
 def sweep(folder: Path) -> None:
-    """Remove from a folder what processes that were killed have left there. Nothing here may fail a download."""
+    """Remove the temporary files of killed processes from a folder; errors are ignored."""
     with suppress(OSError), os.scandir(folder) as found:
         for entry in found:
             ours = _OURS.fullmatch(entry.name)

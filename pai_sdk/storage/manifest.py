@@ -22,7 +22,7 @@ _ETAG = re.compile(r"[0-9A-Za-z-]+")
 
 @dataclass(frozen=True)
 class PlacedFile:
-    """A file and the ETag of the object that holds it; empty where OSS told none."""
+    """A file and the ETag of its object; the ETag is empty when it is not known."""
 
     entry: FileEntry
     etag: str
@@ -34,7 +34,7 @@ def manifest_uri(folder: OssUri) -> OssUri:
 
 
 def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Sequence[str]) -> None:
-    """Say that all files of a tree are in place.
+    """Record that all files of a tree are in place.
 
     Args:
         client: writes the object.
@@ -51,11 +51,11 @@ def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Seq
 
 
 def manifest_files(client: OssClient, folder: OssUri) -> list[PlacedFile]:
-    """What a folder's manifest says of its files.
+    """The files in a folder's manifest.
 
     Raises:
         StorageError: it cannot be read; with the code `NoSuchKey` there is none.
-        ValueError: it is none.
+        ValueError: it is not a manifest.
     """
     return list(_placed_files(client.get_bytes(manifest_uri(folder))))
 
@@ -65,7 +65,7 @@ def read_manifest(client: OssClient, folder: OssUri) -> list[PlacedFile]:
 
     Raises:
         StorageError: it cannot be read; with the code `NoSuchKey` there is none.
-        ValueError: it is none, or not that of the folder.
+        ValueError: it is not a manifest, or not that of the folder.
     """
     placed = manifest_files(client, folder)
     if not digest_of([file.entry for file in placed]).startswith(folder.name):
@@ -80,4 +80,4 @@ def _placed_files(content: bytes) -> Iterator[PlacedFile]:
             etag = file.get("etag", "")
             yield PlacedFile(entry, etag if _ETAG.fullmatch(etag) else "")
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"it is no manifest: {error!r}") from error
+        raise ValueError(f"it is not a manifest: {error!r}") from error

@@ -1,4 +1,4 @@
-"""What is known of an object, and how its bytes are checked and put on disk."""
+"""The facts about an object, the check of its bytes, and the atomic replacement of its local file."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ __all__ = [
 ]
 
 META_SHA256 = "pai-sha256"
-"""User metadata: the SHA-256 of the content. OSS itself knows no hash of an object that came in parts."""
+"""User metadata: the SHA-256 of the content. OSS has no such hash of an object that was uploaded in parts."""
 
 META_EXECUTABLE = "pai-executable"
-"""User metadata: `true` for a file that may be executed; OSS keeps no modes."""
+"""User metadata: `true` for an executable file; OSS keeps no modes."""
 
 _HEX_32 = re.compile(r"[0-9A-Fa-f]{32}")
 
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What OSS says of an object.
+    """The facts that OSS gives about an object.
 
     Attributes:
         uri: the object.
@@ -53,8 +53,8 @@ class ObjectInfo:
         etag: changes with the content.
         meta: `x-oss-meta-*` without that prefix, in lower case; a listing does not have it.
         content_md5: the MD5 of the content in hexadecimal, when OSS knows it.
-        content_crc64: the CRC-64 of the content; OSS knows it of nearly all objects, but a listing has it not.
-        storage_class: `Standard`, `IA`, `Archive`, `ColdArchive` or `DeepColdArchive`; empty if not told.
+        content_crc64: the CRC-64 of the content; OSS has it for nearly all objects, but not in a listing.
+        storage_class: `Standard`, `IA`, `Archive`, `ColdArchive` or `DeepColdArchive`; empty if not known.
     """
 
     uri: OssUri
@@ -72,7 +72,7 @@ class ObjectInfo:
 
 
 class ContentCheck:
-    """Compares bytes that arrive with what was announced: the length, and the best checksum there is."""
+    """Compares received bytes with the object's length and the best checksum there is."""
 
     def __init__(self, info: ObjectInfo) -> None:
         self._info = info
@@ -102,7 +102,7 @@ class ContentCheck:
         return self
 
     def fault(self) -> str | None:
-        """What is wrong with all that came, or None."""
+        """What is wrong with the received bytes, or None."""
         if self._size_bytes != self._info.size_bytes:
             return f"{self._size_bytes} bytes arrived, not {self._info.size_bytes}"
         if not self._is_right():
@@ -131,7 +131,7 @@ def md5_of(headers: Mapping[str, str], etag: str) -> str | None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` that becomes `path` at the end, or vanishes when the block fails."""
+    """Atomic replace: a temporary file beside `path` that becomes `path` at the end, or is removed on an error."""
     part, file = open_part(path.parent)
     if not OPEN_FILES_CAN_BE_MOVED:
         os.close(file)
@@ -145,10 +145,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def put_in_place(part: Path, path: Path) -> None:
-    """Give a finished file its name, in place of what has it.
+    """Rename a finished file to its final name, and replace the file there.
 
     Raises:
-        StorageError: that is a folder.
+        StorageError: a folder has that name.
     """
     must_take_a_file(path)
     try:
@@ -159,7 +159,7 @@ def put_in_place(part: Path, path: Path) -> None:
 
 
 def must_take_a_file(path: Path) -> None:
-    """Make sure that a file can be put there, in place of the file or link that may have the name.
+    """Make sure that a file can be written there; an existing file or link is replaced.
 
     Raises:
         StorageError: it is a folder; or a device, pipe or socket, or leads to one.
@@ -170,7 +170,7 @@ def must_take_a_file(path: Path) -> None:
             status = path.stat()
             if stat.S_ISDIR(status.st_mode):
                 return
-    except OSError:  # nothing is there, or what is wrong is told by whoever writes
+    except OSError:  # nothing is there, or writing will report the error
         return
     if stat.S_ISDIR(status.st_mode):
         raise StorageError(f"{path} is a folder, but a file is to be there; move the folder away")
@@ -180,7 +180,7 @@ def must_take_a_file(path: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Tell of the file, not of its temporary name, when the block cannot write it."""
+    """Report errors of the block with the file's name, not with its temporary name."""
     try:
         yield
     except OSError as error:
@@ -188,7 +188,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def must_be_no_file(path: Path) -> None:
-    """Make sure that a folder can be there.
+    """Make sure that a folder can be made there.
 
     Raises:
         StorageError: it, or one of the folders around it, is something else.
@@ -199,7 +199,7 @@ def must_be_no_file(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those around it, where there is none yet.
+    """Make a folder and its parents, unless they exist.
 
     Raises:
         StorageError: something else is in its place, or it cannot be made.
@@ -212,7 +212,7 @@ def make_folder(path: Path) -> None:
 
 
 def mark_executable(path: Path, info: ObjectInfo) -> None:
-    """Make a downloaded file executable for those who may read it, if it was so where it came from."""
+    """Make a downloaded file executable for all who may read it, if it was executable before its upload."""
     if info.meta.get(META_EXECUTABLE) == "true":
         mode = path.stat().st_mode
         path.chmod(mode | (mode & 0o444) >> 2)

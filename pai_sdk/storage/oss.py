@@ -1,4 +1,4 @@
-"""The OSS client: objects in, objects out; each call has timeouts, one retry policy, and a check of the bytes.
+"""The OSS client: reads and writes objects; each call has timeouts, retries and a checksum.
 
 Importing this module loads oss2 (half a second): import it inside the function that needs it.
 """
@@ -45,11 +45,11 @@ class OssClient:
         connect_timeout_s: for a connection to come up.
         read_timeout_s: the longest silence within an answer.
         trusted_endpoints: further endpoints that URIs may name. Without them, requests are signed for `endpoint`
-            and for the OSS of Alibaba Cloud only, because a URI may come from a stranger.
+            and for the OSS of Alibaba Cloud only, because a URI may come from an untrusted source.
 
     Attributes:
         parts: writes large objects in parts.
-        not_listed: buckets of which the key may not see what they hold; it has been said.
+        not_listed: buckets that the key may not list, and for which a warning was logged.
 
     Example:
         >>> from pai_sdk.config.credentials import Credentials
@@ -127,7 +127,7 @@ class OssClient:
     # ---- whole objects --------------------------------------------------------------------------------------
 
     def head(self, uri: OssUri) -> ObjectInfo | None:
-        """What is known of an object, or None when there is none.
+        """The facts about an object, or None when there is none.
 
         Raises:
             StorageError: among other reasons, when there is no such bucket.
@@ -196,8 +196,8 @@ class OssClient:
 
         Args:
             source: the object.
-            uri: where its content is to be as well.
-            etag: the ETag that the object must have; another content is not copied.
+            uri: the copy.
+            etag: the ETag that the object must have; else nothing is copied.
             meta: kept with the copy as `x-oss-meta-*`; what the object has of its own is not copied.
 
         Raises:
@@ -228,7 +228,7 @@ class OssClient:
 
         Args:
             prefix: what the keys begin with.
-            unnamed: told of each key that no URI can name, such as `..`; without it, the first of them is raised.
+            unnamed: called for each key that no URI can name, such as `..`; without it, the first one is an error.
 
         Raises:
             InvalidInputError: no URI can name one of the keys.
@@ -290,7 +290,7 @@ def _page(bucket: Any, prefix: OssUri, token: str) -> Any:
 
 def _write_at(file: int, content: bytes, at: int) -> None:
     left = memoryview(content)
-    while left:  # when the disk is about to be full, less is written than was asked for, without an error
+    while left:  # on a nearly full disk, write() may write less than asked for, without an error
         written = write_at(file, left, at)
         left, at = left[written:], at + written
 

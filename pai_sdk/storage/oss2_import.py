@@ -8,7 +8,7 @@ import warnings
 
 __all__ = ["ignore_utcnow", "oss2"]
 
-# What the source of oss2 2.19 is warned of when it is compiled: invalid escapes in its texts.
+# Compiling oss2 2.19 gives warnings: invalid escapes in its strings.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import oss2
@@ -24,7 +24,7 @@ _FILTER = ("ignore", re.compile(_MESSAGE, re.IGNORECASE), DeprecationWarning, re
 def ignore_utcnow() -> None:
     """Let oss2 sign where warnings are errors: it uses a function that Python 3.12 deprecates.
 
-    Filters belong to the process, and the first one that fits rules: call it before each request.
+    Filters belong to the process, and the first one that matches is used: call it before each request.
     """
     if warnings.filters[:1] != [_FILTER]:
         warnings.filterwarnings("ignore", _MESSAGE, DeprecationWarning, _MODULE)

@@ -1,4 +1,4 @@
-"""How OSS is reached: one pool of connections, one signer, one bucket object each, one way to call and to fail."""
+"""Calls to OSS: one pool of connections, one signer, one retry and one translation of errors for all of them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class OssConnection:
         self._endpoint = endpoint
         known = region_of(endpoint.url) or region
         if not known:
-            raise SettingsError(f"the OSS endpoint {endpoint} does not tell its region; set the region too")
+            raise SettingsError(f"the OSS endpoint {endpoint} does not name its region; set the region too")
         self.region = known
         self._retry = retry
         self._path_style = path_style
@@ -120,14 +120,14 @@ class OssConnection:
         self._session.session.close()
 
     def call(self, uri: OssUri, action: Callable[[Any], T]) -> T:
-        """Do something with the bucket of a URI, again as long as the policy allows.
+        """Call the bucket of a URI, with retries as the policy allows.
 
         Args:
-            uri: what it is about.
-            action: given the `oss2.Bucket`; it must be safe to repeat.
+            uri: the object or folder.
+            action: called with the `oss2.Bucket`; it must be safe to repeat.
 
         Raises:
-            StorageError: whatever oss2 or the network had to say.
+            StorageError: the call failed.
         """
 
         def attempt() -> T:
@@ -136,7 +136,7 @@ class OssConnection:
                 return action(bucket)
             except _FAILURES as error:
                 made = storage_error(error, uri=uri, endpoint=bucket.endpoint)
-                # What could not even be sent may hold a header's value; such an error stands alone.
+                # An error before sending may quote the value of a header, so it is not chained.
                 raise made from (error if made.status_code or made.retryable else None)
 
         foreign = 0
@@ -180,7 +180,7 @@ class OssConnection:
         Raises:
             UntrustedEndpointError: the server there may be another than OSS.
         """
-        # A service of one's own that has moved to another port keeps the files of URIs with the former one.
+        # A service that has moved to another port still has the files of URIs with the former one.
         if uri.endpoint is None or host_of(uri.endpoint) in self._endpoint.hosts:
             return self.endpoint, self.region
         region = region_of(uri.endpoint)
@@ -192,7 +192,7 @@ class OssConnection:
         if endpoint is None:
             raise UntrustedEndpointError(
                 f"{uri}: no request is signed for {uri.endpoint}, which is neither an OSS host of Alibaba Cloud "
-                f"nor this session's OSS endpoint ({self.endpoint}), because whoever runs that host could use the "
+                f"nor this session's OSS endpoint ({self.endpoint}), because the owner of that host could use the "
                 f"signature and the security token. If you trust it, name it: "
                 f"Session(trusted_oss_endpoints={uri.endpoint!r}), or PAI_TRUSTED_OSS_ENDPOINTS={uri.endpoint}",
                 uri=str(uri),
@@ -201,7 +201,7 @@ class OssConnection:
 
 
 class _HostSigned(oss2.ProviderAuthV4):  # type: ignore[misc] # oss2 has no types
-    """Signs the host too, so that a request is of no use at another one."""
+    """Signs the host too, so that no other host can use the request."""
 
     def _sign_request(self, req: Any, bucket_name: str, key: str, in_additional_headers: Any = None) -> None:
         req.headers["host"] = urlsplit(req.url).netloc
@@ -210,7 +210,7 @@ class _HostSigned(oss2.ProviderAuthV4):  # type: ignore[misc] # oss2 has no type
 
 
 class _Provider:
-    """Our credentials in the shape that oss2 asks for: three parts of one moment."""
+    """Our credentials in the form that oss2 asks for, all parts read at one time."""
 
     def __init__(self, credentials: CredentialsProvider) -> None:
         self._credentials = credentials
@@ -223,18 +223,18 @@ class _Provider:
 
 
 def _must_be_oss(answer: requests.Response, **_: Any) -> None:
-    """OSS gives each answer an id. Without it, a success is that of somebody else: nothing was done."""
+    """OSS gives each response an id. A success without it comes from another server, and nothing was done."""
     if answer.status_code < 300 and "x-oss-request-id" not in answer.headers:
-        answer.close()  # nobody will read its body
+        answer.close()  # its body is not read
         raise NotOssError("without a request id")
 
 
 def _session(pool_size: int, *, direct: bool) -> Any:
     session = oss2.Session(adapter=PooledAdapter(hosts=8, size=pool_size))
-    # Without an auth of its own, requests would replace our signature by what ~/.netrc has for the host.
+    # Without this, requests would replace our signature by the entry of ~/.netrc for the host.
     session.session.auth = lambda request: request
     session.session.hooks["response"].append(_must_be_oss)
-    # OSS redirects nobody. Who does would get the security token and the content, and answer in the place of OSS.
+    # OSS never redirects. Another server that does would get the security token and the content.
     session.session.get_redirect_target = lambda answer: None
     if direct:
         stay_on_this_machine(session.session)

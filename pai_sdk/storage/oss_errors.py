@@ -1,4 +1,4 @@
-"""From what oss2 raises to one clear sentence."""
+"""Translates errors of oss2 and requests into a `StorageError` with a clear message."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRANSIENT_CODES = frozenset(
 _SENTENCES = {
     "NoSuchBucket": "there is no bucket {bucket!r} at {endpoint}; check its name and region",
     "NoSuchKey": "there is nothing at this key",
-    "NoSuchUpload": "the upload in parts was ended by somebody else",
+    "NoSuchUpload": "another client has ended the multipart upload",
     "AccessDenied": "the access key may not do this on bucket {bucket!r}; ask its owner for the permission",
     "SignatureDoesNotMatch": "the access key secret does not belong to the access key id; check both",
     "InvalidAccessKeyId": "the access key id is not known; check it, and that it has not been disabled",
@@ -36,7 +36,7 @@ _SENTENCES = {
 
 
 class NotOssError(requests.RequestException):
-    """An answer that all is well, by somebody else than OSS; its text says what is strange about it."""
+    """A success that does not come from OSS; the text says what is wrong with it."""
 
 
 class ForeignAnswerError(StorageError):
@@ -48,18 +48,18 @@ class ForeignAnswerError(StorageError):
 
 
 def storage_error(error: Exception, *, uri: OssUri, endpoint: str) -> StorageError:
-    """Translate an error of oss2 or requests; the original loses whatever could hold a secret.
+    """Translate an error of oss2 or requests; what may hold a secret is removed from the original.
 
     Args:
         error: what was raised.
-        uri: what was to be read or written.
-        endpoint: the endpoint that was asked.
+        uri: the object or folder.
+        endpoint: the endpoint of the request.
     """
     if isinstance(error, oss2.exceptions.OssError) and error.status > 0:
         return _refused(error, uri, endpoint)
     cause = getattr(error, "exception", error)
-    if isinstance(cause, ParseError | RuntimeError):  # oss2 raises the latter when an element is missing
-        return ForeignAnswerError(uri, endpoint, "with what is no XML of OSS")
+    if isinstance(cause, ParseError | RuntimeError):  # oss2 raises RuntimeError when an element is missing
+        return ForeignAnswerError(uri, endpoint, "with what is not XML of OSS")
     if isinstance(cause, NotOssError):
         return ForeignAnswerError(uri, endpoint, str(cause))
     if isinstance(cause, requests.RequestException | HTTPError):
@@ -74,7 +74,7 @@ def _unanswered(cause: requests.RequestException | HTTPError, uri: OssUri, endpo
 
 
 def _refused(error: oss2.exceptions.OssError, uri: OssUri, endpoint: str) -> StorageError:
-    # A refused signature is answered with the text that was signed, and that text holds the security token.
+    # The response to a wrong signature quotes the signed text, and with it the security token.
     details = error.details if isinstance(error.details, dict) else {}
     error.details = details = {name: details[name] for name in _KEPT_DETAILS if details.get(name)}
     is_page = error.body.lstrip()[:1] == b"<" and not details
@@ -91,10 +91,10 @@ def _refused(error: oss2.exceptions.OssError, uri: OssUri, endpoint: str) -> Sto
 def _refused_by_another(
     error: oss2.exceptions.OssError, is_page: bool, uri: OssUri, endpoint: str
 ) -> StorageError:
-    """OSS gives each answer a request id and each refusal a code; a proxy or another server does not."""
+    """OSS always sends a request id and a code. Without both, a proxy or another server has responded."""
     what = "a web page" if is_page else "no reason"
-    who = f"something that is not OSS, at {endpoint} or on the way to it,"
-    return _answered(error, f"{who} answered HTTP {error.status} and {what}; {_CHECK}", uri)
+    server = f"something that is not OSS, at {endpoint} or on the way to it,"
+    return _answered(error, f"{server} answered HTTP {error.status} and {what}; {_CHECK}", uri)
 
 
 def _answered(

@@ -26,14 +26,14 @@ class PartInfo:
 
 
 class OssParts:
-    """Begins, feeds, lists, completes and drops uploads in parts. Safe to use from many threads."""
+    """Multipart uploads: begin, put a part, list, complete, abort. Safe to use from many threads."""
 
     def __init__(self, connection: OssConnection) -> None:
         self._call = connection.call
         self._check_cancelled = connection.check_cancelled
 
     def begin(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
-        """Begin to write a large object; the id that is returned names the attempt."""
+        """Begin to write a large object; returns the id of the upload."""
 
         def begin(bucket: Any) -> str:
             answer = bucket.init_multipart_upload(uri.key, headers=meta_headers(meta))

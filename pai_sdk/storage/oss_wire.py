@@ -1,4 +1,4 @@
-"""What goes to OSS in headers, and what stands in its answers."""
+"""Headers to OSS, and the content of its responses."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def meta_headers(meta: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def content_md5(content: bytes) -> str:
-    """The header `Content-MD5`: OSS refuses a body that arrives with other bytes."""
+    """The header `Content-MD5`: with it, OSS refuses a body that was changed on the way."""
     return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
 
 
 class Body:
-    """What is sent, piece by piece, so that sending can be stopped.
+    """The body of a request, sent in pieces, so that the transfer can be cancelled.
 
     Args:
         content: all of it.
-        check_cancelled: hands the pieces on, or raises.
+        check_cancelled: yields the pieces, or raises when the transfer is cancelled.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ def etag_of(answer: Any, uri: OssUri) -> str:
         ForeignAnswerError: there is none.
     """
     if not answer.etag:
-        answer.resp.response.close()  # nobody will read its body
+        answer.resp.response.close()  # its body is not read
         raise ForeignAnswerError(uri, "a server", "without an ETag")
     return str(answer.etag)
 
 
 def etag_in_body(answer: Any, uri: OssUri) -> str:
-    """The ETag of an object that OSS made of others. Reading the body frees the connection, too.
+    """The ETag of an object that OSS made from others. Reading the body frees the connection as well.
 
     Raises:
         ForeignAnswerError: there is none.

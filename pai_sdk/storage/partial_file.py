@@ -1,8 +1,8 @@
-"""A large file that is being fetched: its ranges arrive in any order, and a later process may go on with them.
+"""A large file while it is downloaded: ranges arrive in any order, and a later process may continue.
 
-Beside the target `dir/name` it is `dir/.pai-sdk-<hash of the name>.part`, and what has arrived is noted in
-`….part.done`: a first line that says of which object, then a line for each range, with its checksum. A loss of
-power may keep a note and lose the bytes it speaks of, so nothing is believed that the checksum does not bear out.
+Beside the target `dir/name` it is `dir/.pai-sdk-<hash of the name>.part`. The file `….part.done` records what has
+arrived: a first line that names the object, then a line for each range, with its checksum. A power failure may
+keep a line and lose the bytes of its range, so each range is checked against its checksum before it is used.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _TRIES = 3
 
 
 class PartialFile:
-    """Where the ranges of an object come together. Use it as a context manager.
+    """Collects the ranges of an object. Use it as a context manager.
 
-    One process at a time writes to it. Another one that fetches to the same target has a file of its own, which
-    nobody goes on with.
+    One process at a time writes to it. A second process that downloads to the same target gets a file of its own,
+    which no later process continues.
 
     Args:
         path: the target.
@@ -69,7 +69,7 @@ class PartialFile:
         return self._file
 
     def has(self, start: int, end: int) -> bool:
-        """Whether these bytes have arrived earlier, and are here still as they came."""
+        """Whether these bytes arrived earlier, and still have their checksum."""
         if start not in self.noted:
             return False
         checksum, size_bytes = 0, 0
@@ -79,13 +79,13 @@ class PartialFile:
         return size_bytes == end - start and checksum == self.noted[start]
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
-        """The bytes that are here, piece by piece. On Windows, no other descriptor can read them."""
+        """The bytes on disk, in pieces. On Windows, no other descriptor can read them."""
         while start < end and (chunk := read_at(self.file, min(_CHUNK_BYTES, end - start), start)):
             yield chunk
             start += len(chunk)
 
     def note(self, start: int, checksum: int) -> None:
-        """Note that a range has arrived.
+        """Record that a range has arrived.
 
         Args:
             start: its first byte.
@@ -104,7 +104,7 @@ class PartialFile:
         self._notes.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Leave nothing of it."""
+        """Remove the file and its notes."""
         if not OPEN_FILES_CAN_BE_MOVED:
             self._close()
         for path in (self.path, self._notes):
@@ -116,11 +116,11 @@ class PartialFile:
             self._file = None
 
     def _read_notes(self) -> dict[int, int]:
-        """The ranges that are noted, each with its checksum. Notes of another object are replaced by none."""
+        """The recorded ranges, each with its checksum. Notes of another object are removed."""
         with suppress(OSError, ValueError):
             header, *lines = self._notes.read_text(encoding="ascii").splitlines()
             if header == self._header:
-                # The last line may have been cut off; a wrong checksum is found out.
+                # The last line may be cut off; `has` finds a wrong checksum.
                 rows = [line.split(" ") for line in lines]
                 return {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and all(map(str.isdigit, row))}
         os.ftruncate(self.file, 0)
@@ -129,7 +129,7 @@ class PartialFile:
 
 
 def _open_locked(path: Path) -> int | None:
-    """Open a file that no other process has open so; None when one has, or locks are not to be had here."""
+    """Open and lock a file; None when another process has locked it, or locks are not supported."""
     for _ in range(_TRIES):
         try:
             file = open_file(path, os.O_RDWR | os.O_CREAT)
@@ -139,7 +139,7 @@ def _open_locked(path: Path) -> int | None:
             if not take_lock(file, waits=False):
                 os.close(file)
                 return None
-            # Between the two, another process may have finished it and given it its name.
+            # Before it was locked, another process may have finished and renamed it.
             if os.path.samestat(os.fstat(file), path.lstat()):
                 return file
         except FileNotFoundError:

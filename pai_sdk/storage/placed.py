@@ -1,7 +1,7 @@
-"""What a folder in OSS holds already of the files that belong into it: listed, and compared file by file.
+"""Finds which files of a tree are already in its folder in OSS: lists the folder and compares each file.
 
-A folder that is named by the hash of its content is used again only as far as each object is known to have that
-content. A listing costs one request for 1,000 objects, and tells path, size, ETag and storage class of each.
+A folder that is named by the hash of its content is used again only where each object is known to have that
+content. A listing costs one request for 1,000 objects, and has path, size, ETag and storage class of each.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["PlacedTree", "find_placed", "is_whole"]
 _log = logging.getLogger(__name__)
 
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
-# About 2 s of hashing. A larger tree is compared with its manifest first, and hashed only where that fails.
+# About 2 s of hashing. A larger tree is compared with its manifest first, and hashed only for the files left.
 _QUICKLY_HASHED_BYTES = 1_000_000_000
 _MOST_NAMED = 20
 
 
 @dataclass
 class PlacedTree:
-    """What is in place of a tree.
+    """Which files of a tree are in place.
 
     Attributes:
         etags: the ETag of each file's object, in the order of the tree's entries; empty for what has to be sent.
@@ -57,7 +57,7 @@ def find_placed(client: OssClient, tree: FileTree, folder: OssUri) -> PlacedTree
 
     A file is in place when the object's ETag is the MD5 of the local file. Other ETags, those of copies and of
     objects that came in parts, are compared with the folder's manifest. An archived object is not in place,
-    because a job cannot read it. Where the key may not list, nothing is taken for placed.
+    because a job cannot read it. Where the key may not list, all files count as missing.
 
     Raises:
         InvalidInputError: the folder holds files that are not in the tree.
@@ -85,7 +85,7 @@ def find_placed(client: OssClient, tree: FileTree, folder: OssUri) -> PlacedTree
 def is_whole(client: OssClient, folder: OssUri) -> bool:
     """Whether a folder named by the hash of its content holds it, for callers that have no tree to compare with.
 
-    Where the key may not look, the answer is yes, with a warning.
+    Where the key may not read it, the result is True, with a warning.
 
     Raises:
         InvalidInputError: the folder holds other files as well.
@@ -97,7 +97,7 @@ def is_whole(client: OssClient, folder: OssUri) -> bool:
     except StorageError as error:
         if error.code == "NoSuchKey":
             return False
-        _say_that_nothing_is_checked(client, folder, error)
+        _warn_unchecked(client, folder, error)
         return True
     listed = _listed(client, folder, [file.entry.path for file in expected])
     return listed is None or all(_holds(listed[0].get(file.entry.path), file) for file in expected)
@@ -120,14 +120,14 @@ def _listed(
     strange: list[str] = []
     has_manifest = False
     try:
-        # Without the slash at the end, the same request tells of the manifest beside the folder, too.
+        # Without the slash at the end, the same listing has the manifest beside the folder, too.
         beginning = replace(folder, key=folder.key.rstrip("/"))
         for info in client.list(beginning, unnamed=lambda key, _: strange.append(key)):
             if info.uri.key.startswith(folder.key):
                 objects[info.uri.key.removeprefix(folder.key)] = info
             has_manifest |= info.uri.key == manifest.key
     except StorageError as error:
-        _say_that_nothing_is_checked(client, folder, error)
+        _warn_unchecked(client, folder, error)
         return None
     known = set(expected)
     # The console makes empty objects that stand for folders.
@@ -157,7 +157,7 @@ def _may_hold(info: ObjectInfo, size_bytes: int) -> bool:
 
 
 def _with_same_md5(tree: FileTree, etags: Mapping[int, str]) -> list[int]:
-    """Which files have the MD5 that their objects have for an ETag, as those have that came in one request."""
+    """Which files have the MD5 that is the ETag of their objects; it is for objects uploaded in one request."""
     return [number for number, etag in etags.items() if _MD5.fullmatch(etag) and _has_md5(tree, number, etag)]
 
 
@@ -167,13 +167,13 @@ def _has_md5(tree: FileTree, number: int, md5: str) -> bool:
         return False
     try:
         content = (tree.root / entry.path).read_bytes()
-    except OSError:  # sending it will tell
+    except OSError:  # sending it will report the error
         return False
     return hashlib.md5(content, usedforsecurity=False).hexdigest() == md5.lower()
 
 
 def _in_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Mapping[int, str]) -> list[int]:
-    """Which files have been uploaded as the objects that are there, by the folder's manifest."""
+    """Which files have their entry, with the ETag of the object that is there, in the folder's manifest."""
     try:
         noted: dict[str, PlacedFile] = {file.entry.path: file for file in manifest_files(client, folder)}
     except (StorageError, ValueError) as error:
@@ -186,11 +186,11 @@ def _in_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Mappi
     return [number for number, etag in etags.items() if is_noted(tree.entries[number], etag)]
 
 
-def _say_that_nothing_is_checked(client: OssClient, folder: OssUri, error: StorageError) -> None:
+def _warn_unchecked(client: OssClient, folder: OssUri, error: StorageError) -> None:
     """Warn, once for each bucket of a client.
 
     Raises:
-        StorageError: the error is not that the key may not do this.
+        StorageError: the error is another than a missing permission.
     """
     if error.code != "AccessDenied":
         raise error

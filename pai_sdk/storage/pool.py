@@ -1,4 +1,4 @@
-"""Many small pieces of work on a few threads, with never more in flight than the threads can use."""
+"""A thread pool for transfers with a bounded queue."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ __all__ = ["TransferPool"]
 
 T = TypeVar("T")
 
-_SPARE = 4  # pieces that wait, so that no thread does
+_SPARE = 4  # queued tasks, so that no thread is idle
 _PATIENT_FAILURES = 2  # large files fail one after the other, each after a minute of retries
 
 
 class TransferPool:
-    """Runs the pieces of a transfer; a file that fails is noted, and the others go on.
+    """Runs the tasks of a transfer; a file that fails is recorded, and the others go on.
 
-    When as many files as there are threads failed one after the other, none succeeded in between, and the reason
-    may be the store or the key (no answer, 503, 403), the transfer ends: `gave_up` is set, and what has not begun
-    is not begun. From the second such failure on, calls are tried once only. Where the first failure tells that
-    all others will fail as well, for the endpoint, the bucket or the key, the transfer ends with it, and it is
-    raised at the end: it is not about files.
+    The transfer ends early in two cases, and remaining files are skipped (`gave_up` is set):
+
+    - As many files as there are threads failed in a row, by errors that may be due to the store or the key (no
+      response, 503, 403). From the second such failure on, calls are not retried.
+    - One failure means that all others would fail as well: the endpoint, the bucket or the key is wrong. This
+      error is raised at the end instead of a list of files.
 
     Args:
         workers: threads.
 
     Attributes:
         failures: the files that failed, each with its error.
-        gave_up: whether the rest was not tried.
-        stopped: set when the caller is interrupted, for the pieces that are under way.
+        gave_up: whether the remaining files were skipped.
+        stopped: set when the caller is interrupted; running tasks watch it.
     """
 
     def __init__(self, workers: int = 16) -> None:
@@ -42,7 +43,7 @@ class TransferPool:
         self.stopped = threading.Event()
         self._workers = workers
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="pai-transfer")
-        self._room = threading.BoundedSemaphore(workers + _SPARE)
+        self._slots = threading.BoundedSemaphore(workers + _SPARE)
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
         self._about_all: Exception | None = None
@@ -55,7 +56,7 @@ class TransferPool:
             if kind is not None:
                 self.stopped.set()
             self._executor.shutdown(wait=True, cancel_futures=kind is not None)
-        except BaseException:  # an interrupt, while we wait for the last ones
+        except BaseException:  # interrupted while waiting for the last tasks
             self.stopped.set()
             self._executor.shutdown(wait=True, cancel_futures=True)
             raise
@@ -63,40 +64,40 @@ class TransferPool:
             raise self._about_all
 
     def may_retry(self) -> bool:
-        """Whether a call that fails is worth a pause and another attempt."""
+        """Whether a call that failed may be retried."""
         return not self.gave_up and self._failed_in_a_row < _PATIENT_FAILURES
 
     @property
     def why_not_all(self) -> str:
-        """The end of a message about the failures: why there are files that were not tried, if there are any."""
-        return "; none succeeded any more, so the rest was not tried" if self.gave_up else ""
+        """The end of a message about the failures: why files were skipped, if any were."""
+        return "; all recent ones failed, so the remaining files were skipped" if self.gave_up else ""
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Run a piece on a thread; waits here while enough are in flight."""
-        self._room.acquire()
+        """Run a task on a thread; blocks while the queue is full."""
+        self._slots.acquire()
         try:
             future = self._executor.submit(function)
         except BaseException:
-            self._room.release()
+            self._slots.release()
             raise
-        future.add_done_callback(lambda _: self._room.release())
+        future.add_done_callback(lambda _: self._slots.release())
         return future
 
     def run_all(self, pieces: Iterable[Callable[[], T]]) -> list[T]:
-        """Run pieces that belong together; returns when none of them is running any more.
+        """Run tasks that belong together, such as the parts of one file; returns when all have ended.
 
         Raises:
-            Exception: the first error in their order; pieces that had not begun then are not begun.
+            Exception: the first error in their order; tasks that have not begun by then are dropped.
         """
         futures: list[Future[T]] = []
         failed = threading.Event()
         try:
             for piece in pieces:
-                futures.append(self.submit(partial(_or_tell, piece, failed)))
+                futures.append(self.submit(partial(_or_set, piece, failed)))
                 if failed.is_set():
                     break
             wait(futures, return_when=FIRST_EXCEPTION)
-        except Exception:  # a piece that could not be made, as of a file that vanished, stops this one only
+        except Exception:  # a task that cannot be made, as of a deleted file, fails this file only
             raise
         except BaseException:
             self.stopped.set()
@@ -112,11 +113,11 @@ class TransferPool:
         return [future.result() for future in futures]
 
     def submit_file(self, name: str, function: Callable[[], None]) -> None:
-        """Run the whole work for one file on a thread; its error is kept under the file's name."""
+        """Transfer one file on a thread; its error is kept under the file's name."""
         self.submit(lambda: self.run_file(name, function))
 
     def run_file(self, name: str, function: Callable[[], None]) -> None:
-        """Do the work for one file here; its error is kept under the file's name."""
+        """Transfer one file in the calling thread; its error is kept under the file's name."""
         if self.gave_up:
             return
         try:
@@ -137,7 +138,7 @@ class TransferPool:
             self.gave_up = self.gave_up or dead
 
 
-def _or_tell(piece: Callable[[], T], failed: threading.Event) -> T:
+def _or_set(piece: Callable[[], T], failed: threading.Event) -> T:
     try:
         return piece()
     except BaseException:

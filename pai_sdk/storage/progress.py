@@ -1,4 +1,4 @@
-"""What shows that something goes on, where there is somebody to look: a bar for bytes, a clock for the rest."""
+"""Progress in a terminal or a notebook: a bar for bytes, elapsed time for everything else."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pai_sdk.base.kernel import in_notebook
 
 __all__ = ["ByteBar", "FileShare", "PassingTime"]
 
-_PATIENCE_S = 0.5  # a bar that only flashes up tells nobody anything
+_PATIENCE_S = 0.5  # quick steps show no bar
 
 
 class ByteBar:
     """A tqdm bar in a terminal or a notebook; nothing anywhere else. Safe to use from many threads.
 
     Args:
-        description: what happens.
+        description: the step.
         shown: False for no bar at all.
     """
 
     def __init__(self, description: str, *, shown: bool) -> None:
         self._lock = threading.Lock()
         self._bar: Any = None
-        if shown and _somebody_looks():
+        if shown and _is_interactive():
             self._bar = _tqdm()(
                 total=0,
                 desc=description,
@@ -45,29 +45,29 @@ class ByteBar:
             self._bar.close()
 
     def expect(self, size_bytes: int) -> None:
-        """That many bytes more belong to the whole."""
+        """Add bytes to the total."""
         if self._bar is not None:
             with self._lock:
                 self._bar.total += size_bytes
 
     def advance(self, size_bytes: int) -> None:
-        """That many bytes more are done."""
+        """Add bytes that are done."""
         if self._bar is not None:
             with self._lock:
                 self._bar.update(size_bytes)
 
 
 class PassingTime:
-    """What happens and for how long, in a terminal or a notebook; nothing anywhere else.
+    """A step and its elapsed time, in a terminal or a notebook; nothing anywhere else.
 
     Args:
-        description: what happens.
-        patience_s: nothing is shown of what takes no longer.
+        description: the step.
+        patience_s: a step that takes no longer is not shown.
     """
 
     def __init__(self, description: str, *, patience_s: float = _PATIENCE_S) -> None:
         self._bar: Any = None
-        if _somebody_looks():
+        if _is_interactive():
             form = "{desc} {elapsed}"
             self._bar = _tqdm()(desc=description, bar_format=form, delay=patience_s, miniters=0, leave=False)
 
@@ -79,13 +79,13 @@ class PassingTime:
             self._bar.close()
 
     def goes_on(self) -> None:
-        """It has not ended yet; to be called often."""
+        """Update the elapsed time; to be called often."""
         if self._bar is not None:
             self._bar.update(0)
 
 
 class FileShare:
-    """What one file has added to a bar, so that it can be taken back when the file begins anew."""
+    """The bytes that one file has added to a bar; they are taken back when the file starts again."""
 
     def __init__(self, bar: ByteBar) -> None:
         self._bar = bar
@@ -93,26 +93,26 @@ class FileShare:
         self._done_bytes = 0
 
     def advance(self, size_bytes: int) -> None:
-        """That many bytes more of the file are done; less, if it is negative."""
+        """Add bytes of the file that are done; a negative number takes some back."""
         with self._lock:
             self._done_bytes += size_bytes
         self._bar.advance(size_bytes)
 
     def restart(self) -> None:
-        """The file begins anew."""
+        """Take all bytes of the file back."""
         self.advance(-self._done_bytes)
 
 
-def _somebody_looks() -> bool:
+def _is_interactive() -> bool:
     return in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def _tqdm() -> Any:
-    """The class of bars that fits: the notebook's own needs ipywidgets, and complains where they are missing."""
+    """The class of bars: that for notebooks needs ipywidgets, and warns where they are missing."""
     if in_notebook() and find_spec("ipywidgets") is None:
         from tqdm.std import tqdm as plain
 
-        return partial(plain, file=sys.stdout)  # what is left of a bar on stderr is a red box
+        return partial(plain, file=sys.stdout)  # on stderr, a notebook shows a red box
     from tqdm.auto import tqdm
 
     return tqdm

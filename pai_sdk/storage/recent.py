@@ -1,9 +1,8 @@
-"""The trees uploaded last, and which of them is most like a new one.
+"""The trees uploaded last, and which of them is most similar to a new one.
 
-Beside the folders of trees, each named by the hash of its content, lies one small object that lists the newest of
-them, each with a sketch: the smallest hashes of its files. Trees that share most of their files share most of
-their sketches, whatever their folders are called and whoever uploaded them. So one request, from any machine,
-finds the earlier tree that is most like a new one.
+Beside the folders of trees, each named by the hash of its content, one small object lists the newest of them, each
+with a sketch: the smallest hashes of its files. Trees that share most of their files share most of their sketches.
+So one request, from any machine, finds the earlier tree that is most similar to a new one.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ class RecentTree:
 
     @classmethod
     def of(cls, tree: FileTree, folder: OssUri) -> RecentTree:
-        """What is noted of a tree. Empty files, which all trees have, tell nothing."""
+        """The entry of a tree. Empty files are left out, as many unrelated trees have them."""
         hashes = {entry.sha256[:_HASH_DIGITS] for entry in tree.entries if entry.size_bytes}
         return cls(folder.name, frozenset(sorted(hashes)[:_SKETCH_HASHES]))
 
 
 class RecentTrees:
-    """The trees uploaded last beside a folder. Nothing here may fail an upload: it only spares work.
+    """The trees uploaded last beside a folder. Errors are only logged: an upload works without this list.
 
     Args:
         client: reads and writes the index.
@@ -67,13 +66,13 @@ class RecentTrees:
         self._index = self._beside(_INDEX_NAME)
 
     def most_like(self, tree: RecentTree) -> tuple[RecentTree, list[PlacedFile]] | None:
-        """The tree that shares most with this one, and its files; None when none shares anything."""
+        """The most similar tree and its files; None when no tree shares a file."""
         known = [
             other
             for other in self._read() or ()
             if other.sketch & tree.sketch and other.name != tree.name and len(other.name) == len(tree.name)
         ]
-        # Of trees that are equally like it, the newest: it is the least likely to have been deleted.
+        # Of equally similar trees the newest, which is the least likely to have been deleted.
         for other in sorted(known, key=lambda other: -len(other.sketch & tree.sketch))[:_CANDIDATES]:
             try:
                 return other, read_manifest(self._client, self.folder_of(other))
@@ -82,9 +81,9 @@ class RecentTrees:
         return None
 
     def add(self, tree: RecentTree, *, instead_of: RecentTree | None = None) -> None:
-        """Note that a tree has been uploaded. The one it was made from gives its place to it."""
+        """Add a tree that has been uploaded. It replaces the one that it was made from."""
         gone = {tree.name, instead_of.name if instead_of else ""}
-        # Read again: others may have added theirs in the meantime.
+        # Read again: other processes may have added trees in the meantime.
         known = self._read()
         if known is None:
             return
@@ -96,7 +95,7 @@ class RecentTrees:
             _log.info("the list of uploaded trees could not be written: %s", error)
 
     def _read(self) -> list[RecentTree] | None:
-        """The list; empty when it is not there or spoilt, None when that cannot be told."""
+        """The list; empty when it is missing or invalid, None when it cannot be read."""
         try:
             rows = json.loads(self._client.get_bytes(self._index))["trees"]
             found = [RecentTree(row["name"], frozenset(map(str, row["sketch"]))) for row in rows]

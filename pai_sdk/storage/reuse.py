@@ -1,4 +1,4 @@
-"""Files that OSS has already, in a tree uploaded earlier: copied there instead of sent again."""
+"""Copies files within OSS from a tree uploaded earlier, instead of sending them again."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = ["Reuse"]
 
 _log = logging.getLogger(__name__)
 
-# OSS copies no larger object when its encryption changes on the way, as a bucket's default encryption may have it.
+# The limit of OSS for copies that change the encryption, as a bucket's default encryption may do.
 _LARGEST_COPY_BYTES = 1_000_000_000
-# So many refusals mean that the earlier tree is being deleted, or may not be read.
+# After this many refusals no more copies are tried: the earlier tree is being deleted, or may not be read.
 _REFUSALS = 8
 
 
 class Reuse:
-    """What OSS has already of one new tree.
+    """The files of one new tree that OSS has already.
 
-    An object is copied only as the very one that its manifest speaks of, told by its ETag; one that is gone or
-    another one is left to be uploaded.
+    An object is copied only if it has the ETag of its manifest; a file whose object is deleted or changed is
+    uploaded.
 
     Args:
         client: copies.
         tree: the new tree.
-        folder: where it is to be; its name is the tree's digest.
+        folder: the folder of the new tree; its name is the tree's digest.
     """
 
     def __init__(self, client: OssClient, tree: FileTree, folder: OssUri) -> None:
@@ -53,11 +53,11 @@ class Reuse:
 
         Args:
             etags: one for each entry of the tree, empty for what is missing; those of copies are written into it.
-            bar: told of the bytes that are in place.
+            bar: the progress bar.
             workers: threads.
 
         Raises:
-            TransferError: none succeeded any more.
+            TransferError: all recent copies failed.
         """
         earlier = self._recent.most_like(self._this) if len(self._tree.entries) > 1 else None
         if earlier is None:
@@ -82,7 +82,7 @@ class Reuse:
             self._replaced = earlier[0]
 
     def note(self) -> None:
-        """Note the tree, now that it is in place, for those to come."""
+        """Add the tree, which is in place now, to the list for later uploads."""
         self._recent.add(self._this, instead_of=self._replaced)
 
     def _copy(

@@ -1,4 +1,4 @@
-"""Folders and files between this machine and OSS: `upload`, `download`, and `upload_tree` for a tree."""
+"""Transfers of files and folders to and from OSS: `upload`, `download`, and `upload_tree` for a tree."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def upload(
         The object or the folder.
 
     Raises:
-        InvalidInputError: there is no such file, no file in the folder, or some that cannot be taken.
-        TransferError: some files could not be put there; the others are.
+        InvalidInputError: there is no such file, no file in the folder, or some that cannot be uploaded.
+        TransferError: some files could not be uploaded; the others are in place.
     """
     path = Path(path)
     tree = FileTree.scan(path)

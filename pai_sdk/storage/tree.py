@@ -1,4 +1,4 @@
-"""A folder's files with one hash of their content: what is uploaded, and the name it is uploaded under."""
+"""The files of a folder with one hash of their content, which names the folder in OSS."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class FileTree:
 
         Args:
             root: the folder or file.
-            accept: asked for each (relative path, is a folder); folders it refuses are never entered.
+            accept: called with each (relative path, is a folder); folders that it refuses are not entered.
 
         Raises:
-            InvalidInputError: nothing is there, or it holds what cannot be taken along; all of it is listed.
+            InvalidInputError: nothing is there, or it holds files that cannot be uploaded; all of them are listed.
 
         Example:
             >>> FileTree.scan(".", accept=lambda path, is_dir: path.endswith(".no-such-name")).summary()
@@ -79,13 +79,13 @@ class FileTree:
         return sum(entry.size_bytes for entry in self.entries)
 
     def summary(self) -> str:
-        """For people: `12 files, 3.4 MB`."""
+        """A text such as `12 files, 3.4 MB`."""
         count = len(self.entries)
         return f"{count} file{'' if count == 1 else 's'}, {size_text(self.size_bytes)}"
 
 
 def unreadable(listing: FolderListing) -> Iterator[Problem]:
-    """The files that cannot be read. To be told together with other problems, for which nothing is hashed."""
+    """The files that cannot be read; for a report together with other problems, before anything is hashed."""
     for file in listing.files:
         try:
             (listing.root / file.path).open("rb").close()
@@ -94,7 +94,7 @@ def unreadable(listing: FolderListing) -> Iterator[Problem]:
 
 
 def size_text(size_bytes: int) -> str:
-    """A number of bytes for people: `0 B`, `6.1 kB`, `53.0 MB`."""
+    """A number of bytes as text: `0 B`, `6.1 kB`, `53.0 MB`."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
     return f"{size_bytes / 1e3:.1f} kB" if size_bytes < 1e6 else f"{size_bytes / 1e6:.1f} MB"
@@ -115,8 +115,8 @@ def _entry(root: Path, file: FoundFile, buffer: memoryview) -> FileEntry:
 
 
 def digest_of(entries: Sequence[FileEntry]) -> str:
-    """One hash over path, mode and content of files; it follows their order, which is that of their paths."""
-    # No path holds a NUL and the other two have one length each, so no two trees write the same bytes.
+    """One hash over path, mode and content of files, in the order of their paths."""
+    # No path has a NUL and the other two have a fixed length, so no two trees give the same bytes.
     whole = hashlib.sha256()
     for entry in entries:
         whole.update(f"{entry.path}\0{'x' if entry.executable else '-'}{entry.sha256}\n".encode())

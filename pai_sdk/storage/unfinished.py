@@ -1,7 +1,7 @@
-"""Uploads in parts that were begun: which id OSS gave them, kept on this machine until they are finished.
+"""Multipart uploads that were begun: their ids, kept on this machine until they are finished.
 
-Which parts have arrived is not kept: OSS is asked. A note goes by all that the object is to be, with its SHA-256
-and the size of its parts, so a file that has changed finds none and begins anew.
+OSS knows which parts have arrived, so this is not kept. The name of a note is a hash of the object, its metadata
+with the SHA-256, and the size of its parts: a file that has changed has no note, and its upload starts again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["UnfinishedUpload", "may_be_resumed"]
 _log = logging.getLogger(__name__)
 
 _LIFE_S = 30 * 24 * 3600.0
-# With another key, or a clock that is right, the same parts are as good as before.
+# Faults of the key or the clock: once they are corrected, the same parts can be used.
 _OF_THE_KEY = frozenset(
     {
         "InvalidAccessKeyId",
@@ -38,17 +38,17 @@ _OF_THE_KEY = frozenset(
 
 
 def may_be_resumed(error: BaseException) -> bool:
-    """Whether an upload that failed so can go on later from where it is."""
+    """Whether a transfer that failed with this error can be continued later."""
     if isinstance(error, UnreachableStorageError) or (isinstance(error, PaiError) and error.retryable):
         return True
     return isinstance(error, StorageError) and error.code in _OF_THE_KEY
 
 
 class UnfinishedUpload:
-    """The note of one upload. Nothing here may fail it: without a note it only begins anew.
+    """The note of one upload. Its errors are only logged: without a note, the upload starts again.
 
     Args:
-        uri: the object. Through which endpoint of its store it is written does not matter.
+        uri: the object; its endpoint does not matter.
         meta: its metadata, with the SHA-256 of its content.
         part_bytes: the size of its parts.
     """
@@ -59,7 +59,7 @@ class UnfinishedUpload:
         self._path = _folder() / f"{hashlib.sha256(what.encode()).hexdigest()[:40]}.json"
 
     def find(self) -> str | None:
-        """The id OSS gave the upload, if it was begun here and not ended."""
+        """The id of the upload, if it was begun here and not ended."""
         try:
             upload_id = json.loads(self._path.read_bytes())["upload_id"]
         except (OSError, ValueError, LookupError, TypeError):
@@ -67,7 +67,7 @@ class UnfinishedUpload:
         return upload_id if isinstance(upload_id, str) and upload_id else None
 
     def keep(self, upload_id: str) -> None:
-        """Note the id, so that it outlives this process and a loss of power."""
+        """Save the id on disk, so that it survives this process and a power failure."""
         try:
             folder = self._path.parent
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -77,7 +77,7 @@ class UnfinishedUpload:
             _log.info("the upload of %s cannot be resumed by another process: %s", self._uri, error)
 
     def forget(self, upload_id: str) -> None:
-        """The upload has ended. A note of another one, which somebody else has begun meanwhile, stays."""
+        """Remove the note. That of another upload, which another process has begun meanwhile, stays."""
         if self.find() == upload_id:
             with suppress(OSError):
                 self._path.unlink()
@@ -90,7 +90,7 @@ def _folder() -> Path:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove notes of uploads that nobody has come back to."""
+    """Remove old notes."""
     oldest = time.time() - _LIFE_S
     for path in folder.iterdir():
         with suppress(OSError):

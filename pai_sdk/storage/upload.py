@@ -1,4 +1,4 @@
-"""A tree of files to a folder in OSS: in parallel, large files in parts, and only what OSS does not have yet."""
+"""Uploads a tree of files to a folder: in parallel, large files in parts, and only what OSS does not have yet."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def upload_tree(
 
     Args:
         client: writes the objects.
-        tree: the files. One that has changed since the tree was scanned is an error, not a surprise.
+        tree: the files. A file that has changed since the scan is an error.
         uri: the folder.
         progress: show a bar.
-        marker: the folder is to hold this tree and nothing else: look what is there, and write the manifest.
-            Without it, all files are sent, and those that are there under other names stay.
+        marker: the folder must hold this tree and nothing else: list it first, and write the manifest.
+            Without it, all files are sent, and other files in the folder stay.
         workers: threads.
 
     Returns:
-        How many files were sent from here; 0 when all was in OSS.
+        How many files were sent; 0 when OSS had all of them.
 
     Raises:
         InvalidInputError: there are files whose keys would be longer than OSS allows, or the folder holds files
             that are not in the tree; all of them are listed.
-        TransferError: some files could not be put there; the others are.
+        TransferError: some files could not be uploaded; the others are in place.
     """
     folder = uri.as_dir()
     _must_have_keys(tree, folder)
@@ -75,7 +75,7 @@ def upload_tree(
 
 
 def _must_have_keys(tree: FileTree, folder: OssUri) -> None:
-    """See that every file can have a key there, before anything is sent."""
+    """Check that every file can have a key there, before anything is sent."""
     problems: list[Problem] = []
     for entry in tree.entries:
         try:

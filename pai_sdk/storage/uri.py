@@ -1,4 +1,4 @@
-"""Names of things that lie elsewhere: `oss://` in detail, the other schemes as far as a request needs them."""
+"""URIs of remote data: `oss://` in detail, the other schemes as far as a request needs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 __all__ = ["REMOTE_SCHEMES", "OssUri", "is_remote_uri", "remote_uri_problems", "uri_scheme"]
 
 REMOTE_SCHEMES = frozenset({"oss", "nas", "cpfs", "bmcpfs", "odps"})
-"""What a channel can be filled from without an upload."""
+"""Schemes that a channel can read without an upload."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9-]{1,61})[a-z0-9]")
@@ -30,7 +30,7 @@ class OssUri:
     Attributes:
         bucket: 3 to 63 of `a-z`, `0-9` and `-`.
         key: the object's key; a folder's key is empty (the whole bucket) or ends with `/`.
-        endpoint: the host, with its port if it has one; None means the endpoint of whoever opens the URI.
+        endpoint: the host, with its port if it has one; None means that of the client that opens the URI.
 
     Example:
         >>> uri = OssUri.parse("oss://models.oss-cn-hangzhou.aliyuncs.com/runs/7/")
@@ -79,7 +79,7 @@ class OssUri:
         return self if self.is_dir else replace(self, key=f"{self.key}/")
 
     def join(self, name: str) -> OssUri:
-        """What is called `name` below this one; `name` may have slashes within."""
+        """The URI of `name` below this one; `name` may have slashes within."""
         return replace(self, key=self.as_dir().key + name)
 
 
@@ -95,7 +95,7 @@ def uri_scheme(text: str) -> str | None:
 
 
 def is_remote_uri(text: str) -> bool:
-    """Whether the text names something that the service reads by itself: OSS, NAS, CPFS or a MaxCompute table.
+    """Whether the text is a URI that the service reads by itself: OSS, NAS, CPFS or a MaxCompute table.
 
     Example:
         >>> is_remote_uri("odps://project/tables/clicks"), is_remote_uri("/mnt/data")

@@ -1,4 +1,4 @@
-"""What lies in a folder: found by one walk that never enters what is pruned, with all that is wrong at once."""
+"""Lists the files below a folder: ignored folders are not entered, and all problems are collected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pai_sdk.storage.leftovers import is_unfinished
 __all__ = ["NOTHING_THERE", "Accept", "FolderListing", "FoundFile", "accept_all", "list_folder", "why_absent"]
 
 Accept: TypeAlias = Callable[[str, bool], bool]
-"""Asked with (path relative to the root with `/` between its parts, whether it is a folder)."""
+"""Called with (path relative to the root with `/` between its parts, whether it is a folder)."""
 
 NOTHING_THERE = "there is no such file or folder"
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class FolderListing:
-    """The files below a folder, sorted by path, and what cannot be taken along."""
+    """The files below a folder, sorted by path, and the problems: what cannot be uploaded."""
 
     root: Path
     files: tuple[FoundFile, ...]
@@ -59,12 +59,12 @@ def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListi
     """Find the files below a folder; a single file is a folder with one file, its parent being the root.
 
     Links to files and folders within the root are followed. Links that lead outside, to nothing, or back to a
-    folder they lie in are problems, and so are sockets, pipes and devices, and names that are not UTF-8. What a
-    download of ours is still making, or has left there, is no file of the folder.
+    folder they lie in are problems, and so are sockets, pipes and devices, and names that are not UTF-8. Temporary
+    files of our downloads are left out.
 
     Args:
         root: the folder or file.
-        accept: asked for each folder before it is entered and for each file; what it refuses is not looked at.
+        accept: called with each folder before it is entered and with each file; what it refuses is left out.
 
     Raises:
         InvalidInputError: there is no such folder or file.
@@ -86,7 +86,7 @@ def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListi
 
 
 def why_absent(root: Path, error: OSError | ValueError) -> str:
-    """Why nothing can be read at a path, after what looking at it has raised."""
+    """Why a path cannot be read, from the error that reading has raised."""
     if os.path.islink(root):  # noqa: PTH114 - a Path raises what this answers
         return "is a link to nothing"
     if isinstance(error, FileNotFoundError | NotADirectoryError | ValueError):
@@ -104,7 +104,7 @@ class _Walk:
     problems: list[Problem] = field(default_factory=list)
 
     def visit(self, folder: str, ancestors: tuple[str, ...]) -> None:
-        """Take what lies in one folder; the folders in it wait for their turn."""
+        """Take the files of one folder; its sub-folders are queued."""
         for entry in self._entries(folder):
             path = f"{folder}/{entry.name}" if folder else entry.name
             try:
@@ -134,7 +134,7 @@ class _Walk:
             if self.accept(path, True):
                 self.waiting.append((path, (*ancestors, f"{ancestors[-1]}{os.sep}{entry.name}")))
         elif is_unfinished(entry.name):
-            _log.info("%s stays behind: it is what a download leaves that was cut off", path)
+            _log.info("%s is left out: it is a temporary file of an interrupted download", path)
         elif self.accept(path, False):
             self.add_file(path, entry.stat(follow_symlinks=False))
 
@@ -156,7 +156,7 @@ class _Walk:
             self.add_file(path, entry.stat(), target)
 
     def add_file(self, path: str, status: os.stat_result, target: str = "") -> None:
-        """Note a file, or the problem that it is none."""
+        """Add a file, or the problem that it is not a regular one."""
         if stat.S_ISREG(status.st_mode):
             executable = bool(status.st_mode & stat.S_IXUSR)
             self.files.append(FoundFile(path, status.st_size, executable, target))

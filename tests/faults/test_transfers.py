@@ -100,7 +100,7 @@ def told_by(transfer: Callable[[], object]) -> set[str]:
     try:
         transfer()
     except TransferError as error:
-        gave_up = {"the rest"} if "the rest was not tried" in str(error) else set()
+        gave_up = {"the rest"} if "remaining files were skipped" in str(error) else set()
         return gave_up | set(error.failures)
     except StorageError:  # the list of files itself
         return {"the rest"}

@@ -249,7 +249,7 @@ class TestNothing:
         text = str(caught.value)
         for tried in ("environment: neither", "aliyun command", "credentials file"):
             assert tried in text
-        assert "Three ways out:" in text
+        assert "Do one of these:" in text
         for way in ("export ALIBABA_CLOUD_ACCESS_KEY_ID=…", "aliyun configure", "Session.embedded()"):
             assert way in text
         assert capfd.readouterr() == ("", "")

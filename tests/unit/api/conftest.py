@@ -1,4 +1,4 @@
-"""A scripted server, a clock that runs only when somebody sleeps, and a transport between them."""
+"""A scripted server, a clock that runs only during sleeps, and a transport between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.api.scripted_server import ScriptedServer
 
 @dataclass
 class FakeClock:
-    """Time that passes only while somebody sleeps."""
+    """Time that passes only during sleeps."""
 
     now_s: float = 0.0
     pauses: list[float] = field(default_factory=list)

@@ -68,7 +68,7 @@ Step = Reply | type[Reset] | type[BrokenRecord]
 
 
 def unused_endpoint() -> str:
-    """Where nothing listens, and nobody else will: the port is held until this process ends."""
+    """Where nothing listens, nor will: this process holds the port until it ends."""
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for a server that a test starts there
     holder.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Whoever answers in the place of the service, and means harm: it fills no memory, and its text is text only."""
+"""A malicious server in place of the service: it cannot fill the memory, and its text is shown as text only."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def test_an_answer_to_another_question_is_asked_for_again(
     logs = JobLogs(transport)
     assert read(logs, 0).lines == ("a",), "from the very first answer on"
     assert read(logs, 5).lines == ("right",)
-    with pytest.raises(BadAnswerError, match="another question"):
+    with pytest.raises(BadAnswerError, match="another request"):
         read(logs, 5)
 
 

@@ -206,7 +206,7 @@ class TestProxies:
 class TestCertificates:
     @pytest.fixture
     def certificate(self, tmp_path: Path) -> Path:
-        """A certificate for 127.0.0.1 that nobody knows, with its key."""
+        """A self-signed certificate for 127.0.0.1, with its key."""
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec

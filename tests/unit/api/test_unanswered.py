@@ -47,7 +47,7 @@ def bad_certificate() -> requests.exceptions.SSLError:
         ),
         (requests.exceptions.ProxyError("reset"), "the proxy did not reach", {"sent": True}),
         (requests.exceptions.ConnectTimeout("x"), "cannot be reached in time", {"sent": False}),
-        (requests.exceptions.ReadTimeout("x"), "went silent", {"sent": True}),
+        (requests.exceptions.ReadTimeout("x"), "did not respond in time", {"sent": True}),
         (wrapped(errno.ECONNREFUSED), "nothing listens at", {"sent": False, "refused": True}),
         (wrapped(errno.ENETUNREACH), "no network: there is no way to", {"sent": False}),
         (wrapped(errno.EMFILE), "no connection to", {"sent": False}),

@@ -45,7 +45,7 @@ class Fault:
     """What goes wrong with the next `times` requests that fit.
 
     kind: `reset` (nothing is done), `lost` (done, but not answered), `status`, `truncate` (half of the body),
-    `html`, `corrupt` (one byte of the body is another), `page` (`message` from somebody who is not OSS).
+    `html`, `corrupt` (one byte of the body is another), `page` (`message` from a server that is not OSS).
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Whoever answers in the place of OSS, and means harm: it gets no key and no code, and stops no upload."""
+"""A malicious server in place of OSS: it gets no key and no code, and stops no upload."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def uri(key: str) -> OssUri:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_nothing_goes_where_a_redirection_leads(oss: FakeOss, retry: RetryPolicy, status: int) -> None:
-    """A temporary key's token, and what is put, would go along; and what came back would be somebody else's."""
+    """A temporary key's token, and what is put, would go along; and the response would be another server's."""
     elsewhere = FakeOss(BUCKET)
     elsewhere.buckets[BUCKET]["k"] = oss.buckets[BUCKET]["k"] = StoredObject(b"theirs")
     place = f"{elsewhere.endpoint.replace('127.0.0.1', 'localhost')}/{BUCKET}/k"

@@ -180,7 +180,7 @@ def test_the_endpoint_of_another_region_is_named(client: OssClient, oss: FakeOss
 
 
 def no_answer_of(endpoint: str) -> tuple[StorageError, int]:
-    """The error when nobody answers as OSS does, and how many pauses were made before it."""
+    """The error when no server responds as OSS does, and the number of pauses before it."""
     pauses: list[float] = []
     retry = RetryPolicy(max_attempts=10, sleep=pauses.append)
     with (
@@ -223,7 +223,7 @@ def test_a_certificate_that_is_not_trusted_is_told_at_once(tmp_path: Path) -> No
 
 @contextmanager
 def tls_server(folder: Path) -> Iterator[str]:
-    """A server with a certificate that nobody has signed."""
+    """A server with a self-signed certificate."""
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
     files = ["-keyout", str(folder / "key"), "-out", str(folder / "certificate")]
@@ -298,7 +298,7 @@ def test_silence_has_an_end(oss: FakeOss) -> None:
         client = OssClient(
             endpoint, lambda: Credentials("id", SECRET), region="cn-test", retry=retry, read_timeout_s=0.1
         )
-        with pytest.raises(StorageError, match="went silent"):
+        with pytest.raises(StorageError, match="did not respond in time"):
             client.exists(uri("k"))
 
 

@@ -35,7 +35,7 @@ class Company:
 
     @property
     def was_there(self) -> bool:
-        """Whether nobody waited in vain."""
+        """Whether no thread waited in vain."""
         return not self._barrier.broken
 
 

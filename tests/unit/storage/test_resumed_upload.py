@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.errors import TransferError
+from pai_sdk.errors import StorageError, TransferError
 from pai_sdk.storage import file_upload, progress
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.transfer import upload_tree
@@ -186,7 +186,7 @@ def test_a_file_that_changes_meanwhile_leaves_nothing(
 
 def test_a_token_that_expires_is_no_reason_to_begin_anew(client: OssClient, oss: FakeOss, tree: FileTree) -> None:
     fail_from(oss, 6, "status", status=403, code="SecurityTokenExpired")
-    with pytest.raises(TransferError, match="token has expired"):
+    with pytest.raises(StorageError, match="token has expired"):
         send(client, tree)
     mend(oss)
     send(client, tree)

@@ -177,7 +177,7 @@ def test_a_dead_line_is_not_tried_for_every_file(oss: FakeOss, tmp_path: Path) -
     )
     tree = folder_with(tmp_path, {f"f{number:03}": b"x" for number in range(300)})
     oss.fail("reset", times=10_000, fits=lambda seen: seen.method == "PUT")
-    with pytest.raises(TransferError, match="none succeeded any more") as caught:
+    with pytest.raises(TransferError, match="all recent ones failed") as caught:
         upload_tree(client, tree, FOLDER, workers=8)
     assert 8 <= len(caught.value.failures) < 40
 
@@ -192,10 +192,14 @@ def test_a_store_that_only_refuses_is_not_asked_for_every_file(
     tree = folder_with(tmp_path / "src", dict.fromkeys(names, b"x"))
     oss.buckets[BUCKET] |= {f"run/{name}": StoredObject(b"x") for name in names}
     oss.fail("status", times=99_999, status=status, code=code, fits=lambda seen: bool(seen.key))
-    with pytest.raises(TransferError, match="none succeeded any more, so the rest was not tried") as caught:
+    with pytest.raises(
+        TransferError, match="all recent ones failed, so the remaining files were skipped"
+    ) as caught:
         upload_tree(client, tree, FOLDER, marker=False, workers=8)
     assert 8 <= len(caught.value.failures) < 40
-    with pytest.raises(TransferError, match="none succeeded any more, so the rest was not tried") as caught:
+    with pytest.raises(
+        TransferError, match="all recent ones failed, so the remaining files were skipped"
+    ) as caught:
         download(client, OssUri(BUCKET, "run/"), tmp_path / "down", workers=8)
     assert 8 <= len(caught.value.failures) < 40
 
@@ -460,12 +464,12 @@ def test_an_interrupt_does_not_wait_for_a_dead_line(
     patient = RetryPolicy(deadline_s=5_000, first_pause_s=1_000, longest_pause_s=1_000)
     acquire, interrupted = threading.Semaphore.acquire, threading.Event()
 
-    def interrupt(room: threading.Semaphore, *args: object) -> bool:
+    def interrupt(slots: threading.Semaphore, *args: object) -> bool:
         """As a Ctrl-C that comes while the caller waits for a thread that has time."""
         if len(oss.seen) >= 4 and not interrupted.is_set():
             interrupted.set()
             raise KeyboardInterrupt
-        return acquire(room, timeout=0.1) or interrupt(room)
+        return acquire(slots, timeout=0.1) or interrupt(slots)
 
     monkeypatch.setattr(threading.BoundedSemaphore, "acquire", interrupt)
     oss.fail("status", times=999, fits=lambda seen: seen.method == "PUT")
@@ -520,7 +524,7 @@ def test_one_bar_counts_all_bytes(
     tree = folder_with(tmp_path, {f"f{number}": b"x" * 1024 for number in range(3)})
     upload_tree(client, tree, FOLDER)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "_somebody_looks", lambda: True)
+    monkeypatch.setattr(progress, "_is_interactive", lambda: True)
     bars: list[RecordingBar] = []
     monkeypatch.setattr("tqdm.auto.tqdm", lambda **options: bars.append(RecordingBar(**options)) or bars[-1])
     download(client, FOLDER, tmp_path / "a", progress=False)

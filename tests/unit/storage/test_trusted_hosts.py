@@ -23,7 +23,7 @@ KEY = Credentials("key-id", "key-secret", "a-token")
 
 @pytest.fixture
 def stranger() -> Iterator[FakeOss]:
-    """Somebody else's server, which speaks OSS and has what is asked for."""
+    """An untrusted server that speaks OSS and has the requested objects."""
     fake = FakeOss(BUCKET)
     fake.buckets[BUCKET] |= {"run/model": StoredObject(b"theirs"), "run/": StoredObject(b"")}
     yield fake
@@ -153,7 +153,7 @@ def test_a_host_that_the_user_trusts_is_asked(
 
 
 def test_a_store_that_has_moved_is_asked_where_it_is(stranger: FakeOss, retry: RetryPolicy) -> None:
-    """Somebody else may listen at its former port by now."""
+    """Another server may listen at its former port by now."""
     with OssClient(
         Endpoint("http://127.0.0.1:9", lambda: stranger.endpoint), lambda: KEY, region="cn-test", retry=retry
     ) as client:
