@@ -8,7 +8,7 @@ __all__ = ["Fault", "fault_response", "invalid_parameter", "job_not_found"]
 
 
 class Fault(Exception):
-    """A refusal, as the client is told.
+    """A refusal, as the client receives it.
 
     Attributes:
         status_code: the HTTP status.
@@ -40,7 +40,7 @@ def job_not_found(job_id: str) -> Fault:
 
 
 def fault_response(fault: Fault, *, request_id: str, host: str) -> JSONResponse:
-    """The answer that tells a client of a refusal."""
+    """The error response for a refusal."""
     body = {"RequestId": request_id, "Code": fault.code, "Message": fault.message, "HostId": host}
     headers = None if fault.retry_after_s is None else {"Retry-After": str(fault.retry_after_s)}
     return JSONResponse(body, fault.status_code, headers)

@@ -89,7 +89,7 @@ def test_a_list_is_filtered_and_paged(service: Client) -> None:
         ({"Image": "x"}, "AlgorithmSpec.Command"),
         ({**SPEC, "Imgae": "x"}, "Imgae"),
         ({**SPEC, "Command": []}, "Command"),
-        ({**SPEC, "InputChannels": [{"Name": "a"}, {"Name": "a"}]}, "'a' is there 2 times"),
+        ({**SPEC, "InputChannels": [{"Name": "a"}, {"Name": "a"}]}, "'a' is defined 2 times"),
         ({**SPEC, "MetricDefinitions": [{"Name": "m", "Regex": "("}]}, "regex of 'm' cannot be read"),
         ({**SPEC, "ProgressDefinitions": {"OverallProgress": {"Regex": "x"}}}, "OverallProgress' has no group"),
         ("[", "not JSON"),

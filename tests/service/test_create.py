@@ -48,7 +48,7 @@ HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**4
         ({"Scheduler": {"MaxRunningTimeInMinutes": 2**40}}, "MaxRunningTimeInMinutes: 1099511627776 is more than"),
         ({"InputChannels": [{"Name": "a"}]}, "needs an InputUri or a DatasetId"),
         ({"InputChannels": [{"Name": "../up", "InputUri": "oss://pai-local/a/"}]}, "path separator"),
-        ({"OutputChannels": [{"Name": "m", "OutputUri": "oss://pai-local/a/"}] * 2}, "'m' is there 2 times"),
+        ({"OutputChannels": [{"Name": "m", "OutputUri": "oss://pai-local/a/"}] * 2}, "'m' is defined 2 times"),
         ({"HyperParameters": [{"Name": "a-b", "Value": "1"}, {"Name": "a_b", "Value": "2"}]}, "PAI_HPS_A_B"),
         ({"Environments": {"PAI_HPS": "mine"}}, "job contract"),
         ({"AlgorithmSpec": {"Command": []}}, "Command"),

@@ -53,7 +53,7 @@ class Authenticator:
         """Check all but the body, before the body is read.
 
         Raises:
-            Fault: the request is not let in.
+            Fault: the request is refused.
         """
         authorization = request.headers.get("authorization", "")
         if authorization.startswith(f"{ACS3} "):

@@ -110,7 +110,7 @@ class HttpServer(uvicorn.Server):
         self.loss: str | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin, and tell so."""
+        """Start, attach to the loop, and call `on_ready`."""
         await super().startup(sockets)
         self._changes.attach(asyncio.get_running_loop())
         self._watching = asyncio.create_task(self._watch())

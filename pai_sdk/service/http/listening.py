@@ -1,4 +1,4 @@
-"""The socket of a service, and what its clients are told of it."""
+"""The socket of a service, and the address that its clients use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buckets that a job names: one that is not there is told when the job is created, not when it begins."""
+"""The buckets that a job names: an unknown one is refused when the job is created, not when it starts."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def _said_of(patterns: Iterable[tuple[str, str, str]], problems: Iterable[str]) 
 def _repeated(where: str, names: Iterable[str]) -> Iterator[str]:
     for name, times in Counter(names).items():
         if times > 1:
-            yield f"{where}: {name!r} is there {times} times"
+            yield f"{where}: {name!r} is defined {times} times"
 
 
 def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:

@@ -71,7 +71,7 @@ def job_in_full(
 
 
 def _progress(figures: Sequence[Progress]) -> dict[str, Any] | None:
-    """Part of the work done, and seconds left; None while the log has told neither."""
+    """Part of the work done, and seconds left; None while the log has neither."""
     shown = {
         figure.name: {
             "Timestamp": wire_time(figure.timestamp),

@@ -15,7 +15,7 @@ DAMAGED = "ObjectDamaged"
 
 
 class IntegrityCheck:
-    """Takes an object's content piece by piece, and tells at the end whether it is the object's.
+    """Takes an object's content piece by piece, and checks at the end whether it is the object's.
 
     The ETag of an object of one upload is its MD5. That of an object of parts is made of the MD5 of each part; the
     index has the sizes of the parts. Of an object that was appended to, only the size is known.

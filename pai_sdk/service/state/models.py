@@ -69,7 +69,7 @@ class JobAlgorithm(Base):
 
 
 class Progress(Base):
-    """The last figure of a job's progress that its log told; `name` is the wire's."""
+    """The last figure of a job's progress in its log; `name` is the wire's."""
 
     __tablename__ = "progress"
 
