@@ -48,7 +48,7 @@ class Objects:
                 except InvalidInputError as error:
                     unnamed(key, error)
 
-    def cancelled_by(self, stopped: threading.Event) -> Objects:
+    def cancelled_by(self, stopped: threading.Event, may_retry: Callable[[], bool]) -> Objects:
         return self
 
     def get_file(self, uri: OssUri, path: Path) -> ObjectInfo:
