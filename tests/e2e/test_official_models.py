@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import TrainingJobRequest
 from tests.peer_environment import python_with
-from tests.unit.job.made_up import requests
+from tests.unit.made_up import requests
 
 PROGRAM = Path(__file__).with_name("official_models_program.py")
 PER_KIND = 150

@@ -16,7 +16,7 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.display.base import Silent
 from pai_sdk.errors import InvalidInputError, PaiError, SettingsError, WaitTimeoutError
 from pai_sdk.job import waiting
-from tests.unit.job.fake_backend import FAST, FakeBackend
+from tests.unit.fake_backend import FAST, FakeBackend
 from tests.waiting import PATIENCE_S
 
 

@@ -23,7 +23,7 @@ from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.tree import FileTree
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing, unused_endpoint
-from tests.unit.job.simulated import SimulatedTime
+from tests.unit.simulated import SimulatedTime
 
 KEY = static_credentials("LTAI-example", "secret")
 CLOUD = Settings(region_id="cn-hangzhou", workspace_id="7", oss_bucket_name="models")

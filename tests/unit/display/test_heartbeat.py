@@ -13,7 +13,7 @@ from pai_sdk.display.jupyter import JupyterDisplay
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord, LogLine
 from pai_sdk.schemas.status import JobStatus
-from tests.unit.job.fake_backend import FAST, FakeBackend
+from tests.unit.fake_backend import FAST, FakeBackend
 from tests.waiting import PATIENCE_S, until
 
 RUNNING = JobRecord(training_job_id="t", status=JobStatus.RUNNING)

@@ -19,8 +19,8 @@ from pai_sdk.api.responses import Answer
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.errors import BadAnswerError, ConnectionFailedError, PaiError
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage
-from tests.unit.job.fake_backend import FakeBackend
-from tests.unit.job.simulated import SimulatedTime
+from tests.unit.fake_backend import FakeBackend
+from tests.unit.simulated import SimulatedTime
 
 __all__ = ["Instance", "SimulatedBackend", "SimulatedService", "draw"]
 

@@ -19,8 +19,8 @@ from pai_sdk.job.follow import Follower, FollowPolicy
 from pai_sdk.job.logs import LogLine, LogStream
 from pai_sdk.job.workers import Workers
 from pai_sdk.schemas.record import JobRecord, LogPage
-from tests.unit.job.fake_backend import FAST, FakeBackend
-from tests.unit.job.simulated import SimulatedTime
+from tests.unit.fake_backend import FAST, FakeBackend
+from tests.unit.simulated import SimulatedTime
 from tests.waiting import PATIENCE_S, until
 
 

@@ -17,7 +17,6 @@ from pai_sdk.errors import JobFailed, NotFoundError
 from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord, LogLine
-from tests.unit.job.simulated import SimulatedTime
 from tests.unit.job.simulated_service import (
     JOB,
     NOT_YET,
@@ -27,6 +26,7 @@ from tests.unit.job.simulated_service import (
     SimulatedService,
     draw,
 )
+from tests.unit.simulated import SimulatedTime
 
 SEEDS = range(int(os.environ.get("PAI_SIMULATIONS", "60")))
 

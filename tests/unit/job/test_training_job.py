@@ -28,8 +28,8 @@ from pai_sdk.job.interrupt_messages import detached
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogLine, LogPage
 from pai_sdk.schemas.status import JobStatus
-from tests.unit.job.fake_backend import FAST, FakeBackend
-from tests.unit.job.simulated import SimulatedTime
+from tests.unit.fake_backend import FAST, FakeBackend
+from tests.unit.simulated import SimulatedTime
 
 TRACEBACK = [
     "Traceback (most recent call last):",

@@ -19,7 +19,7 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.spec import Channel, DatasetConfig, UriInput
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk.submit.submitter import JobSubmitter
-from tests.unit.job.fake_backend import FakeBackend
+from tests.unit.fake_backend import FakeBackend
 
 
 @dataclass

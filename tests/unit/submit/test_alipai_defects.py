@@ -17,8 +17,8 @@ from pai_sdk import Estimator, Processor, Session, TrainingJob
 from pai_sdk.errors import InvalidInputError, JobFailed, PaiError, SettingsError
 from pai_sdk.job import ExperimentConfig, InstanceSpec, ResourceType, UserVpcConfig
 from pai_sdk.submit.estimator import AlgorithmEstimator
-from tests.unit.job.fake_backend import FakeBackend
-from tests.unit.job.test_submitting import FakeSession
+from tests.unit.fake_backend import FakeBackend
+from tests.unit.submit.test_submitting import FakeSession
 
 
 def made(**changes: Any) -> Estimator:

@@ -12,7 +12,7 @@ from pai_sdk.job import DatasetConfig
 from pai_sdk.schemas.spec import Channel
 from pai_sdk.storage.uri import OssUri
 from pai_sdk.submit.estimator import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
-from tests.unit.job.test_parameter_types import made, problems
+from tests.unit.submit.test_parameter_types import made, problems
 
 DATASET = "d-ybko3rap60c4gs9flc"
 

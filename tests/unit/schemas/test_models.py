@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.schemas import compute, spec
 from pai_sdk.schemas.request import TrainingJobRequest
-from tests.unit.job.made_up import requests
+from tests.unit.made_up import requests
 
 # CreateTrainingJob of paistudio 2022-01-12, as its public client 2.6.2 writes it. `+` stands before what only the
 # build of that client within alipai knows.

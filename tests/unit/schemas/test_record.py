@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord
-from tests.unit.job.fake_backend import FakeBackend
+from tests.unit.fake_backend import FakeBackend
 
 WHOLE: dict[str, Any] = {
     "TrainingJobId": "train1",

@@ -16,8 +16,8 @@ from pai_sdk.backend.base import Plan
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.schemas import compute
 from pai_sdk.submit.estimator import AlgorithmEstimator
-from tests.unit.job.made_up import models
-from tests.unit.job.test_submitting import FakeSession
+from tests.unit.made_up import models
+from tests.unit.submit.test_submitting import FakeSession
 
 Check = Callable[[Any, dict[str, Any], Plan], bool]
 

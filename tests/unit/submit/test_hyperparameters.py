@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution import contract
-from tests.unit.job.test_parameter_types import made, problems
+from tests.unit.submit.test_parameter_types import made, problems
 
 
 class Colour(enum.Enum):

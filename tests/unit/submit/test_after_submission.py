@@ -15,9 +15,9 @@ from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord
 from tests.unit.api.scripted_server import Reply, Reset, ScriptedServer
-from tests.unit.job.fake_backend import FAST, FakeBackend
-from tests.unit.job.simulated import SimulatedTime
+from tests.unit.fake_backend import FAST, FakeBackend
 from tests.unit.job.test_training_job import Recorder
+from tests.unit.simulated import SimulatedTime
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from pai_sdk import Estimator, Session
 from pai_sdk.errors import SettingsError
-from tests.unit.job.test_parameter_types import made, problems
+from tests.unit.submit.test_parameter_types import made, problems
 
 
 class Int64:

@@ -11,7 +11,7 @@ import pytest
 from pai_sdk import Estimator, Processor
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.schemas.spec import Channel
-from tests.unit.job.test_submitting import FakeSession
+from tests.unit.submit.test_submitting import FakeSession
 
 ODD: list[Any] = [
     None,

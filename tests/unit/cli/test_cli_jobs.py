@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from pai_sdk.cli.root import app
 from pai_sdk.display.base import visible_text
 from pai_sdk.job.training_job import TrainingJob
-from tests.unit.job.fake_backend import FakeBackend
+from tests.unit.fake_backend import FakeBackend
 
 LONG = "a-name-of-many-words-" * 4 + "end"
 MODEL = "oss://bucket/runs[red]/" + "deep/" * 20 + "model/"
