@@ -47,7 +47,7 @@ REASON_ENGINE_AWAY = "EngineAway"
 """Of a job that has not ended, as far as is known."""
 
 _SIGNAL_BASE = 128  # a shell's way to say "ended by signal n": 128 + n
-_KILLED = _SIGNAL_BASE + signal.SIGKILL
+_KILLED = _SIGNAL_BASE + 9  # SIGKILL, which has no name on Windows, where clients read the reasons, too
 
 
 def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = None) -> tuple[str, str]:

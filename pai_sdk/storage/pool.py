@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TypeVar
 
-from pai_sdk.storage.faults import is_about_all, may_be_about_all
+from pai_sdk.storage.shared_failures import is_about_all, may_be_about_all
 
 __all__ = ["TransferPool"]
 

@@ -25,8 +25,6 @@ SAME_NAME = {
     **dict.fromkeys(("credentials", "estimator", "processor"), "a public face and the module behind it"),
     **dict.fromkeys(("executor",), "each executor is a package with a module of this name"),
     "settings": "of a session, and of the service",
-    "faults": "to be renamed: of storage, and of local jobs",
-    "files": "to be renamed: atomic files, and the files of local jobs",
 }
 SAME_CLASS = {"Settings": "of a session, and the field of a request that the service calls so"}
 MAY_PRINT = ("cli", "notebook")
@@ -72,7 +70,7 @@ def test_every_function_is_short() -> None:
 
 def test_no_two_modules_share_a_name() -> None:
     names = Counter(path.stem for path in MODULES if path.stem not in ("__init__", "__main__", "base"))
-    assert {name for name, count in names.items() if count > 1} - set(SAME_NAME) == set()
+    assert {name for name, count in names.items() if count > 1} == set(SAME_NAME)
 
 
 def test_no_two_public_classes_share_a_name() -> None:
@@ -82,7 +80,7 @@ def test_no_two_public_classes_share_a_name() -> None:
         for node in _tree(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    assert {name for name, count in names.items() if count > 1} - set(SAME_CLASS) == set()
+    assert {name for name, count in names.items() if count > 1} == set(SAME_CLASS)
 
 
 def test_the_library_does_not_print() -> None:

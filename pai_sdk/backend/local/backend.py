@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk.backend.base import Plan, Purpose, Upload
-from pai_sdk.backend.local.faults import file_faults_explained
-from pai_sdk.backend.local.files import InputCache, copy_output, copy_tree, save_output
+from pai_sdk.backend.local.file_errors import file_faults_explained
 from pai_sdk.backend.local.input_links import links_notice
+from pai_sdk.backend.local.job_files import InputCache, copy_output, copy_tree, save_output
 from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
 from pai_sdk.backend.local.readers import Readers
 from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.backend.local.files import InputCache
+from pai_sdk.backend.local.job_files import InputCache
 from pai_sdk.errors import InvalidInputError, StorageError, TransferError
 from pai_sdk.storage.objects import ObjectInfo
 from pai_sdk.storage.uri import OssUri

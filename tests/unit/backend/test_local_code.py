@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.backend.local.files import copy_tree
+from pai_sdk.backend.local.job_files import copy_tree
 from pai_sdk.code.package import package_code
 from pai_sdk.errors import CodeError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.backend.local import LocalBackend
-from pai_sdk.backend.local.files import copy_output
+from pai_sdk.backend.local.job_files import copy_output
 from pai_sdk.errors import StorageError, TransferError
 from pai_sdk.execution.output_links import mend_links
 
