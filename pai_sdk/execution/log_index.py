@@ -165,7 +165,7 @@ class LogIndex:
             return
         try:
             self._cuts.add(cut)
-        except OSError as error:  # a full disk: the line is told when there is free space, or when it ends
+        except OSError as error:  # a full disk: the line is reported when there is free space, or when it ends
             logger.warning("%s: its progress cannot be shown: %s", self._path, error)
             return
         self._last_end, self._ended_at = cut, now

@@ -20,7 +20,7 @@ class ConnectionLimits:
         most: connections at once; beyond, the one that has waited longest without a request is closed.
         head_bytes: the largest head of a request, its URL included.
         head_s: how long a head may take to arrive.
-        stall_s: a body must bring `least_bytes` in so many seconds, and an answer be read within twice as many.
+        stall_s: a body must bring `least_bytes` in this many seconds, and an answer be read within twice as many.
         least_bytes: as said.
     """
 
@@ -38,9 +38,9 @@ class ForeignCloud:
     A create is not recognised by the label of its submission: sent twice, it makes two jobs.
 
     Attributes:
-        list_lag_s: a new job is in no list for so many seconds.
-        create_late_s: a late create is carried out after so many seconds.
-        answer_late_s: its answer is held back for so many seconds after that.
+        list_lag_s: seconds for which lists leave out a new job.
+        create_late_s: seconds after which a late create is carried out.
+        answer_late_s: seconds by which its answer is delayed after that.
         late: the share of creates that are late, from 0 to 1.
         doubled: the share of creates that are delivered twice, as a gateway may do; the client gets the answer to
             the second delivery.

@@ -88,7 +88,7 @@ class Processor(JobSubmitter):
             The job; it has succeeded when it was waited for.
 
         Raises:
-            InvalidInputError: the description is wrong; all that is wrong is told, and nothing was sent.
+            InvalidInputError: the description is wrong; the error lists every problem, and nothing was sent.
             SettingsError: a setting or a key that the job needs is missing.
             ApiError: the service refused it, as for a key that may not do this.
             ConnectionFailedError: no answer, after the retries of the session's policy.

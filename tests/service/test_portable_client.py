@@ -44,7 +44,7 @@ def test_where_there_is_no_fcntl_and_no_fork(client_folder: Path) -> None:
 
 @pytest.mark.slow
 def test_where_warnings_are_errors_and_nothing_is_compiled_yet(client_folder: Path) -> None:
-    """What a library's source is warned of is told only when it is compiled, so at the first import."""
+    """Python warns of a library's source only when it compiles it, at the first import."""
     found = run_client(client_folder, options=["-W", "error", "-B", "-X", f"pycache_prefix={client_folder}/none"])
     assert {"pai_sdk.service.server", "pai_sdk.backend.local"} <= set(found["modules"])
 

@@ -307,7 +307,7 @@ class DockerExecutor(Executor):
     def _tidy(self, sandbox: Sandbox, job: dict[str, Any], shared: SharedFolder) -> None:
         """Remove the containers of a job that has ended; if the engine is away, the next look does it.
 
-        While one process does it, others wait: a caller that is told of the end finds the containers gone, and a
+        While one process does it, others wait: a caller that sees the end finds the containers gone, and a
         process that ends then, with all its threads, does not leave half of this undone.
         """
         deadline = time.monotonic() + _TIDY_WITHIN_S

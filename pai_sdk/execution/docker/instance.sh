@@ -2,7 +2,7 @@
 # The first process of a container: starts the user's command as a child and stays with it.
 #
 # It needs no one outside: it keeps the log, ends the command at its time limit, tells the other instances of a
-# failure and is told of theirs, all through the folder PAI_SDK_SHARED, which the instances of a job share.
+# failure and sees theirs, all through the folder PAI_SDK_SHARED, which the instances of a job share.
 #
 #   go                   all instances stand; nothing is started before
 #   stop                 the job is to be stopped, and why; `signal` where this container was told to end

@@ -25,7 +25,7 @@ class LocalOptions:
             default.
         shared_memory: the size of /dev/shm, such as `2GiB`; half of the memory otherwise.
         gpu_ids: these GPUs, divided among the instances.
-        preempt_after_s: send SIGTERM to the command after so many seconds and start it again, once: the drill for
+        preempt_after_s: send SIGTERM to the command after these seconds and start it again, once: the drill for
             spot instances.
         grace_s: seconds between SIGTERM and SIGKILL.
         network: an existing network to attach the containers to: `host`, for one.

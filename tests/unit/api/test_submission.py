@@ -82,10 +82,10 @@ class FakeService:
         self._let_the_late_arrive(until_s=float("inf"))
         if kind == "before":
             return _spoilt(rest) or Reply()
-        if kind == "late":  # carried out so many seconds after the connection broke
+        if kind == "late":  # carried out this many seconds after the connection broke
             self.late.append((self._clock.now_s + float(rest), body))
             return Reset
-        if kind == "away":  # silent for so many seconds, then gone; carried out after as many again
+        if kind == "away":  # silent for this many seconds, then gone; carried out after as many again
             self._clock.now_s += float(rest)
             self.late.append((self._clock.now_s + float(rest) - 1, body))
             return Reset

@@ -28,7 +28,7 @@ def request(count: int = 1, regex: str = r"loss=(\S+)?") -> TrainingJobRequest:
 
 
 def log(folder: Path, instance: str, lines: dict[int, str], *, is_noted: bool = True) -> None:
-    """A log whose lines were written so many seconds after the start; the last of them is not noted any more."""
+    """A log whose lines were written at these seconds after the start; the last time is not recorded."""
     sandbox = Sandbox(folder)
     for place in (sandbox.logs_dir, folder / "shared"):
         place.mkdir(parents=True, exist_ok=True)

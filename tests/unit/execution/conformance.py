@@ -61,7 +61,7 @@ class Harness:
 
     Attributes:
         folder: where the folders of the jobs are.
-        make: makes an executor that grants jobs so many seconds between SIGTERM and SIGKILL.
+        make: makes an executor that gives jobs this many seconds between SIGTERM and SIGKILL.
         image: what the jobs run in, for executors that need one.
     """
 
