@@ -8,12 +8,15 @@ PIP := sh .ci/pip-install $(BIN)/python
 # What `make test` runs; the slower suites have targets of their own.
 FAST := tests/unit tests/service tests/faults tests/docs
 
-# In suites that wait for engines and processes, a test that fails is run once more, and both results are shown.
+# Tests wait for processes and engines: one that fails is run once more, and both results are shown.
 ONCE_MORE := --reruns 1 --rerun-show-tracebacks -r aR
 
 # Interpreters of a version manager that are not on PATH; tox finds them here.
 PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
 EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
+
+# Images set it often. Without its caches, each Python that a test starts compiles the package, and pytest every test.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-docker test test-docker test-postgres e2e trials check format docs bench matrix clean
@@ -28,7 +31,7 @@ demo-docker: $(VENV)/.dev ## the same demo in Docker, on its own engine (as root
 	@$(BIN)/python -m tests.docker.demo
 
 test: $(VENV)/.dev ## the fast tests, and every example of the documentation
-	@$(BIN)/python -m pytest -q -n 4 -m "not slow" $(FAST)
+	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m "not slow" $(FAST)
 
 test-docker: $(VENV)/.dev ## local jobs on a Docker engine that the tests start (as root on Debian)
 	@$(BIN)/python -m pytest -q $(ONCE_MORE) tests/docker
@@ -38,7 +41,7 @@ test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which the
 
 e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks, and the slow ones among the fast tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ONCE_MORE) tests/e2e
-	@$(BIN)/python -m pytest -q -n 4 -m slow $(FAST)
+	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m slow $(FAST)
 
 check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/ruff check .
@@ -55,10 +58,14 @@ docs: $(VENV)/.dev ## the documentation, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, killed services (an hour)
+trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, killed services and syncs (an hour)
 	@$(BIN)/python -m tests.trials logs --seeds 200
 	@$(BIN)/python -m tests.trials create --trials 200
 	@$(BIN)/python -m tests.trials survival --kills 50 --seed 1
+	@$(BIN)/python -m tests.trials checkpoints --kills 50 --seed 1
+	@$(BIN)/python -m tests.trials trace --seeds 200
+	@$(BIN)/python -m tests.trials sync --kills 100 --seed 1 --examples 300
+	@$(BIN)/python -m tests.trials functions --jobs 30 --kills 2
 
 bench: $(VENV)/.dev ## the benchmarks, compared with alipai
 	@$(BIN)/python -m tests.benchmarks

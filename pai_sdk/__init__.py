@@ -18,36 +18,82 @@ if TYPE_CHECKING:
     from pai_sdk.execution.docker.options import LocalOptions
     from pai_sdk.experiment import Experiment
     from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.run.checkpoints import Checkpoint, CheckpointConfig
+    from pai_sdk.run.function import FunctionRun
+    from pai_sdk.run.preemption import get_preemption_info
+    from pai_sdk.run.report import (
+        ReportSession,
+        StopTraining,
+        checkpoint_dir,
+        get_all_reported_checkpoints,
+        get_checkpoint,
+        get_context,
+        is_session_enabled,
+        report,
+        set_checkpoint_config,
+    )
+    from pai_sdk.run.store import RunStore
     from pai_sdk.schemas.status import JobStatus
     from pai_sdk.session import Session, get_default_session, setup_default_session
     from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
     from pai_sdk.submit.estimator import Estimator
+    from pai_sdk.submit.function_estimator import remote
     from pai_sdk.submit.processor import Processor
 
 __all__ = [
     "AlgorithmEstimator",
+    "Checkpoint",
+    "CheckpointConfig",
     "Estimator",
     "Experiment",
+    "FunctionRun",
     "JobStatus",
     "LocalOptions",
     "Processor",
+    "ReportSession",
+    "RunStore",
     "Session",
+    "StopTraining",
     "TrainingJob",
     "__version__",
+    "checkpoint_dir",
+    "get_all_reported_checkpoints",
+    "get_checkpoint",
+    "get_context",
     "get_default_session",
+    "get_preemption_info",
+    "is_session_enabled",
+    "remote",
+    "report",
+    "set_checkpoint_config",
     "setup_default_session",
 ]
 
 _HOMES = {
     "AlgorithmEstimator": "pai_sdk.submit.algorithm_estimator",
+    "Checkpoint": "pai_sdk.run.checkpoints",
+    "CheckpointConfig": "pai_sdk.run.checkpoints",
     "Estimator": "pai_sdk.submit.estimator",
     "Experiment": "pai_sdk.experiment",
+    "FunctionRun": "pai_sdk.run.function",
     "JobStatus": "pai_sdk.schemas.status",
     "LocalOptions": "pai_sdk.execution.docker.options",
     "Processor": "pai_sdk.submit.processor",
+    "ReportSession": "pai_sdk.run.report",
+    "RunStore": "pai_sdk.run.store",
     "Session": "pai_sdk.session",
+    "StopTraining": "pai_sdk.run.report",
     "TrainingJob": "pai_sdk.job.training_job",
+    "checkpoint_dir": "pai_sdk.run.report",
+    "get_all_reported_checkpoints": "pai_sdk.run.report",
+    "get_checkpoint": "pai_sdk.run.report",
+    "get_context": "pai_sdk.run.report",
     "get_default_session": "pai_sdk.session",
+    "get_preemption_info": "pai_sdk.run.preemption",
+    "is_session_enabled": "pai_sdk.run.report",
+    "remote": "pai_sdk.submit.function_estimator",
+    "report": "pai_sdk.run.report",
+    "set_checkpoint_config": "pai_sdk.run.report",
     "setup_default_session": "pai_sdk.session",
 }
 

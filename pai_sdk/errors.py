@@ -26,11 +26,22 @@ been carried out).
     ├── StorageError               an object or folder in OSS cannot be read or written
     │   ├── UnreachableStorageError  a retry is useless: unknown host, no TLS, a wrong certificate
     │   ├── UntrustedEndpointError   a URI names a host that is neither OSS nor in the settings; nothing was sent
-    │   └── TransferError          some files of an upload or download failed; `failures` lists them
+    │   ├── FileChangedError         a file was changed while it was read
+    │   ├── ObjectNotFoundError      there is no such file or object
+    │   ├── FileNameError            the key of an object cannot be the name of a file on this disk
+    │   ├── NameTakenError           one name would be that of a file and of a folder on this disk
+    │   └── TransferError            some files of an upload or download failed; `failures` lists them
+    │       └── SyncError                some files of a folder could not be moved to the other store
+    ├── MissingExtraError          an optional dependency is not installed; `extra` names what to install
     ├── JobError                   about one job; `job_id`
     │   ├── JobFailed              it ended as Failed, CreateFailed or InitializeFailed
     │   ├── JobStopped             it was stopped before it finished
     │   └── WaitTimeoutError       the caller's deadline has passed; the job goes on
+    ├── CheckpointError            a checkpoint cannot be saved or read
+    ├── TraceError                 rows of a trace are not stored, or cannot be read
+    ├── FunctionError              a function ended without a value or a report; `exit_code`
+    │   └── FunctionFinished       it has ended already, and is not run a second time
+    ├── RemoteTraceback            the cause of an error from another process: its traceback there
     ├── ServiceStartError          the embedded service did not start
     └── LocalRunError              a job cannot run on this machine
         ├── EngineNotFoundError    no Docker engine responds
@@ -49,12 +60,17 @@ __all__ = [
     "ApiError",
     "AuthenticationError",
     "BadAnswerError",
+    "CheckpointError",
     "CodeError",
     "ConflictError",
     "ConnectionFailedError",
     "CredentialsError",
     "CredentialsRenewalError",
     "EngineNotFoundError",
+    "FileChangedError",
+    "FileNameError",
+    "FunctionError",
+    "FunctionFinished",
     "ImageError",
     "InvalidInputError",
     "InvalidRequestError",
@@ -62,16 +78,22 @@ __all__ = [
     "JobFailed",
     "JobStopped",
     "LocalRunError",
+    "MissingExtraError",
+    "NameTakenError",
     "NotFoundError",
+    "ObjectNotFoundError",
     "PaiError",
     "PermissionDeniedError",
     "Problem",
+    "RemoteTraceback",
     "RepeatedRequestError",
     "ServiceFaultError",
     "ServiceStartError",
     "SettingsError",
     "StorageError",
+    "SyncError",
     "ThrottledError",
+    "TraceError",
     "TransferError",
     "UnreachableStorageError",
     "UntrustedEndpointError",
@@ -385,6 +407,25 @@ class UntrustedEndpointError(StorageError):
     """A URI names a host that is neither Alibaba Cloud's OSS nor in the settings. Nothing was sent to it."""
 
 
+class FileChangedError(StorageError):
+    """A file was changed while it was read, so that its copy would be half old and half new."""
+
+
+class ObjectNotFoundError(StorageError):
+    """There is no such file or object. Its bucket is there."""
+
+    def __init__(self, message: str, *, uri: str = "", request_id: str | None = None) -> None:
+        super().__init__(message, uri=uri, status_code=404, code="NoSuchKey", request_id=request_id)
+
+
+class FileNameError(StorageError):
+    """The key of an object cannot be the name of a file on this disk."""
+
+
+class NameTakenError(StorageError):
+    """One name would be that of a file and of a folder on this disk. OSS can have both."""
+
+
 class TransferError(StorageError):
     """Some files of an upload or a download failed; the others are complete and in place.
 
@@ -397,6 +438,22 @@ class TransferError(StorageError):
         more = f"\n  … and {len(failures) - 10} more" if len(failures) > 10 else ""
         super().__init__(message + shown + more)
         self.failures = failures
+
+
+class SyncError(TransferError):
+    """Some files of a folder could not be moved to the other store; the others are complete and in place."""
+
+
+class MissingExtraError(PaiError):
+    """An optional dependency is not installed.
+
+    Attributes:
+        extra: what to install: the extra of pai-sdk that has it, or the package itself.
+    """
+
+    def __init__(self, message: str, *, extra: str) -> None:
+        super().__init__(message)
+        self.extra = extra
 
 
 # ---- jobs -------------------------------------------------------------------------------------------------
@@ -470,6 +527,47 @@ class WaitTimeoutError(JobError, TimeoutError):
         super().__init__(message, job_id=job_id)
         self.status = status
         self.timeout_s = timeout_s
+
+
+class CheckpointError(PaiError):
+    """A checkpoint cannot be saved or read; the message names the file, and what to do."""
+
+
+class TraceError(PaiError):
+    """Rows of a trace are not stored, or cannot be read.
+
+    Attributes:
+        rows_fed: rows that the writer has taken; 0 where the error is not about a writer's rows.
+        rows_committed: those of them that are visible in the sink.
+    """
+
+    def __init__(
+        self, message: str, *, rows_fed: int = 0, rows_committed: int = 0, retryable: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.rows_fed = rows_fed
+        self.rows_committed = rows_committed
+        self.retryable = self.maybe_arrived = retryable
+
+
+class FunctionError(PaiError):
+    """A function that runs as a training or as a job ended without a value or a report.
+
+    Attributes:
+        exit_code: of its process, or given to `sys.exit`; None when it did not exit.
+    """
+
+    def __init__(self, message: str, *, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class FunctionFinished(FunctionError):
+    """The function has ended already. It is not run again, unless it is restored first."""
+
+
+class RemoteTraceback(PaiError):
+    """The cause of an error that came from another process: the text of its traceback there."""
 
 
 class ServiceStartError(PaiError):

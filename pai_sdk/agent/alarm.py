@@ -1,4 +1,4 @@
-"""What wakes a supervisor up: a child that has ended, a signal, a word in its pipe. Standard library only."""
+"""Wakes the supervisor: a child that has ended, a signal, a byte in its control pipe. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Alarm:
     """Takes over the signals of this process; `wait` returns as soon as something has happened.
 
     Attributes:
-        is_told_to_end: SIGTERM or SIGINT has come.
+        got_signal: SIGTERM or SIGINT has come.
 
     Example:
         >>> Alarm(journal.open_control()).wait(1.0)  # doctest: +SKIP
@@ -28,12 +28,12 @@ class Alarm:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         self._wakeups = [reader, control]
-        self.is_told_to_end = False
+        self.got_signal = False
 
     def wait(self, longest_s: float) -> None:
-        """Sleep so long, or until something happens."""
+        """Sleep until something happens, at most this many seconds."""
         for ready in select.select(self._wakeups, [], [], max(0.0, longest_s))[0]:
             os.read(ready, 4096)
 
     def _on_signal(self, *_: object) -> None:
-        self.is_told_to_end = True
+        self.got_signal = True

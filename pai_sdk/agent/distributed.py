@@ -113,7 +113,7 @@ def free_ports(count: int) -> list[int]:
     The system assigns none of them to a program that asks for any port, until the instances bind them.
 
     Raises:
-        OSError: there are not so many.
+        OSError: there are not enough.
     """
     from random import SystemRandom  # jobs of one instance do without
 

@@ -2,7 +2,7 @@
 
     <digest>/           an environment; scripts in it carry its path, so it is built in its place
     <digest>/complete   it is whole; holds its size in bytes, and was touched when a job used it last
-    <digest>.lock       held alone by who builds or removes it, shared by the supervisors of all jobs that use it
+    <digest>.lock       exclusive for the process that builds or removes it, shared for the jobs that use it
 
 Standard library only.
 """
@@ -15,18 +15,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pai_sdk.base.files import locked, replace_file, take_lock
+from pai_sdk.base.files import locked, replace_file
 
-__all__ = ["is_complete", "mark_complete", "note_use", "prune", "use"]
+__all__ = ["is_complete", "mark_complete", "note_use", "prune"]
 
 _COMPLETE = "complete"
 _KEPT_S = 30 * 24 * 3600.0
 _KEPT_BYTES = 20 << 30
-
-
-def use(lock: int) -> None:
-    """Wait until no process builds or removes the environment, and keep others from doing so from now on."""
-    take_lock(lock, shared=True)
 
 
 def is_complete(environment: Path) -> bool:

@@ -26,7 +26,7 @@ class InstanceLogs:
         self._sampled_bytes = dict.fromkeys(instances, 0)
 
     def open(self, instance: str) -> BinaryIO:
-        """The log, to be written to behind what is there."""
+        """The log, opened for appending."""
         return self._sandbox.log_file(instance).open("ab", buffering=0)
 
     def note(self, text: str) -> None:
@@ -43,7 +43,7 @@ class InstanceLogs:
             return 0
 
     def text_from(self, instance: str, offset: int, *, longest_bytes: int = 64 * 1024) -> str:
-        """The end of what was written behind an offset."""
+        """What was written after an offset; of a long text, the end."""
         with self._sandbox.log_file(instance).open("rb") as log:
             log.seek(max(offset, self.size_bytes(instance) - longest_bytes))
             return log.read(longest_bytes).decode(errors="replace")

@@ -137,12 +137,12 @@ def install(requirements: Requirements, *, lock: int, working_dir: str) -> int:
     """
     environment = Path(requirements.environment)
     code = 0
-    environments.use(lock)
+    take_lock(lock, shared=True)  # from now on no process removes the environment
     if not environments.is_complete(environment):
         take_lock(lock)
         if not environments.is_complete(environment):
             code = _build(environment, requirements, working_dir)
-        environments.use(lock)
+        take_lock(lock, shared=True)
     if code == 0:
         environments.note_use(environment)
     return code

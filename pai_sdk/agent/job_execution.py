@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,10 @@ from pai_sdk.agent import memory, mlroot, processes
 from pai_sdk.agent.alarm import Alarm
 from pai_sdk.agent.distributed import Instance, Rendezvous, free_ports, rendezvous_variables
 from pai_sdk.agent.instance_logs import InstanceLogs
-from pai_sdk.agent.journal import DISK_IS_FULL, Journal
+from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.launcher import launch_command
 from pai_sdk.agent.pip_output import pip_problem
+from pai_sdk.agent.protocol import DISK_IS_FULL, ExecutionState, InstanceState, Phase
 from pai_sdk.agent.reasons import (
     REASON_DISK_FULL,
     REASON_MAX_RUNNING_TIME,
@@ -40,9 +40,9 @@ from pai_sdk.agent.sandbox import Sandbox
 
 __all__ = ["JobExecution"]
 
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 _PAUSE_ON_FULL_DISK_S = 0.5
-# Less than that is left. Where a job has filled the disk, its service may give up half as much before we look.
+# A disk with less free space is full. The reserve that the service frees on a full disk is half of it.
 _FULL_DISK_BYTES = 8 << 20
 
 
@@ -57,7 +57,7 @@ class _Ending:
 
 @dataclass
 class _Worker:
-    """One instance and what has become of it."""
+    """One instance and its state."""
 
     instance: Instance
     environments: dict[str, dict[str, str]]
@@ -75,21 +75,21 @@ class JobExecution:
         self._job = job
         self._workers = [_Worker(Instance(**i["instance"]), i["environments"]) for i in job["instances"]]
         self._logs = InstanceLogs(sandbox, [worker.instance.name for worker in self._workers])
-        self._alive: dict[int, _Worker | None] = {}  # None: the one who installs the requirements
-        self._phase = "preparing"
+        self._alive: dict[int, _Worker | None] = {}  # by process id; None: pip, which installs the requirements
+        self._phase: Phase = "preparing"
         self._started_at = time.time()
         self._ended_at: float | None = None
         self._ending: _Ending | None = None
         self._alarm: Alarm | None = None
         self._limit_s: float | None = job["max_running_s"]
         self._deadline = time.monotonic() + self._limit_s if self._limit_s else None
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._memory_limit_bytes: int | None = job["memory_limit_bytes"]
         self._kernel_kills = memory.kernel_kills()
         self._pip_begins_at_byte = 0
 
     def run(self) -> None:
-        """Run the job to its end; whatever happens, no process is left and the state says how it ended."""
+        """Run the job to its end. After an error, too, no process is left and the state has the end."""
         try:
             self._alarm = Alarm(self._journal.open_control())
             self._run()
@@ -102,28 +102,22 @@ class JobExecution:
             self._finish()
 
     def save_state(self) -> None:
-        """Write down how the job stands."""
+        """Write the state of the job."""
         ending = self._ending or _Ending("", "")
-        is_over = self._phase == "ended"
         self._journal.write_state(
-            {
-                "phase": self._phase,
-                "started_at": self._started_at,
-                "ended_at": self._ended_at,
-                "succeeded": self._ending is None if is_over else None,
-                "instances": [
-                    {
-                        "name": w.instance.name,
-                        "role": w.instance.role,
-                        "status": w.status,
-                        "exit_code": w.exit_code,
-                    }
-                    for w in self._workers
-                ],
-                "failed_instance": ending.failed_instance,
-                "reason_code": ending.code,
-                "reason_message": ending.message,
-            }
+            ExecutionState(
+                self._phase,
+                self._started_at,
+                self._ended_at,
+                self._ending is None if self._phase == "ended" else None,
+                tuple(
+                    InstanceState(one.instance.name, one.instance.role, one.status, one.exit_code)
+                    for one in self._workers
+                ),
+                ending.failed_instance,
+                ending.code,
+                ending.message,
+            )
         )
 
     # ---- the steps ----
@@ -139,7 +133,7 @@ class JobExecution:
             self._install_requirements(layout)
         if self._ending is None:
             self._start_workers(layout)
-            self._go_on_while(lambda: bool(self._alive))
+            self._wait_for_children()
 
     def _mount_refusal(self) -> str:
         if self._job["hidden_by_ml"]:
@@ -168,7 +162,7 @@ class JobExecution:
         with self._logs.open(first) as log:
             installer = processes.spawn_call(in_child, log=log.fileno())
         self._alive[installer] = None
-        self._go_on_while(lambda: bool(self._alive))
+        self._wait_for_children()
 
     def _start_workers(self, layout: str) -> None:
         meeting = self._rendezvous()
@@ -214,7 +208,7 @@ class JobExecution:
         self._save_the_end()
 
     def _save_the_end(self) -> None:
-        """A full disk must not hide how the job ended: wait for free space, or until its folder is gone."""
+        """Write the last state; on a full disk, wait for free space, or until the job's folder is gone."""
         while True:
             try:
                 self.save_state()
@@ -226,7 +220,7 @@ class JobExecution:
                 return
 
     def _ask_all_to_end(self) -> None:
-        """SIGTERM, then as much time as the job is granted to end by itself."""
+        """Send SIGTERM and wait until all have ended, for the grace period at most."""
         for group in self._living_groups():
             processes.signal_group(group, signal.SIGTERM)
         deadline = time.monotonic() + self._job["grace_s"]
@@ -235,28 +229,28 @@ class JobExecution:
             self._reap()
 
     def _living_groups(self) -> list[int]:
-        """The groups of all that the job has started: `timeout` and `setsid` make groups of their own.
+        """The process groups of the job: programs such as `timeout` and `setsid` make groups of their own.
 
-        Those of the instances come first: a shell that saw its last command end would go on to the next.
+        Those of the instances come first, because a shell whose command is ended goes on to the next command.
         """
         groups = dict.fromkeys([*self._alive, *processes.groups_below(os.getpid())])
         return [group for group in groups if group != os.getpgrp()]
 
-    # ---- what happens meanwhile ----
+    # ---- while children run ----
 
-    def _go_on_while(self, condition: Callable[[], bool]) -> None:
-        """Watch until the condition is no more, or there is a reason to end the job."""
+    def _wait_for_children(self) -> None:
+        """Return when all children have ended, or there is a reason to end the job."""
         while True:
             self._reap()
-            self._look_for_an_end()
-            if self._ending is not None or not condition():
+            self._check_for_end()
+            if self._ending is not None or not self._alive:
                 return
             now = time.monotonic()
-            if now >= self._next_look:
-                self._next_look = now + _LOOK_EVERY_S
+            if now >= self._next_check:
+                self._next_check = now + _CHECK_EVERY_S
                 self._logs.sample(time.time())
-                self._look_at_memory()
-            self._wait(min(self._next_look, self._deadline or self._next_look) - now)
+                self._enforce_memory_limit()
+            self._wait(min(self._next_check, self._deadline or self._next_check) - now)
 
     def _reap(self) -> None:
         for child, exit_code in processes.reap():
@@ -296,7 +290,7 @@ class JobExecution:
             return REASON_DISK_FULL, disk_full_message(name, exit_code)
         return exit_reason(name, exit_code, kernel_killed=memory.has_killed_since(self._kernel_kills))
 
-    def _look_at_memory(self) -> None:
+    def _enforce_memory_limit(self) -> None:
         if not self._memory_limit_bytes:
             return
         for child, worker in self._alive.items():
@@ -305,17 +299,16 @@ class JobExecution:
                 worker.is_above_memory_limit = True
                 processes.signal_group(child, signal.SIGKILL)
 
-    def _look_for_an_end(self) -> None:
-        wish = self._journal.stop_wish()
-        if wish:
-            self._end(*wish)
-        elif self._alarm and self._alarm.is_told_to_end:
+    def _check_for_end(self) -> None:
+        if request := self._journal.stop_request:
+            self._end(*request.reported)
+        elif self._alarm and self._alarm.got_signal:
             self._end(REASON_STOPPED_FROM_OUTSIDE, "The job's supervisor was told to end (SIGTERM).")
         elif self._limit_s and self._deadline and self._alive and time.monotonic() >= self._deadline:
             self._end(REASON_MAX_RUNNING_TIME, max_running_time_message(self._limit_s))
 
     def _end(self, code: str, message: str, worker: _Worker | None = None) -> None:
-        """The first reason to end a job is the one that is told."""
+        """Note why the job ends; the first reason stays."""
         if self._ending is None:
             self._ending = _Ending(code, message, worker.instance.name if worker else None)
 

@@ -40,7 +40,7 @@ _LONGEST_KILLING_S = 5.0
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none is lost from sight."""
+    """Become the parent of every descendant whose own parent ends, so that `descendants` finds all."""
     if _IS_LINUX:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
@@ -87,7 +87,7 @@ def spawn(
 
 
 def spawn_call(function: Callable[[], int], *, log: int) -> int:
-    """Call a function in a new process as `spawn` makes it; the function's value is the exit code."""
+    """Call a function in a new process, set up as by `spawn`; its return value is the exit code."""
     parent = os.getpid()
     child = os.fork()
     if child:
@@ -96,12 +96,13 @@ def spawn_call(function: Callable[[], int], *, log: int) -> int:
     try:
         os.setsid()
         _die_with_parent()
-        if os.getppid() != parent:  # it died before we could ask
+        if os.getppid() != parent:  # it ended before _die_with_parent took effect
             os._exit(code)
         signal.set_wakeup_fd(-1)
         for number in _RESET_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        _connect(log)
+        for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
         code = function()
     except BaseException:  # a child must never run on into its parent's code
         with suppress(OSError):
@@ -242,12 +243,6 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _connect(log: int) -> None:
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
 
 
 def _die_with_parent() -> None:

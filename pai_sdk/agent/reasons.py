@@ -56,7 +56,7 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
     Args:
         instance: its name.
         exit_code: as a shell would say it.
-        kernel_killed: whether the kernel killed for want of memory meanwhile; None when that is not known.
+        kernel_killed: whether the kernel killed for lack of memory meanwhile; None when that is not known.
 
     Example:
         >>> exit_reason("train1-master-0", 137)[0]

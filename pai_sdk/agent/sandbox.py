@@ -2,10 +2,11 @@
 
 root/ml/usercode/                  the code
 root/ml/input/config/              hyperparameters.json, training-job.json
+root/ml/input/credential/odps.json the key for tables that are inputs
 root/ml/input/data/<channel>/      each input channel
 root/ml/output/<channel>/          each output channel
 root/logs/<instance>.log           what an instance printed; .times: when it had which size; .cuts: see log_cuts
-root/resumed                       what the outputs held before the job began; see resumed.py
+root/resumed                       what the outputs held before the job began; see execution/initial_outputs.py
 root/state/                        the executor's own
 root/shared/                       what the containers of a job share with their executor
 """
@@ -90,6 +91,11 @@ class Sandbox:
     def config_dir(self) -> Path:
         """Where `hyperparameters.json` and `training-job.json` lie."""
         return self.ml / "input" / "config"
+
+    @property
+    def odps_credential_file(self) -> Path:
+        """The key for tables that are inputs."""
+        return self.ml / "input" / "credential" / "odps.json"
 
     @property
     def data_dir(self) -> Path:

@@ -50,9 +50,9 @@ def _guard(execution: JobExecution, journal: Journal) -> None:
     """Be the guardian; never returns."""
     code = 1
     try:
-        os.dup2(2, 1)  # the process that started us waits until stdout is closed
+        os.dup2(2, 1)  # the executor waits until stdout is closed
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # the supervisor is the one who is asked to stop
+            signal.signal(number, signal.SIG_IGN)  # the supervisor handles them
         adopt_orphans()
         supervisor = os.fork()
         if supervisor == 0:
@@ -64,7 +64,7 @@ def _guard(execution: JobExecution, journal: Journal) -> None:
             for _ in kill_descendants():
                 pass
             state = journal.read_state()
-            if state is not None and state["phase"] != "ended":
+            if state is not None and state.phase != "ended":
                 journal.write_state(lost(state, ended_at=time.time()))
         code = 0
     except BaseException:

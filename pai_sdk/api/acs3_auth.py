@@ -12,8 +12,6 @@ from requests.auth import AuthBase
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash
 from pai_sdk.config.credentials import CredentialsProvider
 
-__all__ = ["Acs3Auth"]
-
 
 class Acs3Auth(AuthBase):
     """Signs a request with ACS3-HMAC-SHA256; temporary keys (STS) and bearer tokens too.

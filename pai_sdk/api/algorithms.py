@@ -18,8 +18,6 @@ from pai_sdk.schemas.definitions import AlgorithmDefinition
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.schemas.wire import Received, problems_of
 
-__all__ = ["AlgorithmRecord", "AlgorithmVersionRecord", "Algorithms"]
-
 _ALGORITHMS = "/api/v1/algorithms"
 _ALGORITHM = _ALGORITHMS + "/{algorithm_id}"
 _VERSIONS = _ALGORITHM + "/versions"
@@ -86,14 +84,12 @@ class Algorithms:
         Raises:
             ConflictError: there is one of this name.
         """
-        fields = _given(
-            {
-                "AlgorithmName": name,
-                "AlgorithmDescription": description,
-                "DisplayName": display_name,
-                "WorkspaceId": self._workspace_id,
-            }
-        )
+        fields = {
+            "AlgorithmName": name,
+            "AlgorithmDescription": description,
+            "DisplayName": display_name,
+            "WorkspaceId": self._workspace_id,
+        }
         action = "CreateAlgorithm"
         # Names are unique: sent twice, the second one is refused.
         answer = self._transport.call(action, "POST", _ALGORITHMS, form=fields, idempotent=False)
@@ -165,7 +161,7 @@ class Algorithms:
         self, algorithm_id: str, *, description: str | None = None, display_name: str | None = None
     ) -> None:
         """UpdateAlgorithm; what is None stays as it is."""
-        fields = _given({"AlgorithmDescription": description, "DisplayName": display_name})
+        fields = {"AlgorithmDescription": description, "DisplayName": display_name}
         self._call("UpdateAlgorithm", "PUT", _ALGORITHM, algorithm_id, form=fields)
 
     def delete(self, algorithm_id: str) -> None:
@@ -237,7 +233,9 @@ class Algorithms:
         version: str | None = None,
         **rest: Any,  # of Transport.call
     ) -> Answer:
-        params = _given({"algorithm_id": algorithm_id, "algorithm_version": version})
+        params = {"algorithm_id": algorithm_id}
+        if version is not None:
+            params["algorithm_version"] = version
         return self._transport.call(action, method, path, params, **rest)
 
 
@@ -247,10 +245,6 @@ def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, str]:
         return {"AlgorithmSpec": AlgorithmSpec.model_validate(spec).to_json()}
     except ValidationError as error:
         raise InvalidInputError(problems_of(error, "algorithm_spec")) from None
-
-
-def _given(fields: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _age(version: AlgorithmVersionRecord) -> tuple[str, list[tuple[int, str]]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pai_sdk.api.signature import encode
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["form_of", "json_of", "path_of", "query_of"]
+_T = TypeVar("_T")
 
 
 def path_of(template: str, params: Mapping[str, str]) -> str:
@@ -35,24 +35,24 @@ def query_of(query: Mapping[str, Any]) -> str:
         >>> query_of({"Status": "Running", "Order": None, "Labels": {"team": "a b"}})
         '?Status=Running&Labels=%7B%22team%22%3A%22a%20b%22%7D'
     """
-    pairs = [f"{name}={_encoded(name, _value(value))}" for name, value in query.items() if value is not None]
+    pairs = [f"{name}={_encoded(name, _value(value))}" for name, value in _present(query).items()]
     return "?" + "&".join(pairs) if pairs else ""
 
 
 def json_of(body: Mapping[str, Any]) -> bytes:
-    """The body, compact and in UTF-8.
+    """The body, compact and in UTF-8. Fields that are None are left out.
 
     Raises:
         InvalidInputError: a text in it holds a lone surrogate.
     """
     try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(_present(body), ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError as error:
         raise InvalidInputError([_lone_surrogate("request", error)]) from error
 
 
-def form_of(fields: Mapping[str, str]) -> bytes:
-    """The body as a form.
+def form_of(fields: Mapping[str, str | None]) -> bytes:
+    """The body as a form. Fields that are None are left out.
 
     Raises:
         InvalidInputError: a text in it holds a lone surrogate.
@@ -61,7 +61,11 @@ def form_of(fields: Mapping[str, str]) -> bytes:
         >>> form_of({"AlgorithmName": "digits", "DisplayName": "a & b"})
         b'AlgorithmName=digits&DisplayName=a%20%26%20b'
     """
-    return "&".join(f"{name}={_encoded(name, value)}" for name, value in fields.items()).encode()
+    return "&".join(f"{name}={_encoded(name, value)}" for name, value in _present(fields).items()).encode()
+
+
+def _present(fields: Mapping[str, _T | None]) -> dict[str, _T]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _value(value: Any) -> str:

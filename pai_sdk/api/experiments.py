@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
@@ -14,9 +14,7 @@ from pai_sdk.api.transport import Answer, Transport
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.record import KeyValue
-from pai_sdk.schemas.wire import Received
-
-__all__ = ["Accessibility", "ExperimentRecord", "Experiments"]
+from pai_sdk.schemas.wire import NullableList, Received
 
 Accessibility = Literal["PRIVATE", "PUBLIC"]
 
@@ -38,12 +36,7 @@ class ExperimentRecord(Received):
     user_id: str | None = None
     gmt_create_time: str | None = None
     gmt_modified_time: str | None = None
-    labels: list[KeyValue] = Field(default_factory=list)
-
-    @field_validator("labels", mode="before")
-    @classmethod
-    def _null_is_empty(cls, value: object) -> object:
-        return [] if value is None else value
+    labels: NullableList[KeyValue] = Field(default_factory=list)
 
 
 class Experiments:
@@ -88,7 +81,7 @@ class Experiments:
         }
         action = "CreateExperiment"
         # Names are unique in a workspace, so a second delivery is refused and makes no second experiment.
-        answer = self._transport.call(action, "POST", _EXPERIMENTS, body=_given(body), idempotent=False)
+        answer = self._transport.call(action, "POST", _EXPERIMENTS, body=body, idempotent=False)
         return read_model(ExperimentRecord, answer.json, answer, action).experiment_id
 
     def get(self, experiment_id: str) -> ExperimentRecord:
@@ -146,7 +139,7 @@ class Experiments:
         self, experiment_id: str, *, name: str | None = None, accessibility: Accessibility | None = None
     ) -> None:
         """UpdateExperiment; what is None stays as it is."""
-        body = _given({"Name": name, "Accessibility": accessibility})
+        body = {"Name": name, "Accessibility": accessibility}
         self._call("UpdateExperiment", "PUT", _EXPERIMENT, experiment_id, body=body)
 
     def delete(self, experiment_id: str) -> None:
@@ -177,7 +170,3 @@ class Experiments:
 
 def _wire_labels(labels: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in labels.items()]
-
-
-def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}

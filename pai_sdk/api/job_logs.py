@@ -17,8 +17,6 @@ from pai_sdk.api.transport import Transport
 from pai_sdk.errors import ApiError, BadAnswerError, InvalidRequestError
 from pai_sdk.schemas.record import LogPage
 
-__all__ = ["JobLogs"]
-
 _log = logging.getLogger(__name__)
 _LARGEST = 1000
 _DOCUMENTED = 100
@@ -123,8 +121,8 @@ class JobLogs:
         offset = start - part.first
         size = self._size_for(offset, limit)
         page = self._page(*log, offset, size, since=part.since)
-        if offset < size:
-            self._learn(page, size)
+        if offset < size == self._size == len(page.lines):  # a shorter page may be cut, or the total ahead of it
+            self._is_known = True
         self._seen = max(self._seen, len(page.lines))
         found = page.part(offset, limit)
         return replace(found, total=None if found.total is None else found.total + part.first)
@@ -209,11 +207,6 @@ class JobLogs:
         # Lines before it on the page are already known, and would be sent again with every poll.
         most = min(limit, largest, max(start, _SMALLEST))
         return min(range(most, most // 2, -1), key=lambda size: start % size)
-
-    def _learn(self, page: _Page, size: int) -> None:
-        """Learn the size from a full first page. A short one may be cut, or the total ahead of the lines."""
-        if size == self._size == len(page.lines):
-            self._is_known = True
 
     def _find_size(self, job_id: str, instance: str, *, at_least: int) -> None:
         for size in (_LARGEST, _DOCUMENTED, _SMALLEST):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["number_of", "pages"]
-
 
 def pages(
     fetch: Callable[[int, int], Mapping[str, Any]], items: str, *, page_size: int = 100

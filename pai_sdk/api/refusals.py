@@ -14,8 +14,6 @@ from pai_sdk.errors import (
     ThrottledError,
 )
 
-__all__ = ["api_error"]
-
 _BY_STATUS: dict[int, type[ApiError]] = {
     400: InvalidRequestError,
     401: AuthenticationError,

@@ -18,8 +18,6 @@ from pai_sdk.api.refusals import api_error
 from pai_sdk.errors import ApiError, BadAnswerError
 from pai_sdk.schemas.wire import Received, problems_of
 
-__all__ = ["Answer", "read_answer", "read_body", "read_item", "read_items", "read_model", "retry_after_s"]
-
 _log = logging.getLogger(__name__)
 _Record = TypeVar("_Record", bound=Received)
 

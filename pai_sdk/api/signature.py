@@ -12,14 +12,6 @@ import hmac
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-__all__ = [
-    "ACS3",
-    "acs3_signature",
-    "encode",
-    "payload_hash",
-    "roa_signature",
-]
-
 ACS3 = "ACS3-HMAC-SHA256"
 
 

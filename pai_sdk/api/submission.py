@@ -18,8 +18,6 @@ from pai_sdk.schemas.doubt import Doubt
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 
-__all__ = ["SubmissionPolicy", "create"]
-
 _log = logging.getLogger(__name__)
 
 _MOST_CREATES = 10  # where the retry policy sets no limit

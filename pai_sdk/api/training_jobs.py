@@ -94,6 +94,7 @@ class TrainingJobs:
         record._etag = answer.headers.get("ETag")
         offers = offers_of(answer)
         record._lists_all, record._may_wait = "all-instances" in offers, "wait" in offers
+        record._reads_reports = "reported-metrics" in offers
         return record
 
     def list(

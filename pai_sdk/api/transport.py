@@ -104,7 +104,7 @@ class Transport:
         idempotent: bool | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: tuple[float, float] | None = None,
-        form: Mapping[str, str] | None = None,
+        form: Mapping[str, str | None] | None = None,
         final_codes: Collection[str] = (),
     ) -> Answer:
         """Call an action, with retries as the policy allows.
@@ -117,11 +117,11 @@ class Transport:
             path_template: with `{names}` of `path_params`.
             path_params: what to put there; encoded here.
             query: None is left out; lists and dicts are sent as JSON.
-            body: the JSON object to send.
+            body: the JSON object to send; fields that are None are left out.
             idempotent: whether it may be sent again although it may have arrived; by default all but POST.
             headers: further ones.
             timeout_s: in place of the transport's.
-            form: fields to send as a form, for the few actions that take one instead of JSON.
+            form: fields to send as a form, None left out, for the few actions that take one instead of JSON.
             final_codes: codes of errors after which it is not sent again.
 
         Raises:

@@ -11,8 +11,6 @@ from pai_sdk.api.transport import Transport
 from pai_sdk.errors import NotFoundError
 from pai_sdk.schemas.wire import Received
 
-__all__ = ["VERSION", "WorkspaceRecord", "Workspaces"]
-
 VERSION = "2021-02-04"
 _WORKSPACES = "/api/v1/workspaces"
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pai_sdk.backend.local import LocalBackend
     from pai_sdk.backend.service import ServiceBackend
 
-__all__ = ["Backends"]
-
 
 class Backends:
     """Makes each backend once, also when several threads need it, and closes the backends made.

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
@@ -21,7 +21,9 @@ from pai_sdk.schemas.spec import CodeDir
 from pai_sdk.schemas.wire import problems_of
 from pai_sdk.storage.tree import FileTree
 
-__all__ = ["Backend", "Plan", "Purpose", "Upload", "already_submitted"]
+if TYPE_CHECKING:
+    from pai_sdk.run.resume import ResumePoint
+    from pai_sdk.storage.store import Store
 
 Purpose: TypeAlias = Literal["code", "input"]
 
@@ -47,6 +49,7 @@ class Plan:
         request: the body of CreateTrainingJob.
         uploads: the files that it counts on.
         loaded_from: the file it was read from, if any; its uploads are then those of an earlier submission.
+        resume: the checkpoint to resume from, if one was asked for; it is copied before the job is created.
 
     Example:
         >>> plan = Plan(TrainingJobRequest.model_validate(
@@ -60,6 +63,7 @@ class Plan:
     keep: object = field(default=None, compare=False)
     """What must live until the files are uploaded: a temporary clone, for one."""
     loaded_from: Path | None = field(default=None, compare=False)
+    resume: ResumePoint | None = field(default=None, compare=False)
     doubt: Doubt = field(default_factory=Doubt, init=False, compare=False)
     """Whether an earlier attempt to submit it may have created the job although no answer came."""
     _sent: list[str] = field(default_factory=list, init=False, compare=False)
@@ -72,7 +76,7 @@ class Plan:
         No files come with it: what it counts on must be in OSS when it is submitted, and that is checked then.
 
         Raises:
-            InvalidInputError: it cannot be read, or is not a request; all that is wrong with it is told.
+            InvalidInputError: it cannot be read, or is not a request; the error lists all problems.
         """
         path = path_given(path, "path")
         try:
@@ -93,9 +97,16 @@ class Plan:
         """Write the request, with all its values, to a JSON file, for a review or a later `Plan.load`.
 
         Only you can read a file that is made here: values of environment variables may be secrets.
+
+        Raises:
+            InvalidInputError: a checkpoint is to be copied first, which the file does not have.
         """
+        if self.resume is not None and not self.resume.is_in_place:
+            what = "copies a checkpoint before the job is created, and the file would have the request only"
+            hint = "submit the plan itself, or use resume=True with checkpoints_path, which copies nothing"
+            raise InvalidInputError([Problem("plan", what, hint)])
         path = path_given(path, "path")
-        with open(path, "w", encoding="utf-8", opener=_open_private) as file:
+        with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(self.to_json() + "\n")
         return path
 
@@ -120,7 +131,10 @@ class Plan:
         from pai_sdk.execution.contract import public_request
 
         shown = json.dumps(public_request(self.request), ensure_ascii=False, indent=2)
-        return "\n".join([shown, *(f"upload: {line}" for line in self._upload_lines())])
+        lines = [f"upload: {line}" for line in self._upload_lines()]
+        if self.resume is not None:
+            lines.append(f"resume: {self.resume}")
+        return "\n".join([shown, *lines])
 
     def __repr__(self) -> str:
         uploads = "".join(f", {line}" for line in self._upload_lines())
@@ -128,10 +142,6 @@ class Plan:
 
     def _upload_lines(self) -> list[str]:
         return [f"{u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def already_submitted(job_id: str) -> InvalidInputError:
@@ -233,6 +243,10 @@ class Backend(Protocol):
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         """Add or replace labels."""
+        ...
+
+    def store(self, uri: str) -> Store:
+        """The folder of an output as a store."""
         ...
 
     def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +23,7 @@ from pai_sdk.base.endpoint import Endpoint, host_of
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError, Problem, StorageError
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir, OssLocation
@@ -30,10 +33,12 @@ from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
     from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.store import Store
 
-__all__ = ["ServiceBackend"]
+_log = logging.getLogger(__name__)
 
 _FOLDERS: Mapping[Purpose, str] = {"code": "pai/code", "input": "pai/input_data"}
+_CLOCKS_DIFFER_S = 300.0  # those of the service and of an instance
 _FOR_A_JOB = ("region_id", "workspace_id", "oss_bucket_name")
 
 
@@ -85,6 +90,7 @@ class ServiceBackend:
         self._to_workspaces: Transport | None = None
         self._oss_endpoint: Endpoint | None = None
         self._oss: OssClient | None = None
+        self._reads_reports = False  # until the service announces it
 
     def __repr__(self) -> str:
         return f"<ServiceBackend {self._transport.endpoint}>"
@@ -190,8 +196,31 @@ class ServiceBackend:
         return self._logs.read(job_id, instance, start=start, limit=limit, wait_s=wait_s)
 
     def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
-        """The job's metric values, oldest first."""
-        return self._jobs.metrics(job_id, name=name)
+        """The job's metric values, oldest first.
+
+        A service that does not announce that it reads reports is Alibaba Cloud's: there they are read from the
+        event files in the job's output `tensorboard`, as far as they are saved.
+        """
+        from pai_sdk.run.reported import reported_metrics
+        from pai_sdk.storage.oss_store import OssStore
+
+        found = self._jobs.metrics(job_id, name=name)
+        if self._reads_reports:
+            return found
+        record = self._jobs.get(job_id)
+        self._reads_reports = record._reads_reports
+        uri = record.outputs.get("tensorboard", "")
+        if self._reads_reports or not uri.startswith("oss://"):
+            return found
+        try:
+            store = OssStore(self.files(), OssUri.parse(uri))
+            reported = reported_metrics(
+                store, name=name, since=_seconds(record.gmt_create_time) - _CLOCKS_DIFFER_S
+            )
+        except StorageError as error:
+            _log.warning("the metrics that job %s has reported cannot be read: %s", job_id, error)
+            return found
+        return heapq.merge(found, reported, key=lambda point: point.timestamp or "")
 
     def events(self, job_id: str) -> Sequence[str]:
         """What happened to the job."""
@@ -204,6 +233,12 @@ class ServiceBackend:
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         """Add or replace labels."""
         self._jobs.update_labels(job_id, labels)
+
+    def store(self, uri: str) -> Store:
+        """The folder of an output as a store."""
+        from pai_sdk.storage.store import open_store
+
+        return open_store(uri, client=self.files() if uri.startswith("oss://") else None)
 
     def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
         """Fetch a file or a folder that a job left."""
@@ -269,6 +304,15 @@ class ServiceBackend:
                     trusted_endpoints=self._settings.trusted_endpoints,
                 )
             return self._oss
+
+
+def _seconds(moment: str | None) -> float:
+    """A time of the wire in seconds since 1970; 0 where it is none."""
+    try:
+        found = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
+    except ValueError:
+        return 0.0
+    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def _placed_folder(uri: str) -> OssUri:

@@ -12,7 +12,7 @@ import requests.adapters
 from urllib3.connection import HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-__all__ = ["HandshakeError", "PooledAdapter", "stay_on_this_machine"]
+__all__ = ["HandshakeError", "PooledAdapter", "TlsConnection", "stay_on_this_machine"]
 
 
 class HandshakeError(ssl.SSLError):
@@ -90,8 +90,15 @@ class PooledAdapter(requests.adapters.HTTPAdapter):
         self._process = os.getpid()
 
 
-class _TlsConnection(HTTPSConnection):
+class TlsConnection(HTTPSConnection):
+    """A connection of urllib3 that marks a failed handshake."""
+
     def connect(self) -> None:
+        """Open it.
+
+        Raises:
+            HandshakeError: TLS failed.
+        """
         try:
             super().connect()
         except ssl.SSLError as error:
@@ -99,7 +106,7 @@ class _TlsConnection(HTTPSConnection):
 
 
 class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
+    ConnectionCls = TlsConnection
 
 
 _POOLS = {"http": HTTPConnectionPool, "https": _TlsPool}

@@ -8,11 +8,14 @@ download to, which `storage.leftovers` can tell from a file of the user's after 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 __all__ = [
     "OPEN_FILES_CAN_BE_MOVED",
@@ -21,15 +24,20 @@ __all__ = [
     "locked",
     "locked_folder",
     "open_file",
+    "open_plain",
     "publish_once",
     "read_at",
     "replace_file",
+    "sync",
+    "sync_folder",
     "take_lock",
     "write_at",
 ]
 
 OPEN_FILES_CAN_BE_MOVED = sys.platform != "win32"
 """Whether a file can be renamed and removed while it is open. Windows refuses both."""
+
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EROFS, errno.EBADF)  # of some file systems
 
 
 def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
@@ -46,6 +54,19 @@ def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
     for name in ("O_BINARY", "O_NOFOLLOW", "O_NONBLOCK"):  # those that the system has
         flags |= getattr(os, name, 0)
     return os.open(path, flags, mode)
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file for reading in a folder that others can write to: a link leads nowhere, a pipe blocks no reader.
+
+    Raises:
+        OSError: there is none, or it is something else than a file.
+    """
+    descriptor = open_file(path, os.O_RDONLY)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a file")
+    return os.fdopen(descriptor, "rb")
 
 
 # ---- publication ------------------------------------------------------------------------------------------
@@ -94,6 +115,26 @@ def publish_once(path: Path, content: str | bytes, *, mode: int = 0o600) -> bool
         except FileExistsError:
             return False
         return True
+
+
+def sync(descriptor: int) -> None:
+    """Force an open file or folder to the disk, on file systems that can do so."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder to the disk: after a power cut, its files have the names that they have now."""
+    if os.name == "nt":  # Windows opens no folders
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _draft_of(path: Path) -> Path:

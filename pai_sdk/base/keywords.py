@@ -28,6 +28,8 @@ _ELSEWHERE = {
     "dependencies": ("requirements", "folders go into source_dir, packages into requirements=[…]"),
     "use_spot_instances": ("spot_spec", "spot_spec=SpotSpec(…)"),
     "checkpoint_s3_uri": ("checkpoints_path", "did you mean 'checkpoints_path'?"),
+    "resume_from": ("resume", "resume=True, resume='<job id>' or resume='<uri>'"),
+    "resume_from_checkpoint": ("resume", "resume=True, resume='<job id>' or resume='<uri>'"),
     "sagemaker_session": ("session", "did you mean 'session'?"),
     "tags": ("labels", "did you mean 'labels'?"),
 }

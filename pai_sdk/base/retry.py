@@ -128,9 +128,21 @@ class RetryPolicy:
         """
         if _is_single.get():
             return _attempt_once(function, is_transient, on_retry)
+        start = self.clock()
+        first: Exception | None = None
+        try:
+            return function()  # most calls succeed at once, and tenacity takes longer than a small request
+        except Exception as error:
+            first = error
         import tenacity  # here, as it takes as long as the rest of this library
 
-        start = self.clock()
+        def attempt() -> T:
+            nonlocal first
+            if first is not None:
+                error, first = first, None
+                raise error
+            return function()
+
         left_s = self.deadline_s
 
         def pause(state: tenacity.RetryCallState) -> float:
@@ -162,7 +174,7 @@ class RetryPolicy:
             before_sleep=tell,
             sleep=self.sleep,
             reraise=True,
-        )(function)
+        )(attempt)
 
 
 @contextmanager

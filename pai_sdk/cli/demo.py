@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from pai_sdk import Session
     from pai_sdk.job import TrainingJob
 
-__all__ = ["demo"]
-
 _CODE = Path(__file__).with_name("demo_code")
 _SHADES = " ░▒▓█"
 _SIDE = 8  # pixels of an image, each way
@@ -70,7 +68,6 @@ def _train(prepared: TrainingJob, session: Session, instance_type: str, image: s
         command="python train.py $PAI_USER_ARGS",
         source_dir=_CODE,
         hyperparameters={"epochs": 8, "alpha": 0.0005},
-        metric_definitions=[{"name": "accuracy", "regex": r"accuracy=([0-9.]+)"}],
         instance_type=instance_type,
         session=session,
     )

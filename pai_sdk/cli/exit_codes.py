@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pai_sdk.schemas.status import JobStatus
 
-__all__ = ["ERROR", "FAILED", "NOT_FINISHED", "NOT_FOUND", "STOPPED", "SUCCEEDED", "of_status"]
-
 SUCCEEDED = 0
 ERROR = 1
 FAILED = 100

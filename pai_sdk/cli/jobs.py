@@ -69,7 +69,7 @@ def ps(
         colour = _COLOURS.get(exit_codes.of_status(job_status), "cyan")
         shown_name = Text(visible_text(job_name), no_wrap=True, overflow="ellipsis")
         table.add_row(job_id, shown_name, Text(job_status, style=colour), *rest)
-    _console().print(table)
+    table_console().print(table)
 
 
 def logs(
@@ -94,7 +94,7 @@ def logs(
     except KeyboardInterrupt:
         _ignore_further_interrupts()
         writer.settle()
-        _tell_next(job)
+        _print_next_commands(job)
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
 
 
@@ -130,7 +130,7 @@ def wait(
     except KeyboardInterrupt:
         _ignore_further_interrupts()
         if as_json or not show_logs:  # with the log, the display has shown it already
-            _tell_next(job)
+            _print_next_commands(job)
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
     if as_json:
         typer.echo(_json(job.record))
@@ -169,7 +169,7 @@ def _last_event(job: TrainingJob) -> str:
     try:
         return next(reversed(job.events()), "")
     except PaiError as fault:
-        return f"cannot be told: {fault}"
+        return f"cannot be read: {fault}"
 
 
 def _show(record: JobRecord, event: str) -> None:
@@ -189,13 +189,13 @@ def _show(record: JobRecord, event: str) -> None:
     rows += [("metric", Text(f"{m.name} {m.value:g}")) for m in record.latest_metrics if m.value is not None]
     rows += [(f"output {name}", Text(uri)) for name, uri in record.outputs.items()]
     width = max(len(name) for name, _ in rows)
-    console = _console()
+    console = table_console()
     for name, text in rows:
         # The terminal wraps long lines itself, so a URI can be copied whole.
         console.print(Text(name.ljust(width + 1), style="dim"), text, soft_wrap=True)
 
 
-def _console() -> Console:
+def table_console() -> Console:
     """Where tables go: as wide as the window, and in a pipe or a file as wide as they are."""
     from rich.console import Console
 
@@ -213,7 +213,7 @@ def _ignore_further_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _tell_next(job: TrainingJob) -> None:
+def _print_next_commands(job: TrainingJob) -> None:
     typer.echo(f"\n{job.id} goes on; come back, or stop it, with", err=True)
     for command in next_commands(job.record):
         typer.echo(f"  {command}", err=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import typer
 
-__all__ = ["prune"]
-
 
 def prune() -> None:
     """Remove what local jobs that have ended keep in Docker and in their folders. Outputs stay."""

@@ -14,8 +14,6 @@ from pai_sdk.storage.tree import size_text
 if TYPE_CHECKING:
     from pai_sdk.storage.tree import FileTree
 
-__all__ = ["pack"]
-
 _MOST_ROWS = 30
 
 

@@ -11,16 +11,14 @@ from typing import Annotated
 import typer
 
 from pai_sdk.base.version import __version__
-from pai_sdk.cli import algorithms, demo, exit_codes, jobs, local, pack, serve
-from pai_sdk.errors import NotFoundError, PaiError
+from pai_sdk.cli import algorithms, demo, exit_codes, jobs, local, metric_commands, pack, serve, traces, transfers
+from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
 from pai_sdk.job.interrupts import single_interrupt
-
-__all__ = ["app", "run"]
 
 app = typer.Typer(
     name="pai-sdk",
-    help="List, follow and stop training jobs; serve the API that runs them. Exit codes: 0 succeeded, 100 failed, "
-    "101 not finished, 102 not found, 103 stopped, 1 other errors, 2 wrong usage.",
+    help="List, follow and stop training jobs; move their files; serve the API that runs them. Exit codes: "
+    "0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped, 1 other errors, 2 wrong usage.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,11 +29,18 @@ app.command("logs")(jobs.logs)
 app.command("status")(jobs.status)
 app.command("wait")(jobs.wait)
 app.command("stop")(jobs.stop)
+app.command("metrics")(metric_commands.metrics)
+app.command("tensorboard")(metric_commands.tensorboard)
 app.command("pack")(pack.pack)
+app.command("cp")(transfers.cp)
+app.command("ls")(transfers.ls)
+app.command("sync")(transfers.sync)
+app.command("rm")(transfers.rm)
 app.command("prune")(local.prune)
 app.command("demo")(demo.demo)
 app.command("serve")(serve.serve)
 app.add_typer(algorithms.app, name="algorithm")
+app.add_typer(traces.app, name="trace")
 
 
 def _version(asked: bool) -> None:
@@ -67,14 +72,14 @@ def run() -> None:
     try:
         with single_interrupt():
             app(prog_name="pai-sdk")
-    except NotFoundError as error:
-        _tell(error)
+    except (NotFoundError, ObjectNotFoundError) as error:
+        _print_error(error)
         sys.exit(exit_codes.NOT_FOUND)
     except PaiError as error:
-        _tell(error)
+        _print_error(error)
         sys.exit(exit_codes.ERROR)
     except OSError as error:
-        _tell(error)  # a full disk, say, behind `pai-sdk logs … > file`
+        _print_error(error)  # a full disk, say, behind `pai-sdk logs … > file`
         sys.exit(exit_codes.ERROR)
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
@@ -83,5 +88,5 @@ def run() -> None:
         raise
 
 
-def _tell(error: Exception) -> None:
+def _print_error(error: Exception) -> None:
     typer.secho(f"error: {error}", fg=None if os.environ.get("NO_COLOR") else "red", err=True)

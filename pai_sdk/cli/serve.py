@@ -16,8 +16,6 @@ from pai_sdk.errors import ServiceStartError
 if TYPE_CHECKING:
     from pai_sdk.service.settings import ServiceInfo
 
-__all__ = ["serve"]
-
 _DAY_S = 24 * 3600.0
 _DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
 _WHERE, _HOW_MUCH = "Where it runs", "How much it takes"

@@ -11,14 +11,14 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pai_sdk.code.git_config import TOKEN_USER, GitSource, parse_git_config
 from pai_sdk.code.git_lfs import warn_of_pointers
 from pai_sdk.errors import CodeError, Problem
 
-__all__ = ["Checkout", "checkout", "clone", "cloned"]
+__all__ = ["Checkout", "checkout", "clone"]
 
 DEFAULT_TIMEOUT_S = 600.0
 
@@ -60,26 +60,67 @@ _REASONS = (
 )
 
 
-def clone(git_config: Mapping[str, str], into: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Path:
+def checkout(
+    git_config: Mapping[str, str],
+    source_dir: str | os.PathLike[str] | None = None,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> tuple[Path, Checkout]:
+    """Get one state of a repository, in a temporary folder that lives as long as the second value is held.
+
+    Args:
+        git_config: `repo` (any https or ssh URL); if needed `branch` (or tag), `commit`, `username`, `password`,
+            `token`.
+        source_dir: a folder or file within the repository; None for all of it.
+        timeout_s: for all of it.
+
+    Returns:
+        The folder asked for, and what keeps it alive.
+
+    Raises:
+        CodeError: the configuration is wrong, git failed, or there is no such folder within the repository.
+    """
+    source = parse_git_config(git_config)
+    whole = Checkout(Path(tempfile.mkdtemp(prefix="pai-git-")))
+    try:
+        clone(source, whole.path, timeout_s=timeout_s)
+        return _within(whole.path, source_dir), whole
+    except BaseException:
+        whole.close()
+        raise
+
+
+class Checkout:
+    """A temporary clone; removed by `close`, or when it is garbage-collected.
+
+    Attributes:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._remove = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._remove()
+
+
+def clone(source: GitSource, into: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """Get one state of a repository with its submodules, without its history where the host allows that.
 
     A login is sent to the host of `repo` only; submodules on other hosts must be open to everybody, or to this
     machine's ssh keys. Files kept in Git LFS need git-lfs on this machine; without it a warning names them.
 
     Args:
-        git_config: `repo` (any https or ssh URL); if needed `branch` (or tag), `commit`, `username`, `password`,
-            `token`.
+        source: the repository.
         into: a folder that does not exist yet, or is empty.
         timeout_s: for all of it.
 
-    Returns:
-        The folder.
-
     Raises:
-        CodeError: the configuration is wrong, or git failed.
+        CodeError: git failed.
     """
-    source = parse_git_config(git_config)
-    git = _Git(source, Path(into), time.monotonic() + timeout_s)
+    git = _Git(source, into, time.monotonic() + timeout_s)
     if source.commit is None:
         branch = ["--branch", source.branch] if source.branch else []
         git.run("clone", "--quiet", "--depth=1", *branch, "--", source.url, str(git.folder))
@@ -102,59 +143,9 @@ def clone(git_config: Mapping[str, str], into: Path, *, timeout_s: float = DEFAU
     if (git.folder / ".gitmodules").is_file():
         git.take_submodules()
     warn_of_pointers(git.folder, source.url)
-    return git.folder
 
 
-@contextlib.contextmanager
-def cloned(git_config: Mapping[str, str], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Path]:
-    """A repository in a temporary folder that is removed at the end of the block; arguments as for `clone`."""
-    with tempfile.TemporaryDirectory(prefix="pai-git-", ignore_cleanup_errors=True) as folder:
-        yield clone(git_config, Path(folder), timeout_s=timeout_s)
-
-
-class Checkout:
-    """A temporary clone; removed by `close`, or when it is garbage-collected.
-
-    Attributes:
-        path: the folder.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._remove = weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
-
-    def close(self) -> None:
-        """Remove the folder."""
-        self._remove()
-
-
-def checkout(
-    git_config: Mapping[str, str], source_dir: str | Path | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
-) -> tuple[Path, Checkout]:
-    """Clone into a temporary folder that lives as long as the second value is held.
-
-    Args:
-        git_config: see `clone`.
-        source_dir: a folder or file within the repository; None for all of it.
-        timeout_s: for all of it.
-
-    Returns:
-        The folder asked for, and what keeps it alive.
-
-    Raises:
-        CodeError: git failed, or there is no such folder within the repository.
-    """
-    parse_git_config(git_config)
-    whole = Checkout(Path(tempfile.mkdtemp(prefix="pai-git-")))
-    try:
-        clone(git_config, whole.path, timeout_s=timeout_s)
-        return _within(whole.path, source_dir), whole
-    except BaseException:
-        whole.close()
-        raise
-
-
-def _within(root: Path, source_dir: str | Path | None) -> Path:
+def _within(root: Path, source_dir: str | os.PathLike[str] | None) -> Path:
     if source_dir is None:
         return root
     # Joining an absolute path would leave the clone, and so may `..` and links.

@@ -12,8 +12,6 @@ from pai_sdk.base.endpoint import is_loopback
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.errors import CodeError, Problem
 
-__all__ = ["TOKEN_USER", "GitSource", "parse_git_config"]
-
 _KEYS = ("repo", "branch", "commit", "username", "password", "token")
 _SCP_LIKE = re.compile(r"(?:[A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*:(?!//)[^:].*")
 _COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
@@ -64,7 +62,7 @@ class GitSource:
         return re.sub(r"://[^/@\s]+@", "://***@", text)
 
 
-def parse_git_config(config: Mapping[str, str]) -> GitSource:
+def parse_git_config(git_config: Mapping[str, str]) -> GitSource:
     """Check a `git_config`.
 
     Raises:
@@ -74,36 +72,36 @@ def parse_git_config(config: Mapping[str, str]) -> GitSource:
         >>> parse_git_config({"repo": "git@example.com:team/project.git", "branch": "main"}).branch
         'main'
     """
-    problems = list(_wrong_keys(config))
+    problems = list(_wrong_keys(git_config))
     if problems:
         raise CodeError(problems)
-    url, login, password = _split_login(config["repo"])
+    url, login, password = _split_login(git_config["repo"])
     problems += _repo_problems(url)
-    problems += _name_problems(config)
-    secrets = [text for text in (config.get("token"), config.get("password"), password) if text]
+    problems += _name_problems(git_config)
+    secrets = [text for text in (git_config.get("token"), git_config.get("password"), password) if text]
     if len(secrets) > 1:
         problems.append(Problem("git_config", "has more than one secret", "give either a token or a password"))
-    username = config.get("username") or login
-    given = {key: config.get(key) for key in ("username", "password", "token")}
+    username = git_config.get("username") or login
+    given = {key: git_config.get(key) for key in ("username", "password", "token")}
     problems += _unsayable({"repo": f"{login or ''}{password or ''}", **given})
-    if secrets or config.get("username"):
+    if secrets or git_config.get("username"):
         problems += _login_problems(url, has_secret=bool(secrets))
     if problems:
         raise CodeError(problems)
     secret = secrets[0] if secrets else None
-    return GitSource(url, config.get("branch") or None, config.get("commit") or None, username, secret)
+    return GitSource(url, git_config.get("branch") or None, git_config.get("commit") or None, username, secret)
 
 
-def _wrong_keys(config: Mapping[str, str]) -> Iterator[Problem]:
-    if not isinstance(config, Mapping):
-        yield wrong_type("git_config", config, "give a dict")
+def _wrong_keys(git_config: Mapping[str, str]) -> Iterator[Problem]:
+    if not isinstance(git_config, Mapping):
+        yield wrong_type("git_config", git_config, "give a dict")
         return
-    for key, value in config.items():
+    for key, value in git_config.items():
         if key not in _KEYS:
             yield Problem(f"git_config[{key!r}]", "is not known", f"known are {', '.join(_KEYS)}")
         elif not isinstance(value, str) and value is not None:
             yield wrong_type(f"git_config[{key!r}]", value, "give a text")
-    if not config.get("repo"):
+    if not git_config.get("repo"):
         yield Problem("git_config['repo']", "is missing", "give the URL of the repository")
 
 
@@ -128,8 +126,8 @@ def _repo_problems(url: str) -> Iterator[Problem]:
         yield Problem("git_config['repo']", "is not the URL of a repository", hint)
 
 
-def _name_problems(config: Mapping[str, str]) -> Iterator[Problem]:
-    branch, commit = config.get("branch"), config.get("commit")
+def _name_problems(git_config: Mapping[str, str]) -> Iterator[Problem]:
+    branch, commit = git_config.get("branch"), git_config.get("commit")
     if branch and (branch.startswith("-") or _NOT_IN_NAMES.search(branch)):
         yield Problem("git_config['branch']", f"{branch!r} is not the name of a branch or tag")
     if commit and not _COMMIT.fullmatch(commit):

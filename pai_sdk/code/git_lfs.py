@@ -7,8 +7,6 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["warn_of_pointers"]
-
 _log = logging.getLogger(__name__)
 
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"

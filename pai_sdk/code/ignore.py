@@ -6,15 +6,13 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from re import Pattern
 from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 from pathspec.pattern import RegexPattern
-
-__all__ = ["ALWAYS_PRUNED", "IGNORE_FILES", "IgnoreRules"]
 
 _log = logging.getLogger(__name__)
 
@@ -82,8 +80,9 @@ class IgnoreRules:
     root lies in a git repository, the rules of the folders above it, up to the repository's top, hold as well.
 
     Args:
-        root: where the walk begins.
+        source_dir: the folder where the walk begins.
         names: the files to take rules from, the later ones outvoting the earlier ones in their folder.
+        left_behind: called with each ignored path and the reason; a folder's path ends with a slash.
 
     Example:
         >>> accept = IgnoreRules("src").accepts
@@ -91,23 +90,33 @@ class IgnoreRules:
         (False, True)
     """
 
-    def __init__(self, root: str | Path, *, names: Sequence[str] = IGNORE_FILES) -> None:
-        root = Path(root)
+    def __init__(
+        self,
+        source_dir: str | Path,
+        *,
+        names: Sequence[str] = IGNORE_FILES,
+        left_behind: Callable[[str, str], None] | None = None,
+    ) -> None:
+        source_dir = Path(source_dir)
         self._names = names
+        self._left_behind = left_behind
         self._rules: dict[str, _Rules] = {}
-        self._top, self._root = root, ""
-        top = _repository_around(root.resolve())
+        self._top, self._root = source_dir, ""
+        top = _repository_around(source_dir.resolve())
         if top is not None:
-            self._top, inside = top, root.resolve().relative_to(top).as_posix()
+            self._top, inside = top, source_dir.resolve().relative_to(top).as_posix()
             if not any(self._rule_against(folder, is_dir=True) for folder in _with_parents(inside)):
                 self._root = f"{inside}/"
-            else:  # the repository does not know of the root, so its rules were not made for it
-                self._top = root
+            else:  # the repository does not know of the folder, so its rules were not made for it
+                self._top = source_dir
             self._rules.clear()
 
     def accepts(self, path: str, is_dir: bool) -> bool:
         """Whether to take a path along; all folders around it must have been accepted before."""
-        return not self.reason_against(path, is_dir)
+        reason = self.reason_against(path, is_dir)
+        if reason and self._left_behind is not None:
+            self._left_behind(f"{path}/" if is_dir else path, reason)
+        return not reason
 
     def reason_against(self, path: str, is_dir: bool) -> str:
         """Why a path is ignored; empty when it is not."""
@@ -139,11 +148,11 @@ class IgnoreRules:
         return self._rules[folder]
 
 
-def _repository_around(root: Path) -> Path | None:
+def _repository_around(source_dir: Path) -> Path | None:
     """The top of the git repository that a folder lies in; None when there is none, or it is the top itself."""
     # A Path would raise for a folder that may not be read.
-    folders = [folder for folder in (root, *root.parents) if os.path.exists(folder / ".git")]  # noqa: PTH110
-    return folders[0] if folders and folders[0] != root else None
+    folders = [folder for folder in (source_dir, *source_dir.parents) if os.path.exists(folder / ".git")]  # noqa: PTH110
+    return folders[0] if folders and folders[0] != source_dir else None
 
 
 def _with_parents(path: str) -> list[str]:

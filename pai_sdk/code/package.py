@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from pai_sdk.base.hints import did_you_mean, nearest
 from pai_sdk.base.paths import expanded
 from pai_sdk.code.ignore import IGNORE_FILES, IgnoreRules
-from pai_sdk.code.secrets import LARGEST_KEY_BYTES, holds_key, looks_secret
+from pai_sdk.code.secrets import secret_problems
 from pai_sdk.errors import CodeError, InvalidInputError, Problem
 from pai_sdk.storage.tree import FileTree, unreadable
-from pai_sdk.storage.walk import NOTHING_THERE, Accept, FolderListing, accept_all, list_folder, why_absent
-
-__all__ = ["DEFAULT_SIZE_LIMIT_BYTES", "package_code"]
+from pai_sdk.storage.walk import NOTHING_THERE, FolderListing, accept_all, list_folder
 
 DEFAULT_SIZE_LIMIT_BYTES = 500_000_000
 
 
 def package_code(
-    source_dir: str | Path,
+    source_dir: str | os.PathLike[str],
     *,
     allow_secrets: bool = False,
     size_limit_bytes: int = DEFAULT_SIZE_LIMIT_BYTES,
@@ -50,14 +49,17 @@ def package_code(
         '1 file, 14 B'
     """
     source_dir = expanded(source_dir)
+    accept = accept_all  # a single file that was named goes along
+    if os.path.isdir(source_dir):  # noqa: PTH112 - a Path would raise for a folder that may not be read
+        names = IGNORE_FILES[1:] if cloned else IGNORE_FILES
+        accept = IgnoreRules(source_dir, names=names, left_behind=left_behind).accepts
     try:
-        source_dir.stat()
-    except (OSError, ValueError) as error:
-        raise CodeError([_missing(source_dir, error)]) from None
-    listing = list_folder(source_dir, accept=_accept_for(source_dir, cloned, left_behind))
+        listing = list_folder(source_dir, accept=accept)
+    except InvalidInputError as error:
+        raise CodeError([_missing(source_dir, error.problems[0].what)]) from None
     problems = [*listing.problems, *_too_large(listing, size_limit_bytes)]
     if not allow_secrets:
-        problems += _secrets(listing)
+        problems += secret_problems(listing)
     if not listing.files and not problems:
         problems.append(
             Problem(str(source_dir), "has no files to take along", "check the folder and its ignore rules")
@@ -70,25 +72,8 @@ def package_code(
         raise CodeError(error.problems) from error
 
 
-def _accept_for(source_dir: Path, cloned: bool, left_behind: Callable[[str, str], None] | None) -> Accept:
-    if not source_dir.is_dir():
-        return accept_all  # a single file that was named goes along
-    rules = IgnoreRules(source_dir, names=IGNORE_FILES[1:] if cloned else IGNORE_FILES)
-    if left_behind is None:
-        return rules.accepts
-    tell = left_behind
-
-    def accept(path: str, is_dir: bool) -> bool:
-        reason = rules.reason_against(path, is_dir)
-        if reason:
-            tell(f"{path}/" if is_dir else path, reason)
-        return not reason
-
-    return accept
-
-
-def _missing(source_dir: Path, error: OSError | ValueError) -> Problem:
-    why = why_absent(source_dir, error)
+def _missing(source_dir: Path, why: str) -> Problem:
+    """The problem of a folder that is not there, with the nearest names beside it."""
     if why != NOTHING_THERE:
         return Problem("source_dir", f"{str(source_dir)!r} {why}")
     folder = source_dir.parent
@@ -98,18 +83,6 @@ def _missing(source_dir: Path, error: OSError | ValueError) -> Problem:
         return Problem("source_dir", f"{str(source_dir)!r} does not exist, nor does the folder it would be in")
     hint = did_you_mean([str(folder / name) for name in nearest(source_dir.name, names, most=3)])
     return Problem("source_dir", f"{str(source_dir)!r} does not exist", hint or f"looked from {Path.cwd()}")
-
-
-def _secrets(listing: FolderListing) -> Iterator[Problem]:
-    for file in listing.files:
-        # A link with a harmless name may lead to a key.
-        if looks_secret(file.path) or looks_secret(file.target):
-            what = "looks like a key or a password"
-        elif file.size_bytes <= LARGEST_KEY_BYTES and holds_key(f"{listing.root}/{file.path}"):
-            what = "holds a private key"
-        else:
-            continue
-        yield Problem(file.path, what, "name it in .paiignore, or give allow_secrets=True if it must go along")
 
 
 def _too_large(listing: FolderListing, limit_bytes: int) -> list[Problem]:

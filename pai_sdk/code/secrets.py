@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-__all__ = ["LARGEST_KEY_BYTES", "holds_key", "looks_secret"]
+from pai_sdk.errors import Problem
+from pai_sdk.storage.walk import FolderListing
 
-LARGEST_KEY_BYTES = 16_000
-"""No private key is larger than that."""
+_LARGEST_KEY_BYTES = 16_000  # no private key is larger
 
 _NAMES = (
     ".env",
@@ -98,7 +98,20 @@ def looks_secret(path: str) -> bool:
     return bool(known) and not _NO_SECRETS.match(name)
 
 
-def holds_key(path: str) -> bool:
+def secret_problems(listing: FolderListing) -> Iterator[Problem]:
+    """The files that look like keys or passwords, or hold a private key."""
+    for file in listing.files:
+        # A link with a harmless name may lead to a key.
+        if looks_secret(file.path) or looks_secret(file.target):
+            what = "looks like a key or a password"
+        elif file.size_bytes <= _LARGEST_KEY_BYTES and _holds_key(f"{listing.root}/{file.path}"):
+            what = "holds a private key"
+        else:
+            continue
+        yield Problem(file.path, what, "name it in .paiignore, or give allow_secrets=True if it must go along")
+
+
+def _holds_key(path: str) -> bool:
     """Whether a file begins with a private key, whatever it is called; one that cannot be read does not."""
     try:
         with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - asked for each file; a Path costs more

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 from pai_sdk.base.hints import is_of_type, wrong_type
 from pai_sdk.errors import CredentialsError, CredentialsRenewalError, InvalidInputError, PaiError, Problem
 
-__all__ = ["Credentials", "CredentialsProvider", "default_credentials", "provider_of", "static_credentials"]
-
 _log = logging.getLogger(__name__)
 
 _ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"

@@ -13,8 +13,6 @@ from pai_sdk.base.hints import is_of_type
 from pai_sdk.base.paths import expanded
 from pai_sdk.errors import SettingsError
 
-__all__ = ["config_path_of", "read_config", "write_config"]
-
 
 def config_path_of(environ: Mapping[str, str], given: str | Path | None = None) -> Path:
     """Where the file is: the path given, else `PAI_CONFIG_PATH`, else `~/.pai/config.json`.

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pai_sdk.base.endpoint import scheme_and_host
 from pai_sdk.errors import SettingsError
 
-__all__ = ["CHECKS", "api_region_of"]
-
 _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _WORKSPACE = re.compile(r"[A-Za-z0-9_.-]+")

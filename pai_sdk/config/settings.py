@@ -15,8 +15,6 @@ from pai_sdk.config.file import config_path_of, read_config, write_config
 from pai_sdk.config.rules import CHECKS, api_region_of
 from pai_sdk.errors import SettingsError
 
-__all__ = ["Settings", "load_settings", "save_config"]
-
 _log = logging.getLogger(__name__)
 
 _VARIABLES: dict[str, tuple[str, ...]] = {

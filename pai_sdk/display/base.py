@@ -10,8 +10,6 @@ from typing import Protocol
 
 from pai_sdk.schemas.record import JobRecord, LogLine
 
-__all__ = ["Display", "Silent", "duration_text", "elapsed_s", "short_instance", "visible_text"]
-
 
 class Display(Protocol):
     """Shows a job while a program waits for it. Order of calls: submitted, then changes, then the end."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
+from pai_sdk.display.curves import Curve
 from pai_sdk.schemas.record import JobRecord, MetricPoint
-
-__all__ = ["card_html", "sparkline_svg"]
 
 _COLOURS = {"success": "#1a7f37", "failure": "#cf222e", "stopped": "#9a6700", "running": "#0969da"}
 # The page's own colours are inherited, so that the card fits a light and a dark notebook alike.
@@ -21,14 +21,14 @@ _DIM = "opacity:.65"
 
 
 def card_html(
-    record: JobRecord, *, tail: list[str] | None = None, history: dict[str, list[float]] | None = None
+    record: JobRecord, *, tail: list[str] | None = None, curves: Mapping[str, Curve] | None = None
 ) -> str:
     """Draw the card.
 
     Args:
         record: the job.
         tail: the last lines of its log, shown in a box.
-        history: metric to its values so far, oldest first, drawn as a small line.
+        curves: metric to its course, drawn beside its last value.
 
     Example:
         >>> "train1" in card_html(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"}))
@@ -39,7 +39,7 @@ def card_html(
         # The page's own colour beside a red line: red letters are hard to read on a dark page.
         edge = f"border-left:3px solid {_COLOURS['failure']};padding-left:8px;margin-top:4px"
         parts.append(f'<div style="{edge}">{escape(record.reason_message)}</div>')
-    parts += [_metrics(record.latest_metrics, history or {}), _rows(record)]
+    parts += [_metrics(record.latest_metrics, curves or {}), _rows(record)]
     if tail:
         shown = escape("\n".join(tail))
         parts.append(
@@ -52,23 +52,6 @@ def card_html(
     )
     parts.append(f'<div style="{_DIM};font-size:12px">{commands}</div>')
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
-
-
-def sparkline_svg(values: list[float], *, width: int = 120, height: int = 18) -> str:
-    """A line through the values, scaled to their range, as inline SVG; empty for fewer than two."""
-    if len(values) < 2:
-        return ""
-    low, high = min(values), max(values)
-    spread = (high - low) or 1.0
-    step = width / (len(values) - 1)
-    points = " ".join(
-        f"{number * step:.1f},{height - 2 - (value - low) / spread * (height - 4):.1f}"
-        for number, value in enumerate(values)
-    )
-    return (
-        f'<svg width="{width}" height="{height}" style="vertical-align:middle">'
-        f'<polyline points="{points}" fill="none" stroke="{_COLOURS["running"]}" stroke-width="1.5"/></svg>'
-    )
 
 
 def _head(record: JobRecord) -> str:
@@ -90,13 +73,15 @@ def _head(record: JobRecord) -> str:
     )
 
 
-def _metrics(latest: list[MetricPoint], history: dict[str, list[float]]) -> str:
+def _metrics(latest: list[MetricPoint], curves: Mapping[str, Curve]) -> str:
+    last = {point.name: point.value for point in latest if point.name and point.value is not None}
+    last = last or {name: curve.values[-1] for name, curve in curves.items() if curve.values}
     shown = [
-        f"{escape(point.name)} <b>{point.value:.5g}</b> {sparkline_svg(history.get(point.name, []))}"
-        for point in latest
-        if point.name and point.value is not None
+        f'<span style="display:inline-block;margin-right:14px">{escape(name)} <b>{value:.5g}</b> '
+        f"{curves[name].svg() if name in curves else ''}</span>"
+        for name, value in last.items()
     ]
-    return f'<div style="margin-top:4px">{" &nbsp; ".join(shown)}</div>' if shown else ""
+    return f'<div style="margin-top:4px">{"".join(shown)}</div>' if shown else ""
 
 
 def _rows(record: JobRecord) -> str:

@@ -7,8 +7,6 @@ import sys
 from pai_sdk.base.kernel import in_notebook
 from pai_sdk.display.base import Display
 
-__all__ = ["choose_display", "notebook_cell"]
-
 
 def notebook_cell() -> int | None:
     """The number of the cell that runs; None outside of a notebook."""

@@ -9,8 +9,6 @@ import sysconfig
 
 from pai_sdk.schemas.record import JobRecord
 
-__all__ = ["next_commands"]
-
 
 def next_commands(record: JobRecord) -> list[str]:
     """The exact lines to type for the log, the status and the end of a job."""

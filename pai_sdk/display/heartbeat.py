@@ -9,8 +9,6 @@ from contextlib import contextmanager
 
 from pai_sdk.display.base import Display
 
-__all__ = ["heartbeat"]
-
 _BEAT_S = 0.5
 _LAST_BEAT_WITHIN_S = 1.0  # a blocked terminal must not delay the end of the wait
 

@@ -11,14 +11,12 @@ from typing import Any
 
 from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.display.card import card_html
+from pai_sdk.display.curves import Curve
 from pai_sdk.schemas.record import JobRecord, LogLine
-
-__all__ = ["JupyterDisplay"]
 
 _SHORTEST_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
 # Nor less often: the card shows the time. A redraw loses the text that a user has selected.
 _LONGEST_PAUSE_S = 5.0
-_MOST_POINTS = 200
 
 
 @dataclass
@@ -48,7 +46,7 @@ class JupyterDisplay:
         self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
         self._clock = clock
         self._tail: deque[_Row] = deque(maxlen=tail_lines)
-        self._history: dict[str, list[float]] = {}
+        self._curves: dict[str, Curve] = {}
         self._record: JobRecord | None = None
         # IPython's DisplayHandle, which has no types
         self._handle: Any = instead_of._handle if instead_of else None
@@ -120,18 +118,15 @@ class JupyterDisplay:
     def _take(self, record: JobRecord) -> None:
         self._record = record
         for point in record.latest_metrics:
-            if point.name and point.value is not None:
-                values = self._history.setdefault(point.name, [])
-                if not values or values[-1] != point.value:
-                    values.append(point.value)
-                    del values[:-_MOST_POINTS]
+            if point.name:
+                self._curves.setdefault(point.name, Curve()).add(point)
 
     def _draw(self) -> None:
         if self._record is None:
             return
         from IPython.display import HTML, display
 
-        html = HTML(card_html(self._record, tail=[row.text for row in self._tail], history=self._history))  # type: ignore[no-untyped-call]
+        html = HTML(card_html(self._record, tail=[row.text for row in self._tail], curves=self._curves))  # type: ignore[no-untyped-call]
         if self._handle is None:
             self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
         else:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-__all__ = ["LogWriter"]
-
 _COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_red")
 _STATE_EVERY_S = 10.0
 
@@ -57,7 +55,7 @@ class LogWriter:
         self._made: Console | None = None
         self._tags: dict[str, Text] = {}
         self._states: dict[str, str] = {}  # instance to what it draws over and over
-        self._told_at: dict[str, float] = {}
+        self._shown_at: dict[str, float] = {}
         self._passing = ""  # what stands below all of it until the next line
         self._live: Live | None = None
 
@@ -85,7 +83,7 @@ class LogWriter:
             return
         state = self._states.pop(line.instance, None)
         if state is not None:
-            self._told_at.pop(line.instance, None)
+            self._shown_at.pop(line.instance, None)
             self._draw()
             text = text or state  # a line end alone: keep the state
         self._print(line.instance, text)
@@ -115,7 +113,7 @@ class LogWriter:
         self._draw()
         for instance, text in states.items():
             self._print(instance, text)
-        self._told_at.clear()
+        self._shown_at.clear()
 
     @property
     def _console(self) -> Console:
@@ -132,8 +130,8 @@ class LogWriter:
             self._draw()
             return
         now = self._clock()
-        if now - self._told_at.get(instance, -_STATE_EVERY_S) >= _STATE_EVERY_S:
-            self._told_at[instance] = now
+        if now - self._shown_at.get(instance, -_STATE_EVERY_S) >= _STATE_EVERY_S:
+            self._shown_at[instance] = now
             self._print(instance, self._states[instance])
 
     def _print(self, instance: str, text: str) -> None:

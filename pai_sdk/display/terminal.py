@@ -9,11 +9,10 @@ from typing import TextIO
 
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
+from pai_sdk.display.curves import Curve, metrics_text
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.schemas.record import JobRecord, LogLine
 from pai_sdk.schemas.status import JobStatus
-
-__all__ = ["TerminalDisplay"]
 
 _QUIET_S = 3.0
 
@@ -32,6 +31,7 @@ class TerminalDisplay:
         self._writer = LogWriter(stream)
         self._status = ""
         self._seen: JobRecord | None = None
+        self._curves: dict[str, Curve] = {}
         self._has_lines = False  # since the last status was shown
         self._said_at = clock()
 
@@ -49,6 +49,9 @@ class TerminalDisplay:
         with self._lock:
             self._seen = record
             self._writer.knows(record)
+            for point in record.latest_metrics:
+                if point.name:
+                    self._curves.setdefault(point.name, Curve()).add(point)
             if record.status == self._status or record.status.is_terminal:
                 return
             self._status = record.status
@@ -65,13 +68,14 @@ class TerminalDisplay:
             self._writer.line(line)
 
     def beat(self) -> None:
-        """After a few silent seconds, show how long the job has run."""
+        """After a few silent seconds, show how long the job has run, and its last metrics."""
         with self._lock:
             if self._seen is None or self._seen.status.is_terminal or self._clock() - self._said_at < _QUIET_S:
                 return
             seconds = elapsed_s(self._seen)
             if seconds is not None:
-                self._writer.pass_time(f"● {self._seen.status} {duration_text(seconds)}")
+                metrics = metrics_text(self._seen.latest_metrics, self._curves)
+                self._writer.pass_time(f"● {self._seen.status} {duration_text(seconds)}  {metrics}".rstrip())
 
     def rest(self) -> None:
         """Take that row away."""
@@ -90,7 +94,7 @@ class TerminalDisplay:
             self._say(" ", command, "yellow")
 
     def ended(self, record: JobRecord) -> None:
-        """Show the final status, the duration and the outputs."""
+        """Show the final status, the duration, the last metrics and the outputs."""
         self._settle()
         seconds = elapsed_s(record)
         took = f" after {duration_text(seconds)}" if seconds is not None else ""
@@ -98,6 +102,8 @@ class TerminalDisplay:
         if record.status.is_stopped:
             mark, style = "■", "yellow"
         self._say(mark, f"{record.training_job_id} {record.status}{took}", f"bold {style}")
+        if metrics := metrics_text(record.latest_metrics, self._curves):
+            self._say(" ", metrics, "dim")
         if record.status.is_success:
             for channel, uri in record.outputs.items():
                 self._say(" ", f"{channel}: {uri}", "dim")

@@ -1,13 +1,14 @@
-"""The interface of executors: `LaunchSpec` is what `Executor` starts, `ExecutionState` what it tells of it."""
+"""The interface of executors: `Executor` starts a `LaunchSpec` and reports its `ExecutionState`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from pai_sdk.agent.distributed import Instance
+from pai_sdk.agent.protocol import ExecutionState, InstanceState
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.schemas.status import JobStatus
@@ -23,11 +24,8 @@ __all__ = [
     "LaunchSpec",
     "Limits",
     "Mounts",
-    "Phase",
+    "outcome",
 ]
-
-Phase: TypeAlias = Literal["absent", "preparing", "running", "ended"]
-"""`absent`: never started here. `preparing`: requirements are being installed. `ended`: no process is left."""
 
 
 @dataclass(frozen=True)
@@ -102,50 +100,17 @@ class LaunchSpec:
     limits: Limits
 
 
-@dataclass(frozen=True)
-class InstanceState:
-    """One worker. `status` is PAI's word for it: `Pending`, `Running`, `Succeed`, `Failed`, `Terminated`."""
-
-    name: str
-    role: str
-    status: str = "Pending"
-    exit_code: int | None = None
-
-
-@dataclass(frozen=True)
-class ExecutionState:
-    """What an executor knows of a job.
-
-    Attributes:
-        phase: how far it is.
-        started_at, ended_at: seconds since 1970, UTC.
-        succeeded: whether all instances ended with 0; None before the end.
-        instances: in rank order.
-        failed_instance: the first that failed.
-        reason_code: why it did not succeed: one of the REASON_* constants of `execution.reasons`.
-        reason_message: the same as a sentence for people.
-    """
-
-    phase: Phase
-    started_at: float | None = None
-    ended_at: float | None = None
-    succeeded: bool | None = None
-    instances: tuple[InstanceState, ...] = field(default=())
-    failed_instance: str | None = None
-    reason_code: str = ""
-    reason_message: str = ""
-
-    def outcome(self) -> tuple[JobStatus, str | None, str | None]:
-        """The status of the job, with reason code and reason; None where there is none."""
-        if self.phase in ("absent", "preparing"):
-            status = JobStatus.INITIALIZING
-        elif self.phase == "running":
-            status = JobStatus.RUNNING
-        elif self.reason_code == REASON_STOPPED_BY_USER:
-            status = JobStatus.TERMINATED
-        else:
-            status = JobStatus.SUCCEED if self.succeeded else JobStatus.FAILED
-        return status, self.reason_code or None, self.reason_message or None
+def outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
+    """The status of a job in this state, with reason code and reason; None where there is none."""
+    if state.phase in ("absent", "preparing"):
+        status = JobStatus.INITIALIZING
+    elif state.phase == "running":
+        status = JobStatus.RUNNING
+    elif state.reason_code == REASON_STOPPED_BY_USER:
+        status = JobStatus.TERMINATED
+    else:
+        status = JobStatus.SUCCEED if state.succeeded else JobStatus.FAILED
+    return status, state.reason_code or None, state.reason_message or None
 
 
 class Executor(Protocol):
@@ -159,7 +124,8 @@ class Executor(Protocol):
         2. *State.* `state` tells the phase, each instance with its exit code, and the first instance that failed.
            It is `absent` for a job that was never started. Once `ended`, the state never changes.
         3. *Nothing in memory.* A job outlives the process that started it, and any other executor of the same kind
-           continues with it: all that has to be known is in the job's folder, or in what runs the instances.
+           continues with it: all that has to be known is in the job's folder, or in what runs the instances. Stop
+           request and state are there in the format of `agent.protocol`; the end is in the `Journal`.
         4. *Stop.* `stop` returns at once. Every process of the job gets SIGTERM, then the grace period, then
            SIGKILL. The reason of the first stop is the one reported. A job at its time limit is ended likewise.
         5. *Instances.* Those of a job of several find each other by MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.

@@ -181,6 +181,8 @@ def instance_environment(
         "PAI_USER_ARGS": _user_args_or_problem(request.hyperparameters, problems),
     }
     paths = {"PAI_WORKING_DIR": "usercode", "PAI_CONFIG_DIR": "input/config"}
+    if any((c.input_uri or "").startswith("odps://") for c in request.input_channels):
+        paths["PAI_ODPS_CREDENTIAL"] = "input/credential/odps.json"
     inputs = [c.name for c in request.input_channels]
     outputs = output_channels(request)
     for variables, prefix, kind, values in (

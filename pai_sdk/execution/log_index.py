@@ -92,7 +92,7 @@ class LogIndex:
         return found
 
     def fitting(self, start: int, end: int, *, is_open: bool, most_bytes: int) -> int:
-        """The end of those of the lines `start` to `end - 1` that fit in so many bytes; one always counts."""
+        """The end of those of the lines `start` to `end - 1` that fit in `most_bytes`; at least one."""
         with self._lock:
             self._catch_up(is_open=is_open)
             if start >= min(end, self._count(is_open)):

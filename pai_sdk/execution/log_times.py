@@ -1,20 +1,20 @@
-"""When a log had which size, so that the time of a line is known though none is written in it.
+"""When a log had which size: this gives the times of its lines, which have none written in them.
 
 Noted as lines of `<seconds since 1970> <bytes>`, by the process that watches the instance. Standard library only.
 """
 
 from __future__ import annotations
 
-import os
-import stat
 from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-__all__ = ["LogTimes", "open_plain"]
+from pai_sdk.base.files import open_plain
 
-_END_OF_TIME_S = 1e11  # more than a date can hold is none
+__all__ = ["END_OF_TIME_S", "LogTimes"]
+
+END_OF_TIME_S = 1e11
+"""A number of seconds that is too large to be a time."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LogTimes:
                         at, size = float(time_text), int(size_text)
                     except ValueError:  # cut off by a full disk
                         continue
-                    if 0 <= at < _END_OF_TIME_S:
+                    if 0 <= at < END_OF_TIME_S:
                         noted.append((at, size))
         except OSError:
             return cls()
@@ -55,16 +55,3 @@ class LogTimes:
         """When the byte there was first seen to be written; None where nothing is noted of it."""
         place = bisect_left(self.sizes, offset + 1)
         return self.times[place] if place < len(self.times) else None
-
-
-def open_plain(path: Path) -> BinaryIO:
-    """Open a file in a folder that others can write to: a link leads nowhere, and a pipe blocks no reader.
-
-    Raises:
-        OSError: there is none, or it is something else than a file.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path} is not a file")
-    return os.fdopen(descriptor, "rb")

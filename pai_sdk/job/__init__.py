@@ -90,6 +90,6 @@ def __getattr__(name: str) -> Any:
 
         for home in _HOMES:
             module = import_module(home)
-            if name in module.__all__:
+            if hasattr(module, name):
                 return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,8 +19,6 @@ from pai_sdk.job.log_reasons import find_traceback, shows_reason
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage
 from pai_sdk.schemas.status import JobStatus
 
-__all__ = ["job_failure"]
-
 logger = logging.getLogger(__name__)
 
 _TAIL_LINES = 200

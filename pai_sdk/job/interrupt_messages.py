@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["detached", "stopped", "stopping"]
-
 
 def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
     """The interrupt of a wait whose job goes on; its text has the commands to continue.

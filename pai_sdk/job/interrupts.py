@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeAlias
 
-__all__ = ["ignore_interrupts", "rearm_interrupt", "single_interrupt"]
-
 _AnyHandler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
 _HURRY_S = 1.0

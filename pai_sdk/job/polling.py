@@ -8,8 +8,6 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import BadAnswerError, InvalidRequestError, NotFoundError, PaiError
 from pai_sdk.job.workers import Schedule, shared_workers
 
-__all__ = ["FIRST_PAUSE_S", "FollowPolicy", "PollState", "may_appear_later"]
-
 FIRST_PAUSE_S = 0.1
 _BUSY_PAUSE_S = 1.0  # while lines come, from a service that does not hold answers back
 _GROWTH = 1.3  # a pause becomes about a fourth of the time that it has been quiet

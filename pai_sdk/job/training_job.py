@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.default_session import given_or_default
@@ -12,10 +13,13 @@ from pai_sdk.base.paths import path_given
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk.display.choice import choose_display, notebook_cell
 from pai_sdk.errors import (
+    FunctionError,
     InvalidInputError,
+    JobFailed,
     JobStopped,
+    ObjectNotFoundError,
+    PaiError,
     Problem,
-    StorageError,
 )
 from pai_sdk.job.failure import job_failure
 from pai_sdk.job.logs import FollowPolicy, LogStream
@@ -25,7 +29,10 @@ from pai_sdk.schemas.names import is_local_id
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, MetricPoint
 from pai_sdk.schemas.status import JobStatus
 
-__all__ = ["JobSource", "TrainingJob"]
+if TYPE_CHECKING:
+    from pai_sdk.job.board import Board
+    from pai_sdk.storage.store import Store
+    from pai_sdk.trace.trace_data import TraceData
 
 
 class JobSource(Protocol):
@@ -164,8 +171,9 @@ class TrainingJob:
     ) -> TrainingJob:
         """Wait for the end, showing the log as it grows.
 
-        Ctrl-C stops the waiting, and the job only with `on_interrupt`. A log that cannot be read is told, and does
-        not fail the wait. A service that is out of reach is waited for, as long as the policy's patience lasts.
+        Ctrl-C stops the waiting, and the job only with `on_interrupt`. A log that cannot be read is a
+        notice, and does not fail the wait. A service that is out of reach is waited for, as long as the policy's
+        patience lasts.
 
         Args:
             timeout: the longest wait, in seconds; none by default. The job is looked at once in any case.
@@ -216,7 +224,9 @@ class TrainingJob:
         return LogStream(self._backend, self.id, follow=follow, instance=instance, start=start)
 
     def metrics(self, name: str | None = None) -> Iterator[MetricPoint]:
-        """The values the job's metric definitions found in its log, oldest first.
+        """The values that the job reports, and that its metric definitions find in its log; oldest first.
+
+        They are there while the job runs. Reported values have a step.
 
         Args:
             name: only those of this metric.
@@ -255,24 +265,124 @@ class TrainingJob:
             TransferError: some files could not be fetched; the others are there.
         """
         folder = path_given(target, "target")
+        uri = self._output(channel)
+        try:
+            return self._backend.download(uri, folder, progress=progress)
+        except ObjectNotFoundError as error:
+            so_far = "" if self.record.status.is_terminal else f"; it is {self.record.status}"
+            raise ObjectNotFoundError(
+                f"job {self.id} wrote nothing to its output {channel!r}{so_far} ({error})", uri=uri
+            ) from error
+
+    def open_output(self, channel: str) -> Store:
+        """The folder of an output channel as a store, to list and read its files without a download.
+
+        Args:
+            channel: its name: `model`, `checkpoints`, …
+
+        Raises:
+            InvalidInputError: the job has no such output channel.
+
+        Example:
+            >>> def sizes(job: TrainingJob) -> dict[str, int]:
+            ...     return {file.path: file.size_bytes for file in job.open_output("model").list()}
+        """
+        return self._backend.store(self._output(channel))
+
+    def _output(self, channel: str) -> str:
         outputs = self.outputs
         if channel not in outputs:
             known = ", ".join(outputs) or "none"
             raise InvalidInputError(
                 [Problem("channel", f"job {self.id} has no output {channel!r}", f"it has: {known}")]
             )
+        return outputs[channel]
+
+    def trace(self) -> TraceData:
+        """The rows that the job has traced: in its output `trace`, else in the folder `trace` of `model`.
+
+        Raises:
+            InvalidInputError: the job has neither output.
+            TraceError: it has traced nothing.
+
+        Example:
+            >>> job.trace().to_pandas()  # doctest: +SKIP
+        """
+        from pai_sdk.trace.trace_data import trace_in
+
+        if "trace" in self.outputs:
+            folder = self.outputs["trace"]
+        else:
+            folder = f"{self._output('model').rstrip('/')}/trace/"
+        return trace_in(self._backend.store(folder), folder)
+
+    def tensorboard(self, *, port: int = 0) -> Board:
+        """Start TensorBoard on what the job has reported; it goes on to show what the job reports.
+
+        Args:
+            port: where it listens; any free port by default.
+
+        Returns:
+            The board with its `url`. Close it at the end.
+
+        Raises:
+            InvalidInputError: the job has no output `tensorboard`.
+            MissingExtraError: TensorBoard is not installed.
+            ServiceStartError: it did not start.
+
+        Example:
+            >>> def look_at(job: TrainingJob) -> None:
+            ...     with job.tensorboard() as board:
+            ...         print(board.url)
+        """
+        from pai_sdk.job.board import Board
+
+        uri = self._output("tensorboard")
+        if uri.startswith("file:"):
+            from pai_sdk.storage.local_store import path_of_file_uri
+
+            return Board(Path(path_of_file_uri(uri)), port=port)
+
+        def copy(folder: Path) -> None:
+            from pai_sdk.storage.local_store import LocalStore
+            from pai_sdk.storage.sync import DirSync
+
+            memory = folder.with_name("moved.db")
+            with suppress(ObjectNotFoundError):  # nothing is reported yet
+                DirSync(self.open_output("tensorboard"), LocalStore(folder), remember=memory).run()
+
+        return Board(None, copy, port=port)
+
+    def result(self, timeout: float | None = None, *, show_logs: bool = False) -> Any:
+        """Wait for a job that runs a function, and return the function's value.
+
+        The value is unpickled, after its signature is checked: only this job and this user have the key.
+
+        Args:
+            timeout: the longest wait, in seconds; none by default.
+            show_logs: show status and log while waiting.
+
+        Raises:
+            InvalidInputError: the job runs no function.
+            Exception: what the function raised; its cause is the traceback in the job.
+            FunctionError: it ended by `sys.exit` (`exit_code`), or cannot run in the image.
+            JobFailed: the job ended without a result.
+            JobStopped: the job was stopped.
+            WaitTimeoutError: the timeout has passed; the job goes on.
+        """
+        from pai_sdk.job.function_result import function_outcome
+
         try:
-            return self._backend.download(outputs[channel], folder, progress=progress)
-        except StorageError as error:
-            if error.code != "NoSuchKey":
+            self.wait(timeout, show_logs=show_logs)
+        except JobFailed:
+            outcome = function_outcome(self)
+            if outcome is None or outcome.is_value:
                 raise
-            so_far = "" if self.record.status.is_terminal else f"; it is {self.record.status}"
-            raise StorageError(
-                f"job {self.id} wrote nothing to its output {channel!r}{so_far} ({error})",
-                uri=outputs[channel],
-                status_code=error.status_code,
-                code=error.code,
-            ) from error
+        else:
+            outcome = function_outcome(self)
+        if outcome is None:
+            raise FunctionError(f"job {self.id} has succeeded, and left no result")
+        return outcome.value(self.id)
 
     # ---- changing it
 
@@ -338,10 +448,15 @@ class TrainingJob:
 
     def _repr_html_(self) -> str | None:
         from pai_sdk.display.card import card_html
+        from pai_sdk.display.curves import curves_of
 
         if self._is_shown_here():
             return None  # `estimator.fit()` as the last value of its cell
-        return card_html(self.record)
+        curves = {}
+        if self.record.latest_metrics:  # a list of jobs has none, so its cards need no requests
+            with suppress(PaiError):  # the card is worth more than its curves
+                curves = curves_of(self.metrics())
+        return card_html(self.record, curves=curves)
 
 
 def _source(session: JobSource | None, *, local: bool) -> JobSource:

@@ -14,8 +14,6 @@ from pai_sdk.job.interrupt_messages import detached, stopped, stopping
 from pai_sdk.job.interrupts import ignore_interrupts, rearm_interrupt, single_interrupt
 from pai_sdk.schemas.record import JobRecord
 
-__all__ = ["Waiting"]
-
 _STOPPED_WITHIN_S = 60.0
 _POLL_WITHIN_S = 5.0
 

@@ -15,8 +15,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-__all__ = ["Schedule", "Step", "Workers", "shared_workers"]
-
 Step: TypeAlias = Callable[[], None]
 
 _MOST_RETRIES = 2  # of one endpoint at a time: one that never answers holds each of them for half a minute

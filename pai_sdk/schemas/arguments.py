@@ -10,8 +10,6 @@ from pai_sdk.base.hints import is_of_type, wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.status import KNOWN_STATUSES
 
-__all__ = ["check_filters", "check_job_id", "check_labels", "check_one_of", "seconds_or_none"]
-
 _LONGEST_WAIT_S = 1e9  # a lifetime; the operating system cannot count much further
 
 

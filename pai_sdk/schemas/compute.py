@@ -9,23 +9,6 @@ from pydantic import ConfigDict, Field
 
 from pai_sdk.schemas.wire import Sent
 
-__all__ = [
-    "AssignNodeSpec",
-    "AssumeUserInfo",
-    "ComputeResource",
-    "CredentialConfig",
-    "CredentialConfigItem",
-    "CredentialRole",
-    "ExperimentConfig",
-    "InstanceSpec",
-    "ResourceType",
-    "SchedulerConfig",
-    "Settings",
-    "SpotSpec",
-    "SpotStrategy",
-    "UserVpcConfig",
-]
-
 
 class ResourceType(str, Enum):
     """The kinds of resources."""

@@ -7,23 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import Problem
 from pai_sdk.schemas.fields import ChannelFields, ParameterFields, RangeFields
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, HyperParameter
-from pai_sdk.schemas.wire import Received
-
-__all__ = [
-    "AlgorithmDefinition",
-    "ChannelDefinition",
-    "ParameterDefinition",
-    "ParameterRange",
-    "hyperparameter_problems",
-    "instance_problems",
-    "with_defaults",
-]
+from pai_sdk.schemas.wire import NullableList, Received
 
 
 class ParameterRange(Received, RangeFields):
@@ -48,27 +38,17 @@ class AlgorithmDefinition(Received):
     """An algorithm's spec as it is read: what is missing is None or empty, what is unknown is kept."""
 
     image: str | None = None
-    command: list[str] = Field(default_factory=list)
+    command: NullableList[str] = Field(default_factory=list)
     job_type: str | None = None
     code_dir: dict[str, Any] | None = None
-    input_channels: list[ChannelDefinition] = Field(default_factory=list)
-    output_channels: list[ChannelDefinition] = Field(default_factory=list)
-    hyperparameter_definitions: list[ParameterDefinition] = Field(default_factory=list, alias="HyperParameters")
-    supported_instance_types: list[str] = Field(default_factory=list)
+    input_channels: NullableList[ChannelDefinition] = Field(default_factory=list)
+    output_channels: NullableList[ChannelDefinition] = Field(default_factory=list)
+    hyperparameter_definitions: NullableList[ParameterDefinition] = Field(
+        default_factory=list, alias="HyperParameters"
+    )
+    supported_instance_types: NullableList[str] = Field(default_factory=list)
     supports_distributed_training: bool | None = None
     customization: dict[str, Any] | None = None
-
-    @field_validator(
-        "command",
-        "input_channels",
-        "output_channels",
-        "hyperparameter_definitions",
-        "supported_instance_types",
-        mode="before",
-    )
-    @classmethod
-    def _null_is_empty(cls, value: object) -> object:
-        return [] if value is None else value
 
     @classmethod
     def of(cls, spec: AlgorithmSpec) -> AlgorithmDefinition:

@@ -6,8 +6,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["ChannelFields", "ParameterFields", "RangeFields"]
-
 
 class _Fields(BaseModel):
     """Fields without a behaviour; that comes from `Sent` or `Received`."""

@@ -9,8 +9,6 @@ from pai_sdk.base.default_session import given_or_default
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["CpfsFileSystemInput", "FileSystemInput", "FileSystemInputBase"]
-
 
 class FileSystemInputBase(ABC):
     """A file system as an input or output of a job. A subclass of your own returns its URI from `to_input_uri`."""

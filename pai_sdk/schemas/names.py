@@ -1,11 +1,12 @@
-"""Names with a meaning: of variables, of instance types, of jobs. Standard library only."""
+"""Names with a meaning: of variables, of instance types, of jobs, of channels. Standard library only."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["LOCAL_ID_PREFIX", "LOCAL_TYPES", "is_local_id", "is_of_the_contract", "variable_name"]
+from pai_sdk.errors import Problem
 
 LOCAL_TYPES: Final = ("local", "local_gpu")
 """The instance types that mean Docker on this machine."""
@@ -13,6 +14,7 @@ LOCAL_TYPES: Final = ("local", "local_gpu")
 LOCAL_ID_PREFIX: Final = "local-"
 """What the id of a job on this machine begins with."""
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _OF_THE_CONTRACT = re.compile(
     r"PAI_(?:TRAINING_JOB_ID|INSTANCE_NAME|WORKING_DIR|CONFIG_DIR|USER_ARGS|HPS(?:_.*)?|(?:INPUT|OUTPUT)_.*)",
     re.DOTALL,
@@ -27,6 +29,28 @@ def variable_name(name: str) -> str:
         'TRAIN_DATA_V2'
     """
     return re.sub(r"[^A-Z0-9_]", "_", name.upper())
+
+
+def name_problems(names: Iterable[str], where: str) -> list[Problem]:
+    """Why names of channels or hyperparameters cannot be folders and variables; empty when all of them can.
+
+    Example:
+        >>> [problem.where for problem in name_problems(["data", "a b", "x.y", "x-y"], "inputs")]
+        ["inputs['a b']", "inputs['x-y']"]
+    """
+    problems: list[Problem] = []
+    first_with: dict[str, str] = {}
+    for name in names:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            hint = "letters, digits, '_', '-' and '.', no digit first"
+            problems.append(Problem(f"{where}[{name!r}]", "not a usable name", hint))
+            continue
+        variable = variable_name(name)
+        other = first_with.setdefault(variable, name)
+        if other != name:
+            what = f"becomes the same variable as {other!r} ({variable})"
+            problems.append(Problem(f"{where}[{name!r}]", what, "rename one"))
+    return problems
 
 
 def is_of_the_contract(variable: str) -> bool:

@@ -5,26 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
-from pai_sdk.schemas.wire import Received
-
-__all__ = [
-    "ChannelUri",
-    "ErrorInfo",
-    "InstanceMetrics",
-    "InstanceRecord",
-    "JobRecord",
-    "KeyValue",
-    "LogLine",
-    "LogPage",
-    "MetricPoint",
-    "NameValue",
-    "OutputModel",
-    "StatusTransition",
-    "UsagePoint",
-]
+from pai_sdk.schemas.wire import NullableList, Received
 
 
 def _status_of(value: object) -> JobStatus:
@@ -57,11 +41,13 @@ class InstanceRecord(Received):
 
 
 class MetricPoint(Received):
-    """One value of one metric; `timestamp` is UTC, ISO 8601."""
+    """One value of one metric; `timestamp` is UTC, ISO 8601. Values that are reported have a step."""
 
     name: str | None = None
     timestamp: str | None = None
     value: float | None = None
+    step: int | None = None
+    instance: str | None = None
 
 
 class UsagePoint(Received):
@@ -76,7 +62,7 @@ class InstanceMetrics(Received):
 
     instance_id: str | None = None
     node_name: str | None = None
-    metrics: list[UsagePoint] = Field(default_factory=list)
+    metrics: NullableList[UsagePoint] = Field(default_factory=list)
 
 
 class ErrorInfo(Received):
@@ -140,14 +126,14 @@ class JobRecord(Received):
     gmt_modified_time: str | None = None
     duration: int | None = None
     user_id: str | None = None
-    status_transitions: list[StatusTransition] = Field(default_factory=list)
-    instances: list[InstanceRecord] = Field(default_factory=list)
-    latest_metrics: list[MetricPoint] = Field(default_factory=list)
+    status_transitions: NullableList[StatusTransition] = Field(default_factory=list)
+    instances: NullableList[InstanceRecord] = Field(default_factory=list)
+    latest_metrics: NullableList[MetricPoint] = Field(default_factory=list)
     latest_progress: dict[str, Any] | None = None
-    input_channels: list[ChannelUri] = Field(default_factory=list)
-    output_channels: list[ChannelUri] = Field(default_factory=list)
-    hyperparameters: list[NameValue] = Field(default_factory=list, alias="HyperParameters")
-    labels: list[KeyValue] = Field(default_factory=list)
+    input_channels: NullableList[ChannelUri] = Field(default_factory=list)
+    output_channels: NullableList[ChannelUri] = Field(default_factory=list)
+    hyperparameters: NullableList[NameValue] = Field(default_factory=list, alias="HyperParameters")
+    labels: NullableList[KeyValue] = Field(default_factory=list)
     output_model: OutputModel | None = None
     algorithm_spec: dict[str, Any] | None = None
     algorithm_id: str | None = None
@@ -172,22 +158,10 @@ class JobRecord(Received):
     _etag: str | None = PrivateAttr(default=None)
     # The backend lists an instance before it has a line. The services of this package announce it by a marker.
     _lists_all: bool = PrivateAttr(default=False)
+    # The service has announced that its metrics are also those that jobs report.
+    _reads_reports: bool = PrivateAttr(default=False)
     # The backend has announced long polls (`Prefer: wait`).
     _may_wait: bool = PrivateAttr(default=False)
-
-    @field_validator(
-        "status_transitions",
-        "instances",
-        "latest_metrics",
-        "input_channels",
-        "output_channels",
-        "hyperparameters",
-        "labels",
-        mode="before",
-    )
-    @classmethod
-    def _null_is_empty(cls, value: object) -> object:
-        return [] if value is None else value
 
     @model_validator(mode="after")
     def _see_an_unknown_end(self) -> JobRecord:

@@ -16,8 +16,6 @@ from pai_sdk.schemas.compute import (
 from pai_sdk.schemas.spec import AlgorithmSpec, CodeDir, HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk.schemas.wire import Sent
 
-__all__ = ["SUBMISSION_LABEL", "TrainingJobRequest"]
-
 SUBMISSION_LABEL = "pai-sdk-submission"
 """Label whose value is unique to one submission: a create whose answer was lost is found again by it."""
 

@@ -13,30 +13,6 @@ from pydantic import Field, model_validator
 from pai_sdk.schemas.fields import ChannelFields, ParameterFields, RangeFields
 from pai_sdk.schemas.wire import Sent
 
-__all__ = [
-    "AlgorithmSpec",
-    "Channel",
-    "CodeDir",
-    "ComputePolicy",
-    "ConditionExpression",
-    "Customization",
-    "DatasetConfig",
-    "HyperParameter",
-    "HyperParameterDefinition",
-    "HyperParameterRange",
-    "InputChannel",
-    "Label",
-    "MetricDefinition",
-    "OssLocation",
-    "OutputChannel",
-    "ProgressDefinition",
-    "ProgressDefinitions",
-    "SpecComputeResource",
-    "UriInput",
-    "UriOutput",
-]
-
-
 # ---- code -------------------------------------------------------------------------------------------------
 
 

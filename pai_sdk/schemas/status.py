@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["KNOWN_STATUSES", "JobStatus"]
-
 
 class JobStatus(str):
     """A status as the service names it. An unknown one is kept unchanged.

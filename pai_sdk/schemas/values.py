@@ -7,8 +7,6 @@ import math
 import os
 from enum import Enum
 
-__all__ = ["hyperparameter_text"]
-
 
 def hyperparameter_text(value: object) -> str:
     """Write a hyperparameter's value as a user would type it: `true`, `0.1`, text as it is, the rest as JSON.

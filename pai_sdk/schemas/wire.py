@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_pascal
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["Received", "Sent", "problems_of", "wire_time"]
-
 _Model = TypeVar("_Model", bound="Sent")
+_T = TypeVar("_T")
+
+NullableList: TypeAlias = Annotated[list[_T], BeforeValidator(lambda value: [] if value is None else value)]
+"""A list of a `Received` model; some services send null in place of an empty one."""
 
 _UNKNOWN_FIELD = "unknown_field"
 # Replaces texts of pydantic that name its schema.
@@ -49,12 +58,12 @@ class Sent(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _tell_of_near_fields(cls: type[_Model], given: Any, validate: ModelWrapValidatorHandler[_Model]) -> _Model:
+    def _suggest_near_fields(cls: type[_Model], given: Any, validate: ModelWrapValidatorHandler[_Model]) -> _Model:
         try:
             return validate(given)
         except ValidationError as error:
-            told = [_told(cls, detail) for detail in error.errors(include_url=False)]
-        raise ValidationError.from_exception_data(cls.__name__, told)
+            details = [_with_suggestion(cls, detail) for detail in error.errors(include_url=False)]
+        raise ValidationError.from_exception_data(cls.__name__, details)
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON object that is sent: wire names, unset fields left out."""
@@ -81,17 +90,17 @@ def problems_of(error: ValidationError, where: str) -> list[Problem]:
     return found
 
 
-def _told(model: type[BaseModel], detail: ErrorDetails) -> InitErrorDetails:
+def _with_suggestion(model: type[BaseModel], detail: ErrorDetails) -> InitErrorDetails:
     """The same error; for an unknown field, its message names the nearest field."""
     kind: str | PydanticCustomError = detail["type"]
     if kind == "extra_forbidden" and len(detail["loc"]) == 1:
         kind = PydanticCustomError(_UNKNOWN_FIELD, _unknown(model, str(detail["loc"][0])))
     elif kind == _UNKNOWN_FIELD:  # of a model inside this one
         kind = PydanticCustomError(_UNKNOWN_FIELD, detail["msg"])
-    told: InitErrorDetails = {"type": kind, "loc": detail["loc"], "input": detail["input"]}
+    suggested: InitErrorDetails = {"type": kind, "loc": detail["loc"], "input": detail["input"]}
     if "ctx" in detail:
-        told["ctx"] = detail["ctx"]
-    return told
+        suggested["ctx"] = detail["ctx"]
+    return suggested
 
 
 def _unknown(model: type[BaseModel], name: str) -> str:

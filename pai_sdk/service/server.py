@@ -37,6 +37,9 @@ from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from pai_sdk.service.state.folder import DataFolder, Keys
 from pai_sdk.service.state.reserve import Reserve
+from pai_sdk.service.tables.job_tables import JobTables, TableKeys
+from pai_sdk.service.tables.table_store import TableStore
+from pai_sdk.service.tables.tables_app import TablesApp
 
 __all__ = ["Service", "serve"]
 
@@ -121,7 +124,11 @@ class Service:
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
             collector = MetricsCollector(jobs)
-            scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=Capacity.of(settings))
+            tables = TableStore(folder.tables_dir)
+            table_keys = TableKeys(keys, is_running=lambda job_id: scheduler.has_begun(job_id))
+            job_tables = JobTables(tables, info.endpoint, table_keys)
+            capacity = Capacity.of(settings)
+            scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=capacity, tables=job_tables)
             collector.start()
             stack.callback(collector.close)
             scheduler.start()
@@ -137,7 +144,7 @@ class Service:
                 ExperimentTable(database, bucket=settings.bucket),
                 store.bucket_exists,
             )
-            dispatcher = _open_dispatcher(context, keys, folder, store, stack)
+            dispatcher = _open_dispatcher(context, keys, folder, store, (tables, table_keys), stack)
 
             # Before the first answer: a client that gets an answer reads this file to identify the service.
             folder.save(info)
@@ -159,9 +166,14 @@ class Service:
 
 
 def _open_dispatcher(
-    context: ServiceContext, keys: Keys, folder: DataFolder, store: ObjectStore, stack: ExitStack
+    context: ServiceContext,
+    keys: Keys,
+    folder: DataFolder,
+    store: ObjectStore,
+    tables: tuple[TableStore, TableKeys],
+    stack: ExitStack,
 ) -> Dispatcher:
-    """The ASGI application: the API behind its gate, and the object store; its files are closed with the stack."""
+    """The ASGI application: the API behind its gate, objects and tables; its files are closed with the stack."""
     settings = context.settings
     nonces = NonceMemory(lifetime_s=LONGEST_SKEW_S, path=folder.nonces_file)
     stack.callback(nonces.close)
@@ -172,4 +184,4 @@ def _open_dispatcher(
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
     secrets = {keys.access_key_id: keys.access_key_secret}
     objects = create_app(store, secrets, region=settings.region_id, rate=rate)
-    return Dispatcher(front, objects, description_of(api))
+    return Dispatcher(front, objects, TablesApp(*tables, rate=rate), description_of(api))

@@ -11,8 +11,6 @@ from pai_sdk.base.keywords import shows_parameters_of
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.session.session import Session
 
-__all__ = ["get_default_session", "given_or_default", "setup_default_session"]
-
 logger = logging.getLogger(__name__)
 
 _default: Session | None = None

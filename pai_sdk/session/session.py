@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pai_sdk.api.experiments import Experiments
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.backend.local import LocalBackend
-
-__all__ = ["Session"]
+    from pai_sdk.storage.oss import OssClient
+    from pai_sdk.trace.session_tables import SessionTables
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +150,11 @@ class Session:
         return self.local if instance_type in LOCAL_TYPES else self._backends.service
 
     @property
+    def is_embedded(self) -> bool:
+        """Whether jobs run on the embedded service of this machine."""
+        return self._embedded_in is not None
+
+    @property
     def local(self) -> LocalBackend:
         """What runs jobs with `instance_type="local"`: Docker on this machine, no account needed."""
         return self._backends.local
@@ -184,6 +189,19 @@ class Session:
         """
         return self._backends.service.workspaces
 
+    @property
+    def tables(self) -> SessionTables:
+        """The tables that this session reaches: those of the service, or MaxCompute's in the region.
+
+        Example:
+            >>> writer = TraceWriter({"loss": "double"}, session.tables.sink("losses"))  # doctest: +SKIP
+            >>> session.tables.client().get_table("losses").open_reader().count  # doctest: +SKIP
+            3
+        """
+        from pai_sdk.trace.session_tables import SessionTables
+
+        return SessionTables(self._backends.service.endpoint, self.settings.region_id, self._credentials)
+
     def _restart_embedded(self) -> str | None:
         """Start the embedded service again: it ends when idle, and may be killed.
 
@@ -214,6 +232,7 @@ class Session:
                 not in OSS.
             SettingsError: a setting or a key that the job needs is missing.
             TransferError: code or inputs could not be uploaded; there is no job.
+            CheckpointError: the checkpoint that the job resumes from was changed since it was planned.
             LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
         """
         if not isinstance(plan, Plan):
@@ -223,7 +242,13 @@ class Session:
         backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None))
         if plan.loaded_from is not None and not plan.doubt.creates:
             _refuse_if_submitted(plan, backend)
-        return TrainingJob(plan.submit_once(backend.submit), backend)
+
+        def send(plan: Plan) -> str:
+            if plan.resume is not None:
+                plan.resume.copy_to_target(self)
+            return backend.submit(plan)
+
+        return TrainingJob(plan.submit_once(send), backend)
 
     def get_job(self, job_id: str) -> TrainingJob:
         """Attach to a job.
@@ -309,6 +334,10 @@ class Session:
 
         where, target = OssUri.parse(uri), path_given(path, "path")
         return download(self._backends.service.files(), where, target, progress=progress)
+
+    def files(self) -> OssClient:
+        """The client of the object storage, with the keys of this session. It is closed with the session."""
+        return self._backends.service.files()
 
     def close(self) -> None:
         """Close all connections. Jobs go on, and a session that is used again connects again."""

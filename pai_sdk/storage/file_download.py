@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.errors import StorageError
+from pai_sdk.errors import ObjectNotFoundError, StorageError
 from pai_sdk.storage.objects import ContentCheck, ObjectInfo, must_take_a_file, writing
 from pai_sdk.storage.partial_file import PartialFile
 from pai_sdk.storage.pool import TransferPool
@@ -20,12 +20,17 @@ from pai_sdk.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk.storage.oss import OssClient
 
-__all__ = ["PART_BYTES", "FileDownload"]
+__all__ = ["PART_BYTES", "FileDownload", "fetched_in_parts"]
 
 PART_BYTES = 8 << 20
 _IN_ONE_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
 _MOST_FETCHES = 3  # when the bytes do not have the checksum of the object
+
+
+def fetched_in_parts(size_bytes: int) -> bool:
+    """Whether an object of this size is fetched in ranges."""
+    return size_bytes > _IN_ONE_BYTES
 
 
 class FileDownload:
@@ -37,31 +42,44 @@ class FileDownload:
         path: the local file.
         bar: the progress bar.
         skip_unchanged: do not fetch when the file has the content already.
+        share: the progress of this file, if the caller has told the bar of it already.
+
+    Attributes:
+        read: the version of the object that was fetched.
     """
 
     def __init__(
-        self, client: OssClient, listed: ObjectInfo, path: Path, bar: ByteBar, *, skip_unchanged: bool
+        self,
+        client: OssClient,
+        listed: ObjectInfo,
+        path: Path,
+        bar: ByteBar,
+        *,
+        skip_unchanged: bool,
+        share: FileShare | None = None,
     ) -> None:
         self._client = client
         self._listed = listed
         self._path = path
-        self._share = FileShare(bar)
+        self._share = share or FileShare(bar)
         self._skip_unchanged = skip_unchanged
-        bar.expect(listed.size_bytes)
+        self.read = listed
+        if share is None:
+            bar.expect(listed.size_bytes)
 
     def begin(self, pool: TransferPool, name: str) -> None:
         """Fetch it on the pool's threads; the pool keeps its error under this name."""
-        if self._listed.size_bytes > _IN_ONE_BYTES:
+        if fetched_in_parts(self._listed.size_bytes):
             pool.run_file(name, partial(self.in_parts, pool))
         else:
-            pool.submit_file(name, self.whole)
+            pool.submit_file(name, self.whole, size_bytes=self._listed.size_bytes)
 
     def whole(self) -> None:
         """In one request."""
         must_take_a_file(self._path)
         if not (self._skip_unchanged and self._is_here()):
             with writing(self._path):
-                self._client.get_file(self._listed.uri, self._path)
+                self.read = self._client.get_file(self._listed.uri, self._path)
         self._share.advance(self._listed.size_bytes)
 
     def in_parts(self, pool: TransferPool) -> None:
@@ -72,7 +90,8 @@ class FileDownload:
         fault: str | None = None
         for _ in range(_MOST_FETCHES):
             with writing(self._path):
-                fault = self._fetch_ranges(_head(self._client, self._listed.uri), pool)
+                self.read = _head(self._client, self._listed.uri)
+                fault = self._fetch_ranges(self.read, pool)
             if fault is None:
                 return None
             self._share.restart()
@@ -131,7 +150,7 @@ def _head(client: OssClient, uri: OssUri) -> ObjectInfo:
     """All facts about an object; a listing has no metadata, and so no SHA-256."""
     info = client.head(uri)
     if info is None:
-        raise StorageError(f"{uri} was deleted meanwhile", uri=str(uri), code="NoSuchKey")
+        raise ObjectNotFoundError(f"{uri} was deleted meanwhile", uri=str(uri))
     return info
 
 

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from pai_sdk.errors import StorageError
+from pai_sdk.errors import FileChangedError, StorageError
 from pai_sdk.storage.objects import META_EXECUTABLE, META_SHA256
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar, FileShare
@@ -21,13 +21,18 @@ if TYPE_CHECKING:
     from pai_sdk.storage.oss import OssClient
     from pai_sdk.storage.oss_parts import PartInfo
 
-__all__ = ["PART_BYTES", "FileUpload", "object_meta"]
+__all__ = ["PART_BYTES", "FileUpload", "object_meta", "sent_in_parts"]
 
 _log = logging.getLogger(__name__)
 
 PART_BYTES = 8 << 20
 _MOST_PARTS = 9_000  # OSS allows 10,000
 _ENDED = ("NoSuchUpload", "InvalidPart")
+
+
+def sent_in_parts(size_bytes: int) -> bool:
+    """Whether a file of this size is sent in parts."""
+    return size_bytes > PART_BYTES
 
 
 class FileUpload:
@@ -39,6 +44,7 @@ class FileUpload:
         entry: its state when the folder was scanned.
         uri: the object.
         bar: the progress bar.
+        share: the progress of this file, if the caller has one.
         arrived: called with the object's ETag at the end; the ETag is empty when it is not known.
     """
 
@@ -50,12 +56,13 @@ class FileUpload:
         uri: OssUri,
         bar: ByteBar,
         arrived: Callable[[str], None] = lambda etag: None,
+        share: FileShare | None = None,
     ) -> None:
         self._client = client
         self._path = path
         self._entry = entry
         self._uri = uri
-        self._share = FileShare(bar)
+        self._share = share or FileShare(bar)
         self._arrived = arrived
         self._meta = object_meta(entry)
 
@@ -65,10 +72,10 @@ class FileUpload:
 
     def begin(self, pool: TransferPool) -> None:
         """Send the file on the pool's threads; the pool keeps its error under the file's path."""
-        if self._entry.size_bytes > PART_BYTES:
+        if sent_in_parts(self._entry.size_bytes):
             pool.run_file(self._entry.path, partial(self.in_parts, pool))
         else:
-            pool.submit_file(self._entry.path, self.whole)
+            pool.submit_file(self._entry.path, self.whole, size_bytes=self._entry.size_bytes)
 
     def whole(self) -> None:
         """In one request."""
@@ -182,7 +189,7 @@ class FileUpload:
 
     def _must_be_unchanged(self, sha256: str) -> None:
         if sha256 != self._entry.sha256:
-            raise StorageError(f"{self._path} was changed while it was being uploaded; run this again")
+            raise FileChangedError(f"{self._path} was changed while it was being uploaded; run this again")
 
 
 def object_meta(entry: FileEntry) -> dict[str, str]:

@@ -32,13 +32,13 @@ _OLD_S = 24 * 3600.0
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a name is that of a temporary file of a download.
+    """Whether a name, or a path, is that of a temporary file of a download.
 
     Example:
         >>> is_unfinished(".pai-sdk-00ff00ff00ff00ff.part"), is_unfinished(".model.part")
         (True, False)
     """
-    return _OURS.fullmatch(name) is not None
+    return _OURS.fullmatch(name.rpartition("/")[2]) is not None
 
 
 def resumable_part(path: Path) -> Path:

@@ -54,7 +54,7 @@ def manifest_files(client: OssClient, folder: OssUri) -> list[PlacedFile]:
     """The files in a folder's manifest.
 
     Raises:
-        StorageError: it cannot be read; with the code `NoSuchKey` there is none.
+        StorageError: it cannot be read; `ObjectNotFoundError`: there is none.
         ValueError: it is not a manifest.
     """
     return list(_placed_files(client.get_bytes(manifest_uri(folder))))
@@ -64,7 +64,7 @@ def read_manifest(client: OssClient, folder: OssUri) -> list[PlacedFile]:
     """The files of a folder that is named by the hash of its content.
 
     Raises:
-        StorageError: it cannot be read; with the code `NoSuchKey` there is none.
+        StorageError: it cannot be read; `ObjectNotFoundError`: there is none.
         ValueError: it is not a manifest, or not that of the folder.
     """
     placed = manifest_files(client, folder)

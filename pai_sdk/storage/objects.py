@@ -15,15 +15,17 @@ from functools import cache
 from pathlib import Path
 
 from pai_sdk.base.files import OPEN_FILES_CAN_BE_MOVED
-from pai_sdk.errors import StorageError
+from pai_sdk.errors import NameTakenError, StorageError
 from pai_sdk.storage.leftovers import open_part
 from pai_sdk.storage.uri import OssUri
 
 __all__ = [
     "META_EXECUTABLE",
+    "META_LINK",
     "META_SHA256",
     "ContentCheck",
     "ObjectInfo",
+    "make_executable",
     "make_folder",
     "mark_executable",
     "md5_of",
@@ -40,6 +42,9 @@ META_SHA256 = "pai-sha256"
 META_EXECUTABLE = "pai-executable"
 """User metadata: `true` for an executable file; OSS keeps no modes."""
 
+META_LINK = "pai-link"
+"""User metadata: `true` for a symbolic link; the content is what it leads to."""
+
 _HEX_32 = re.compile(r"[0-9A-Fa-f]{32}")
 
 
@@ -54,6 +59,7 @@ class ObjectInfo:
         meta: `x-oss-meta-*` without that prefix, in lower case; a listing does not have it.
         content_md5: the MD5 of the content in hexadecimal, when OSS knows it.
         content_crc64: the CRC-64 of the content; OSS has it for nearly all objects, but not in a listing.
+        modified_s: when it was written, in seconds since 1970.
         storage_class: `Standard`, `IA`, `Archive`, `ColdArchive` or `DeepColdArchive`; empty if not known.
     """
 
@@ -64,6 +70,7 @@ class ObjectInfo:
     content_md5: str | None = None
     content_crc64: int | None = None
     storage_class: str = ""
+    modified_s: float | None = None
 
     @property
     def sha256(self) -> str | None:
@@ -117,12 +124,12 @@ def _counts_crc64_fast() -> bool:
 
 
 def md5_of(headers: Mapping[str, str], etag: str) -> str | None:
-    """The MD5 that an answer's headers give for the content, in hexadecimal.
+    """The MD5 that an answer's headers (names in lower case) give for the content, in hexadecimal.
 
     Without `Content-MD5` it is the ETag, but only of a `Normal` object that is not encrypted with KMS.
     """
-    if headers.get("Content-MD5"):
-        return base64.b64decode(headers["Content-MD5"]).hex()
+    if headers.get("content-md5"):
+        return base64.b64decode(headers["content-md5"]).hex()
     normal = headers.get("x-oss-object-type", "Normal") == "Normal"
     if not normal or headers.get("x-oss-server-side-encryption", "").upper() == "KMS":
         return None
@@ -148,7 +155,7 @@ def put_in_place(part: Path, path: Path) -> None:
     """Rename a finished file to its final name, and replace the file there.
 
     Raises:
-        StorageError: a folder has that name.
+        NameTakenError: a folder has that name.
     """
     must_take_a_file(path)
     try:
@@ -162,7 +169,8 @@ def must_take_a_file(path: Path) -> None:
     """Make sure that a file can be written there; an existing file or link is replaced.
 
     Raises:
-        StorageError: it is a folder; or a device, pipe or socket, or leads to one.
+        NameTakenError: it is a folder.
+        StorageError: it is a device, pipe or socket, or leads to one.
     """
     try:
         status = path.lstat()
@@ -173,7 +181,7 @@ def must_take_a_file(path: Path) -> None:
     except OSError:  # nothing is there, or writing will report the error
         return
     if stat.S_ISDIR(status.st_mode):
-        raise StorageError(f"{path} is a folder, but a file is to be there; move the folder away")
+        raise NameTakenError(f"{path} is a folder, but a file is to be there; move the folder away")
     if not stat.S_ISREG(status.st_mode):
         raise StorageError(f"{path} is a device, pipe or socket; give the name of a file")
 
@@ -191,18 +199,19 @@ def must_be_no_file(path: Path) -> None:
     """Make sure that a folder can be made there.
 
     Raises:
-        StorageError: it, or one of the folders around it, is something else.
+        NameTakenError: it, or one of the folders around it, is something else.
     """
     for place in (path, *path.parents):
         if os.path.lexists(place) and not os.path.isdir(place):  # noqa: PTH112 - a Path raises what this answers
-            raise StorageError(f"{place} is a file, but a folder is to be there; move the file away")
+            raise NameTakenError(f"{place} is a file, but a folder is to be there; move the file away")
 
 
 def make_folder(path: Path) -> None:
     """Make a folder and its parents, unless they exist.
 
     Raises:
-        StorageError: something else is in its place, or it cannot be made.
+        NameTakenError: something else is in its place.
+        StorageError: it cannot be made.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -214,5 +223,10 @@ def make_folder(path: Path) -> None:
 def mark_executable(path: Path, info: ObjectInfo) -> None:
     """Make a downloaded file executable for all who may read it, if it was executable before its upload."""
     if info.meta.get(META_EXECUTABLE) == "true":
-        mode = path.stat().st_mode
-        path.chmod(mode | (mode & 0o444) >> 2)
+        make_executable(path)
+
+
+def make_executable(path: Path) -> None:
+    """Make a file executable for all who may read it."""
+    mode = path.stat().st_mode
+    path.chmod(mode | (mode & 0o444) >> 2)

@@ -6,10 +6,12 @@ Importing this module loads oss2 (half a second): import it inside the function 
 from __future__ import annotations
 
 import copy
+import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,18 +19,20 @@ from typing import Any
 from pai_sdk.base.endpoint import Endpoint
 from pai_sdk.base.files import write_at
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.config.credentials import CredentialsProvider
-from pai_sdk.errors import InvalidInputError, StorageError
+from pai_sdk.config.credentials import Credentials, CredentialsProvider
+from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, StorageError
 from pai_sdk.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
-from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.oss_connection import OssConnection
+from pai_sdk.storage.oss_http import HttpAnswer
 from pai_sdk.storage.oss_parts import OssParts
-from pai_sdk.storage.oss_wire import Body, body_of, content_md5, etag_in_body, etag_of, info_of, meta_headers
+from pai_sdk.storage.oss_requests import BucketRequests, content_type_of, quoted
+from pai_sdk.storage.oss_wire import Body, content_md5, etag_in, etag_of, info_of, meta_headers
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssClient"]
 
 _PAGE = 1000
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
 class OssClient:
@@ -66,7 +70,7 @@ class OssClient:
         region: str | None = None,
         retry: RetryPolicy | None = None,
         path_style: bool = False,
-        pool_size: int = 32,
+        pool_size: int = 64,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 60.0,
         trusted_endpoints: Sequence[str] = (),
@@ -87,8 +91,24 @@ class OssClient:
     def _share(self, connection: OssConnection) -> None:
         self._connection = connection
         self._call = connection.call
+        self._request = connection.request
         self._check_cancelled = connection.check_cancelled
         self.parts = OssParts(connection)
+
+    def arguments(self) -> dict[str, Any]:
+        """What another process needs for the same client, as JSON; with the key that is valid now."""
+        return self._connection.arguments()
+
+    @classmethod
+    def of_arguments(cls, arguments: Mapping[str, Any]) -> OssClient:
+        """A client as `arguments` described it."""
+        key = Credentials(*arguments["key"])
+        return cls(
+            arguments["endpoint"],
+            lambda: key,
+            region=arguments["region"],
+            trusted_endpoints=arguments["trusted_endpoints"],
+        )
 
     def cancelled_by(self, stopped: threading.Event, may_retry: Callable[[], bool] = lambda: True) -> OssClient:
         """The same client for one transfer.
@@ -133,11 +153,9 @@ class OssClient:
             StorageError: among other reasons, when there is no such bucket.
         """
         try:
-            return info_of(uri, self._call(uri, lambda bucket: bucket.head_object(uri.key)))
-        except StorageError as error:
-            if error.code == "NoSuchKey":
-                return None
-            raise
+            return self._request(uri, lambda bucket: _info_in(bucket.send("HEAD", uri.key), uri))
+        except ObjectNotFoundError:
+            return None
 
     def exists(self, uri: OssUri) -> bool:
         """Whether there is such an object."""
@@ -146,14 +164,54 @@ class OssClient:
     def get_bytes(self, uri: OssUri) -> bytes:
         """The content of a small object."""
 
-        def read(bucket: Any) -> bytes:
-            with closing(bucket.get_object(uri.key)) as answer:
+        def read(bucket: BucketRequests) -> bytes:
+            with closing(bucket.send("GET", uri.key)) as answer:
                 info = info_of(uri, answer)
-                content = b"".join(self._check_cancelled(body_of(answer)))
+                content = b"".join(self._check_cancelled(answer))
             _must_be_whole(ContentCheck(info).update(content), uri)
             return content
 
-        return self._call(uri, read)
+        return self._request(uri, read)
+
+    def get_piece(
+        self, uri: OssUri, start: int, size_bytes: int, *, etag: str | None = None
+    ) -> tuple[ObjectInfo, bytes]:
+        """Some bytes of an object, with its facts; fewer bytes, or none, at its end.
+
+        Args:
+            uri: the object.
+            start: the first byte.
+            size_bytes: how many bytes.
+            etag: the ETag that the object must have; a changed object is a `FileChangedError`.
+        """
+        # With this header, OSS cuts a range at the end of the object; without, it would send all of it.
+        headers = {"x-oss-range-behavior": "standard", "range": f"bytes={start}-{start + size_bytes - 1}"}
+        if etag:
+            headers["if-match"] = f'"{etag}"'
+
+        def read(bucket: BucketRequests) -> tuple[ObjectInfo, bytes]:
+            with closing(bucket.send("GET", uri.key, headers)) as answer:
+                info = info_of(uri, answer)
+                span = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
+                if span is None and info.size_bytes:
+                    raise StorageError(f"{uri}: the server ignored the range", uri=str(uri))
+                content = b"".join(self._check_cancelled(answer))
+            if span is None:  # an empty object
+                return info, content
+            info = replace(info, size_bytes=int(span[3]))
+            if int(span[1]) != start or len(content) != min(start + size_bytes, info.size_bytes) - start:
+                what = f"{uri}: the bytes from {start} on did not arrive"
+                raise StorageError(what, uri=str(uri), retryable=True)
+            if len(content) == info.size_bytes:
+                _must_be_whole(ContentCheck(info).update(content), uri)
+            return info, content
+
+        try:
+            return self._request(uri, read)
+        except StorageError as error:
+            if error.code != "InvalidRange":
+                raise _if_changed(error) from error
+            return self._request(uri, lambda bucket: _info_in(bucket.send("HEAD", uri.key), uri)), b""
 
     def put_bytes(self, uri: OssUri, content: bytes, *, meta: Mapping[str, str] | None = None) -> str:
         """Write a small object, whole or not at all; returns its ETag.
@@ -163,11 +221,18 @@ class OssClient:
             content: its bytes.
             meta: kept with it as `x-oss-meta-*`.
         """
-        headers = {"Content-MD5": content_md5(content), **meta_headers(meta)}
-        body = (
-            Body(content, self._check_cancelled) if content else content
-        )  # requests would send an empty one in chunks
-        return self._call(uri, lambda bucket: etag_of(bucket.put_object(uri.key, body, headers=headers), uri))
+        headers = {"content-md5": content_md5(content), **meta_headers(meta)}
+        if kind := content_type_of(uri.key):
+            headers["content-type"] = kind
+        body = Body(content, self._check_cancelled)
+
+        def put(bucket: BucketRequests) -> str:
+            with closing(bucket.send("PUT", uri.key, headers, body=body)) as answer:
+                etag = etag_of(answer, uri)
+                answer.read()
+            return etag
+
+        return self._request(uri, put)
 
     def get_file(self, uri: OssUri, path: str | Path) -> ObjectInfo:
         """Fetch an object into a file. The file appears whole and checked, or not at all.
@@ -177,19 +242,19 @@ class OssClient:
             path: the file, which is replaced; its folder must exist.
         """
 
-        def fetch(bucket: Any) -> ObjectInfo:
-            with closing(bucket.get_object(uri.key)) as answer, replacing(Path(path)) as part:
+        def fetch(bucket: BucketRequests) -> ObjectInfo:
+            with closing(bucket.send("GET", uri.key)) as answer, replacing(Path(path)) as part:
                 info = info_of(uri, answer)
                 check = ContentCheck(info)
                 with part.open("wb") as out:
-                    for chunk in self._check_cancelled(body_of(answer)):
+                    for chunk in self._check_cancelled(answer):
                         check.update(chunk)
                         out.write(chunk)
                 _must_be_whole(check, uri)
                 mark_executable(part, info)
             return info
 
-        return self._call(uri, fetch)
+        return self._request(uri, fetch)
 
     def copy(self, source: OssUri, uri: OssUri, *, etag: str, meta: Mapping[str, str] | None = None) -> str:
         """Copy an object within its bucket, in OSS itself; returns the copy's ETag.
@@ -201,25 +266,27 @@ class OssClient:
             meta: kept with the copy as `x-oss-meta-*`; what the object has of its own is not copied.
 
         Raises:
-            StorageError: among other reasons, when the object is gone (`NoSuchKey`) or another one
+            StorageError: among other reasons, when the object is gone (`ObjectNotFoundError`) or another one
                 (`PreconditionFailed`).
         """
         headers = {
+            "x-oss-copy-source": f"/{source.bucket}/{quoted(source.key)}",
             "x-oss-copy-source-if-match": etag,
             "x-oss-metadata-directive": "REPLACE",
-            "Content-Type": oss2.utils.content_type_by_name(uri.key) or "application/octet-stream",
+            "content-type": content_type_of(uri.key) or "application/octet-stream",
             **meta_headers(meta),
         }
-        return self._call(
-            uri,
-            lambda bucket: etag_in_body(
-                bucket.copy_object(source.bucket, source.key, uri.key, headers=headers), uri
-            ),
-        )
+        return self._request(uri, lambda bucket: etag_in(bucket.send("PUT", uri.key, headers).read(), uri))
 
     def delete(self, uri: OssUri) -> None:
         """Delete an object; one that is not there is no error."""
         self._call(uri, lambda bucket: bucket.delete_object(uri.key))
+
+    def delete_many(self, uris: Sequence[OssUri]) -> None:
+        """Delete objects of one bucket with one request for each thousand; one that is not there is no error."""
+        for at in range(0, len(uris), _PAGE):
+            keys = [uri.key for uri in uris[at : at + _PAGE]]
+            self._call(uris[at], partial(_delete, keys=keys))
 
     def list(
         self, prefix: OssUri, *, unnamed: Callable[[str, InvalidInputError], None] | None = None
@@ -244,7 +311,14 @@ class OssClient:
                         raise
                     unnamed(found.key, error)
                 else:
-                    yield ObjectInfo(uri, found.size, found.etag, {}, storage_class=found.storage_class or "")
+                    yield ObjectInfo(
+                        uri,
+                        found.size,
+                        found.etag,
+                        {},
+                        storage_class=found.storage_class or "",
+                        modified_s=found.last_modified,
+                    )
             if not page.is_truncated:
                 return
             token = page.next_continuation_token
@@ -260,25 +334,44 @@ class OssClient:
             end: the byte after the last.
             file: the descriptor of the file; its position is not used.
         """
-        headers = {"If-Match": f'"{info.etag}"'}
+        headers = {"if-match": f'"{info.etag}"', "range": f"bytes={start}-{end - 1}"}
 
-        def fetch(bucket: Any) -> int:
+        def fetch(bucket: BucketRequests) -> int:
             at, checksum = start, 0
-            with closing(bucket.get_object(info.uri.key, byte_range=(start, end - 1), headers=headers)) as answer:
-                for chunk in self._check_cancelled(body_of(answer)):
+            with closing(bucket.send("GET", info.uri.key, headers)) as answer:
+                for chunk in self._check_cancelled(answer):
                     if at + len(chunk) > end:
                         break
                     _write_at(file, chunk, at)
                     checksum = zlib.crc32(chunk, checksum)
                     at += len(chunk)
-            span = answer.headers.get("Content-Range", "")
+            span = answer.headers.get("content-range", "")
             if at != end or not span.startswith(f"bytes {start}-{end - 1}/"):
                 raise StorageError(
                     f"{info.uri}: bytes {start} to {end} did not arrive", uri=str(info.uri), retryable=True
                 )
             return checksum
 
-        return self._call(info.uri, fetch)
+        try:
+            return self._request(info.uri, fetch)
+        except StorageError as error:
+            raise _if_changed(error) from error
+
+
+def _if_changed(error: StorageError) -> StorageError:
+    """The error of a read that asked for one version of an object."""
+    if error.code != "PreconditionFailed":
+        return error
+    return FileChangedError(str(error), uri=error.uri, status_code=error.status_code, code=error.code)
+
+
+def _info_in(answer: HttpAnswer, uri: OssUri) -> ObjectInfo:
+    answer.read()  # of an answer to HEAD nothing; the connection is free
+    return info_of(uri, answer)
+
+
+def _delete(bucket: Any, keys: list[str]) -> None:
+    bucket.batch_delete_objects(keys)
 
 
 def _page(bucket: Any, prefix: OssUri, token: str) -> Any:

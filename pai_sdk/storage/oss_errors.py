@@ -8,7 +8,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from pai_sdk.base.unanswered import diagnose
-from pai_sdk.errors import StorageError, UnreachableStorageError
+from pai_sdk.errors import ObjectNotFoundError, StorageError, UnreachableStorageError
 from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.uri import OssUri
 
@@ -100,6 +100,8 @@ def _refused_by_another(
 def _answered(
     error: oss2.exceptions.OssError, sentence: str, uri: OssUri, *, code: str = "", request_id: str | None = None
 ) -> StorageError:
+    if code == "NoSuchKey":
+        return ObjectNotFoundError(f"{uri}: {sentence}", uri=str(uri), request_id=request_id)
     is_passing = error.status in (408, 429) or error.status >= 500 or code in _TRANSIENT_CODES
     return StorageError(
         f"{uri}: {sentence}",
@@ -108,7 +110,7 @@ def _answered(
         code=code,
         request_id=request_id,
         retryable=is_passing,
-        retry_after_s=_seconds(error.headers.get("Retry-After")),
+        retry_after_s=_seconds(error.headers.get("retry-after")),
     )
 
 

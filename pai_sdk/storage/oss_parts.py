@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from pai_sdk.storage.oss2_import import oss2
 from pai_sdk.storage.oss_connection import OssConnection
 from pai_sdk.storage.oss_errors import ForeignAnswerError
-from pai_sdk.storage.oss_wire import Body, content_md5, etag_in_body, etag_of, meta_headers
+from pai_sdk.storage.oss_requests import BucketRequests
+from pai_sdk.storage.oss_wire import Body, content_md5, etag_in, etag_of, meta_headers
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["OssParts", "PartInfo"]
@@ -30,6 +32,7 @@ class OssParts:
 
     def __init__(self, connection: OssConnection) -> None:
         self._call = connection.call
+        self._request = connection.request
         self._check_cancelled = connection.check_cancelled
 
     def begin(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
@@ -45,12 +48,17 @@ class OssParts:
 
     def put(self, uri: OssUri, upload_id: str, number: int, content: bytes) -> str:
         """Write part `number` (the first is 1); returns its ETag. All parts but the last have 100 KiB or more."""
-        headers = {"Content-MD5": content_md5(content)}
+        headers = {"content-md5": content_md5(content)}
+        query = {"partNumber": str(number), "uploadId": upload_id}
         body = Body(content, self._check_cancelled)
-        return self._call(
-            uri,
-            lambda bucket: etag_of(bucket.upload_part(uri.key, upload_id, number, body, headers=headers), uri),
-        )
+
+        def put(bucket: BucketRequests) -> str:
+            with closing(bucket.send("PUT", uri.key, headers, body=body, query=query)) as answer:
+                etag = etag_of(answer, uri)
+                answer.read()
+            return etag
+
+        return self._request(uri, put)
 
     def list(self, uri: OssUri, upload_id: str) -> dict[int, PartInfo]:
         """The parts that have arrived, by number.
@@ -76,9 +84,11 @@ class OssParts:
                 when an earlier attempt succeeded and its answer was lost.
         """
         parts = [oss2.models.PartInfo(number, etag) for number, etag in enumerate(etags, start=1)]
-        return self._call(
-            uri, lambda bucket: etag_in_body(bucket.complete_multipart_upload(uri.key, upload_id, parts), uri)
-        )
+
+        def end(bucket: Any) -> str:
+            return etag_in(bucket.complete_multipart_upload(uri.key, upload_id, parts).resp.read(), uri)
+
+        return self._call(uri, end)
 
     def drop(self, uri: OssUri, upload_id: str) -> None:
         """Give up an object that was begun, with all its parts."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from email.utils import parsedate_to_datetime
 from xml.etree import ElementTree
 
 from pai_sdk.storage.objects import ObjectInfo, md5_of
 from pai_sdk.storage.oss_errors import ForeignAnswerError
+from pai_sdk.storage.oss_http import HttpAnswer
 from pai_sdk.storage.uri import OssUri
 
-__all__ = ["Body", "body_of", "content_md5", "etag_in_body", "etag_of", "info_of", "meta_headers"]
+__all__ = ["Body", "content_md5", "etag_in", "etag_of", "info_of", "meta_headers"]
 
-_CHUNK_BYTES = 1 << 18
 _PIECE_BYTES = 1 << 17
 _META_PREFIX = "x-oss-meta-"
 
@@ -51,49 +51,51 @@ class Body:
         return self._check_cancelled(self._content[start : start + _PIECE_BYTES] for start in starts)
 
 
-def etag_of(answer: Any, uri: OssUri) -> str:
+def etag_of(answer: HttpAnswer, uri: OssUri) -> str:
     """The ETag of an object; an answer without one does not come from OSS.
 
     Raises:
         ForeignAnswerError: there is none.
     """
-    if not answer.etag:
-        answer.resp.response.close()  # its body is not read
+    etag = answer.headers.get("etag", "").strip('"')
+    if not etag:
+        answer.close()  # its body is not read
         raise ForeignAnswerError(uri, "a server", "without an ETag")
-    return str(answer.etag)
+    return etag
 
 
-def etag_in_body(answer: Any, uri: OssUri) -> str:
-    """The ETag of an object that OSS made from others. Reading the body frees the connection as well.
+def etag_in(body: bytes, uri: OssUri) -> str:
+    """The ETag of an object that OSS made from others, from the body of the answer.
 
     Raises:
         ForeignAnswerError: there is none.
     """
-    etag = ElementTree.fromstring(answer.resp.read()).findtext("{*}ETag", "").strip('"')  # noqa: S314 - OSS wrote it
+    etag = ElementTree.fromstring(body).findtext("{*}ETag", "").strip('"')  # noqa: S314 - OSS wrote it
     if not etag:
         raise ForeignAnswerError(uri, "a server", "without an ETag")
     return etag
 
 
-def info_of(uri: OssUri, answer: Any) -> ObjectInfo:
+def info_of(uri: OssUri, answer: HttpAnswer) -> ObjectInfo:
     """What the headers of an answer say of an object."""
     headers = answer.headers
     prefix = len(_META_PREFIX)
-    meta = {name.lower()[prefix:]: text for name, text in headers.items() if name.lower().startswith(_META_PREFIX)}
     etag = etag_of(answer, uri)
     crc64 = headers.get("x-oss-hash-crc64ecma", "")
     return ObjectInfo(
         uri=uri,
-        size_bytes=int(headers.get("Content-Length", -1)),
+        size_bytes=int(headers.get("content-length", -1)),
         etag=etag,
-        meta=meta,
+        meta={name[prefix:]: text for name, text in headers.items() if name.startswith(_META_PREFIX)},
         content_md5=md5_of(headers, etag),
         content_crc64=int(crc64) if crc64.isdecimal() else None,
         storage_class=headers.get("x-oss-storage-class", ""),
+        modified_s=_seconds(headers.get("last-modified")),
     )
 
 
-def body_of(answer: Any) -> Iterator[bytes]:
-    """The body as it is stored; requests would unpack an object that was stored with `Content-Encoding: gzip`."""
-    chunks: Iterator[bytes] = answer.resp.response.raw.stream(_CHUNK_BYTES, decode_content=False)
-    return chunks
+def _seconds(date: str | None) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp() if date else None
+    except ValueError:
+        return None

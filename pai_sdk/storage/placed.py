@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pai_sdk.errors import InvalidInputError, Problem, StorageError
+from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem, StorageError
 from pai_sdk.storage.file_upload import PART_BYTES
 from pai_sdk.storage.manifest import PlacedFile, manifest_files, manifest_uri, read_manifest
 from pai_sdk.storage.objects import ObjectInfo
@@ -94,9 +94,9 @@ def is_whole(client: OssClient, folder: OssUri) -> bool:
         expected = read_manifest(client, folder)
     except ValueError:
         return False
+    except ObjectNotFoundError:
+        return False
     except StorageError as error:
-        if error.code == "NoSuchKey":
-            return False
         _warn_unchecked(client, folder, error)
         return True
     listed = _listed(client, folder, [file.entry.path for file in expected])

@@ -10,7 +10,7 @@ from typing import Any
 
 from pai_sdk.base.kernel import in_notebook
 
-__all__ = ["ByteBar", "FileShare", "PassingTime"]
+__all__ = ["NO_BAR", "ByteBar", "FileShare", "PassingTime"]
 
 _PATIENCE_S = 0.5  # quick steps show no bar
 
@@ -55,6 +55,10 @@ class ByteBar:
         if self._bar is not None:
             with self._lock:
                 self._bar.update(size_bytes)
+
+
+NO_BAR = ByteBar("", shown=False)
+"""For transfers that show nothing."""
 
 
 class PassingTime:

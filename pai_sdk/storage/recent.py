@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pai_sdk.errors import InvalidInputError, StorageError
+from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, StorageError
 from pai_sdk.storage.manifest import PlacedFile, read_manifest
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
@@ -99,9 +99,9 @@ class RecentTrees:
         try:
             rows = json.loads(self._client.get_bytes(self._index))["trees"]
             found = [RecentTree(row["name"], frozenset(map(str, row["sketch"]))) for row in rows]
+        except ObjectNotFoundError:
+            return []
         except StorageError as error:
-            if error.code == "NoSuchKey":
-                return []
             _log.info("the list of uploaded trees could not be read: %s", error)
             return None
         except (LookupError, TypeError, ValueError, RecursionError) as error:

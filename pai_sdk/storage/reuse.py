@@ -48,13 +48,13 @@ class Reuse:
         self._replaced: RecentTree | None = None
         self._refused = 0
 
-    def copy(self, etags: list[str], bar: ByteBar, workers: int) -> None:
+    def copy(self, etags: list[str], bar: ByteBar, workers: int | None) -> None:
         """Copy what the most similar tree has.
 
         Args:
             etags: one for each entry of the tree, empty for what is missing; those of copies are written into it.
             bar: the progress bar.
-            workers: threads.
+            workers: threads; None for many for small files, and few for large ones.
 
         Raises:
             TransferError: all recent copies failed.
@@ -75,7 +75,9 @@ class Reuse:
                 entry = self._tree.entries[number]
                 found = by_content.get((entry.sha256, entry.size_bytes))
                 if found is not None:
-                    pool.submit_file(entry.path, partial(self._copy, client, *found, number, etags, bar))
+                    pool.submit_file(
+                        entry.path, partial(self._copy, client, *found, number, etags, bar), size_bytes=0
+                    )
         if pool.gave_up:
             raise TransferError(f"nothing was sent to {self._folder}{pool.why_not_all}", failures=pool.failures)
         if 2 * sum(bool(etags[number]) for number in missing) > len(etags):

@@ -21,7 +21,7 @@ __all__ = ["download", "manifest_uri", "upload", "upload_tree"]
 
 
 def upload(
-    client: OssClient, path: str | Path, uri: OssUri, *, progress: bool = True, workers: int = 16
+    client: OssClient, path: str | Path, uri: OssUri, *, progress: bool = True, workers: int | None = None
 ) -> OssUri:
     """Put a file or a folder into OSS. The parts of a large file that arrived earlier are not sent again.
 
@@ -31,7 +31,7 @@ def upload(
         uri: for a folder, the folder its files go into; for a file, its object, or a folder (a `/` at its end) to
             put it in.
         progress: show a bar.
-        workers: threads.
+        workers: threads; None for many for small files, and few for large ones.
 
     Returns:
         The object or the folder.

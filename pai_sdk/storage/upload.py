@@ -29,7 +29,7 @@ def upload_tree(
     *,
     progress: bool = True,
     marker: bool = True,
-    workers: int = 16,
+    workers: int | None = None,
 ) -> int:
     """Put the files of a tree into a folder.
 
@@ -44,7 +44,7 @@ def upload_tree(
         progress: show a bar.
         marker: the folder must hold this tree and nothing else: list it first, and write the manifest.
             Without it, all files are sent, and other files in the folder stay.
-        workers: threads.
+        workers: threads; None for many for small files, and few for large ones.
 
     Returns:
         How many files were sent; 0 when OSS had all of them.
@@ -87,7 +87,9 @@ def _must_have_keys(tree: FileTree, folder: OssUri) -> None:
         raise InvalidInputError(problems)
 
 
-def _send(client: OssClient, tree: FileTree, folder: OssUri, etags: list[str], bar: ByteBar, workers: int) -> int:
+def _send(
+    client: OssClient, tree: FileTree, folder: OssUri, etags: list[str], bar: ByteBar, workers: int | None
+) -> int:
     """Send the files that have no ETag yet; returns how many that were."""
     missing = [number for number, etag in enumerate(etags) if not etag]
     with TransferPool(workers) as pool:

@@ -1,4 +1,4 @@
-"""Lists the files below a folder: ignored folders are not entered, and all problems are collected."""
+"""Lists the files below a folder, sorted by path, one folder at a time; ignored folders are not entered."""
 
 from __future__ import annotations
 
@@ -6,14 +6,35 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.leftovers import is_unfinished
 
-__all__ = ["NOTHING_THERE", "Accept", "FolderListing", "FoundFile", "accept_all", "list_folder", "why_absent"]
+__all__ = [
+    "NOTHING_THERE",
+    "Accept",
+    "FolderListing",
+    "FolderWalk",
+    "Found",
+    "FoundFile",
+    "Links",
+    "accept_all",
+    "list_folder",
+    "why_absent",
+]
+
+Links: TypeAlias = Literal["follow", "inside", "store", "error"]
+"""What is done with symbolic links.
+
+- `follow`: what they lead to is taken, wherever it is. A link to a folder that it lies in is an error.
+- `inside`: the same, but a link that leads out of the folder is an error.
+- `store`: links are taken as links.
+- `error`: each link is an error.
+"""
 
 Accept: TypeAlias = Callable[[str, bool], bool]
 """Called with (path relative to the root with `/` between its parts, whether it is a folder)."""
@@ -74,15 +95,16 @@ def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListi
         status = root.stat()
     except (OSError, ValueError) as error:
         raise InvalidInputError([Problem(str(root), why_absent(root, error))]) from error
-    if stat.S_ISDIR(status.st_mode):
-        walk = _Walk(root, accept, waiting=[("", (os.path.realpath(root),))])
-        while walk.waiting:
-            walk.visit(*walk.waiting.pop())
-        files = sorted(walk.files, key=lambda file: file.path)
-        return FolderListing(root, tuple(files), tuple(sorted(walk.problems, key=lambda problem: problem.where)))
-    walk = _Walk(root.parent, accept)
-    walk.add_file(root.name, status)
-    return FolderListing(root.parent, tuple(walk.files), tuple(walk.problems))
+    problems: list[Problem] = []
+    is_dir = stat.S_ISDIR(status.st_mode)
+    folder = root if is_dir else root.parent
+    walk = FolderWalk(folder, accept=accept, report=problems.append)
+    found = walk.found() if is_dir else walk.file(root.name, status)
+    files = tuple(
+        FoundFile(file.path, file.status.st_size, bool(file.status.st_mode & stat.S_IXUSR), file.target)
+        for file in found
+    )
+    return FolderListing(folder, files, tuple(sorted(problems, key=lambda problem: problem.where)))
 
 
 def why_absent(root: Path, error: OSError | ValueError) -> str:
@@ -94,71 +116,169 @@ def why_absent(root: Path, error: OSError | ValueError) -> str:
     return f"cannot be read: {error.strerror or error}"
 
 
-@dataclass
-class _Walk:
-    root: Path
-    accept: Accept
-    # Folders still to be visited, each with the real paths of itself and of all folders around it.
-    waiting: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    files: list[FoundFile] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file, a link that is taken as such, or an empty folder.
 
-    def visit(self, folder: str, ancestors: tuple[str, ...]) -> None:
-        """Take the files of one folder; its sub-folders are queued."""
-        for entry in self._entries(folder):
-            path = f"{folder}/{entry.name}" if folder else entry.name
-            try:
-                entry.name.encode("utf-8")
-            except UnicodeEncodeError:
-                shown = ascii(os.fsencode(path))[2:-1]
-                self.problems.append(Problem(shown, "its name is not UTF-8", "rename it"))
+    Attributes:
+        path: relative to the root; that of a folder ends with `/`.
+        status: of the file; of a link that is followed, that of its target.
+        target: for a link that is followed, the file that it leads to; empty otherwise.
+    """
+
+    path: str
+    status: os.stat_result
+    target: str = ""
+
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a link that is taken as such."""
+        return stat.S_ISLNK(self.status.st_mode)
+
+
+@dataclass
+class _Folder:
+    path: str
+    real_paths: tuple[str, ...]  # of itself and of all folders around it
+    entries: Iterator[os.DirEntry[str]]
+
+
+class FolderWalk:
+    """Goes through a folder in the order of the paths, with the entries of one branch in memory.
+
+    Args:
+        root: the folder.
+        accept: called with each folder before it is entered and with each file; what it refuses is left out.
+        links: what is done with symbolic links.
+        folders: find empty folders, too.
+        report: called with each problem: what cannot be taken, and why.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Path(root, "a").mkdir()
+        ...     for name in ("a.txt", "a/b"):
+        ...         Path(root, name).touch()
+        ...     [file.path for file in FolderWalk(Path(root)).found()]
+        ['a.txt', 'a/b']
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        accept: Accept = accept_all,
+        links: Links = "inside",
+        folders: bool = False,
+        report: Callable[[Problem], None] = lambda problem: None,
+    ) -> None:
+        self._root = root
+        self._accept = accept
+        self._links = links
+        self._folders = folders
+        self._report = report
+
+    def found(self, prefix: str = "") -> Iterator[Found]:
+        """What is in the folder, in the order of the UTF-8 bytes of the paths.
+
+        Args:
+            prefix: what all paths begin with; other folders are not entered.
+        """
+        branch = [_Folder("", (os.path.realpath(self._root),), self._entries(""))]
+        while branch:
+            folder = branch[-1]
+            entry = next(folder.entries, None)
+            if entry is None:
+                branch.pop()
+                continue
+            path = f"{folder.path}{entry.name}"
+            if not (path.startswith(prefix) or prefix.startswith(f"{path}/")):
                 continue
             try:
-                self._take(entry, path, ancestors)
+                entry.name.encode("utf-8")
+                real_path = self._real_path(entry, path, folder.real_paths)
+                if real_path is None:
+                    yield from self._file(entry, path, folder.real_paths)
+                elif real_path:
+                    inner = self._entries(path)
+                    first = next(inner, None)
+                    if first is not None:
+                        branch.append(_Folder(f"{path}/", (*folder.real_paths, real_path), chain((first,), inner)))
+                    elif self._folders and f"{path}/".startswith(prefix):
+                        yield Found(f"{path}/", entry.stat())
+            except UnicodeEncodeError:
+                shown = ascii(os.fsencode(path))[2:-1]
+                self._report(Problem(shown, "its name is not UTF-8", "rename it"))
+            except FileNotFoundError:  # removed since its entry was read
+                continue
             except OSError as error:
-                self.problems.append(Problem(path, f"cannot be read: {error.strerror or error}", _IGNORE_HINT))
+                self._report(Problem(path, f"cannot be read: {error.strerror or error}", _IGNORE_HINT))
+
+    def file(self, path: str, status: os.stat_result, target: str = "") -> Iterator[Found]:
+        """One file, or the problem that it is not a regular one."""
+        if stat.S_ISREG(status.st_mode):
+            yield Found(path, status, target)
+        else:
+            self._report(Problem(path, "is a socket, pipe or device, not a file", _IGNORE_HINT))
 
     def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
         try:
-            with os.scandir(self.root / folder) as found:
-                yield from sorted(found, key=lambda entry: entry.name)
+            with os.scandir(self._root / folder) as found:
+                # A folder `a` comes behind `a.txt`: its files have paths that go on with `/`.
+                entries = sorted(found, key=self._sort_key, reverse=True)
+                while entries:  # an entry keeps its status, which takes memory
+                    yield entries.pop()
         except OSError as error:
-            self.problems.append(
-                Problem(folder or str(self.root), f"cannot be read: {error.strerror or error}", _IGNORE_HINT)
+            if folder and isinstance(error, FileNotFoundError):  # removed since its entry was read
+                return
+            self._report(
+                Problem(folder or str(self._root), f"cannot be read: {error.strerror or error}", _IGNORE_HINT)
             )
 
-    def _take(self, entry: os.DirEntry[str], path: str, ancestors: tuple[str, ...]) -> None:
+    def _sort_key(self, entry: os.DirEntry[str]) -> str:
+        try:
+            is_dir = entry.is_dir(follow_symlinks=self._links != "store")
+        except OSError:  # a link that leads back to itself
+            is_dir = False
+        return f"{entry.name}/" if is_dir else entry.name
+
+    def _real_path(self, entry: os.DirEntry[str], path: str, real_paths: tuple[str, ...]) -> str | None:
+        """The real path of a folder that is entered; empty if it is left out; None if the entry is no folder."""
         if entry.is_symlink():
-            self._take_link(entry, path, ancestors)
-        elif entry.is_dir(follow_symlinks=False):
-            if self.accept(path, True):
-                self.waiting.append((path, (*ancestors, f"{ancestors[-1]}{os.sep}{entry.name}")))
+            return self._real_path_of_link(entry, path, real_paths)
+        if not entry.is_dir(follow_symlinks=False):
+            return None
+        return f"{real_paths[-1]}{os.sep}{entry.name}" if self._accept(path, True) else ""
+
+    def _real_path_of_link(self, entry: os.DirEntry[str], path: str, real_paths: tuple[str, ...]) -> str | None:
+        if self._links == "store":
+            return None
+        is_dir = entry.is_dir()
+        if not self._accept(path, is_dir):
+            return ""
+        if self._links == "error":
+            self._report(Problem(path, "is a symbolic link", "remove it, or choose another policy for links"))
+            return ""
+        target = os.path.realpath(entry.path)
+        top = real_paths[0].rstrip(os.sep) + os.sep
+        if self._links == "inside" and not (target + os.sep).startswith(top):
+            self._report(Problem(path, f"is a link to {target}, outside of the folder", _IGNORE_HINT))
+        elif is_dir and target in real_paths:
+            self._report(Problem(path, "is a link to a folder that it lies in", _IGNORE_HINT))
+        elif not os.path.lexists(target) or os.path.islink(target):  # noqa: PTH114 - realpath gives text
+            self._report(Problem(path, "is a link to nothing", _IGNORE_HINT))
+        else:
+            return target if is_dir else None
+        return ""
+
+    def _file(self, entry: os.DirEntry[str], path: str, real_paths: tuple[str, ...]) -> Iterator[Found]:
+        if entry.is_symlink():
+            if self._links == "store":
+                if self._accept(path, False):
+                    yield Found(path, entry.stat(follow_symlinks=False))
+            else:
+                yield from self.file(path, entry.stat(), os.path.realpath(entry.path))
         elif is_unfinished(entry.name):
             _log.info("%s is left out: it is a temporary file of an interrupted download", path)
-        elif self.accept(path, False):
-            self.add_file(path, entry.stat(follow_symlinks=False))
-
-    def _take_link(self, entry: os.DirEntry[str], path: str, ancestors: tuple[str, ...]) -> None:
-        is_dir = entry.is_dir()
-        if not self.accept(path, is_dir):
-            return
-        target = os.path.realpath(entry.path)
-        top = ancestors[0].rstrip(os.sep) + os.sep
-        if not (target + os.sep).startswith(top):
-            self.problems.append(Problem(path, f"is a link to {target}, outside of the folder", _IGNORE_HINT))
-        elif is_dir and target in ancestors:
-            self.problems.append(Problem(path, "is a link to a folder that it lies in", _IGNORE_HINT))
-        elif is_dir:
-            self.waiting.append((path, (*ancestors, target)))
-        elif not os.path.lexists(target) or os.path.islink(target):  # noqa: PTH114 - realpath gives text
-            self.problems.append(Problem(path, "is a link to nothing", _IGNORE_HINT))
-        else:
-            self.add_file(path, entry.stat(), target)
-
-    def add_file(self, path: str, status: os.stat_result, target: str = "") -> None:
-        """Add a file, or the problem that it is not a regular one."""
-        if stat.S_ISREG(status.st_mode):
-            executable = bool(status.st_mode & stat.S_IXUSR)
-            self.files.append(FoundFile(path, status.st_size, executable, target))
-        else:
-            self.problems.append(Problem(path, "is a socket, pipe or device, not a file", _IGNORE_HINT))
+        elif self._accept(path, False):
+            yield from self.file(path, entry.stat(follow_symlinks=False))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pai_sdk.schemas.spec import AlgorithmSpec
     from pai_sdk.submit.registered import AlgorithmChoice
 
-__all__ = ["AlgorithmEstimator"]
-
 
 @init_checks_keywords
 @dataclass(repr=False, eq=False)

@@ -14,14 +14,12 @@ from pai_sdk.base.hints import did_you_mean, is_of_type, nearest, wrong_type
 from pai_sdk.base.paths import expanded
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.filesystems import FileSystemInputBase
-from pai_sdk.schemas.names import variable_name
+from pai_sdk.schemas.names import name_problems
 from pai_sdk.schemas.spec import Channel, DatasetConfig, InputChannel, OutputChannel
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri, remote_uri_problems, uri_scheme
 from pai_sdk.submit.parameter_types import type_problem
 from pai_sdk.submit.problems import Problems
-
-__all__ = ["ChannelResolver", "InputSource", "OutputTarget", "channel_definitions", "check_names"]
 
 InputSource: TypeAlias = str | os.PathLike[str] | OssUri | FileSystemInputBase | DatasetConfig | InputChannel
 """What an input channel can be filled with: a URI, a local file or folder, a file system, a dataset (or its id as
@@ -30,28 +28,9 @@ text, `d-…` or `d-…/version`), or the channel itself."""
 OutputTarget: TypeAlias = str | OssUri | FileSystemInputBase | DatasetConfig | OutputChannel
 """Where an output channel can go: a URI, a file system, a dataset (or its id as text), or the channel itself."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _DATASET = re.compile(r"(d-[a-z0-9]{12,})(?:/([A-Za-z0-9_.-]+))?")
 _T = TypeVar("_T")
 _FOLDER_SCHEMES = ("oss", "nas", "cpfs", "bmcpfs")
-
-
-def check_names(names: Sequence[str], where: str, problems: Problems, *, pattern: re.Pattern[str] = _NAME) -> None:
-    """Names must be usable as folders and variables, and stay apart once they are variables."""
-    taken: dict[str, str] = {}
-    for name in names:
-        if not isinstance(name, str) or not pattern.fullmatch(name):
-            problems.add(
-                f"{where}[{name!r}]", "not a usable name", "letters, digits, '_', '-' and '.', no digit first"
-            )
-            continue
-        other = taken.setdefault(variable_name(name), name)
-        if other != name:
-            problems.add(
-                f"{where}[{name!r}]",
-                f"becomes the same variable as {other!r} ({variable_name(name)})",
-                "rename one",
-            )
 
 
 class ChannelResolver:
@@ -118,141 +97,138 @@ class ChannelResolver:
                 )
         return channels
 
-    def output_uri(self, uri: str, parameter: str) -> str | None:
+    def output_uri(self, target: str, parameter: str) -> str | None:
         """The URI of a folder for outputs, given as URI or local path; None, with the reason noted, if wrong."""
-        path = _local_path(uri)
-        local_uri = self._backend.local_uri(path, folder=True) if path else None
+        local_uri = self._local_output(target)
         if local_uri is not None:
             return local_uri
-        wrong = remote_uri_problems(uri, parameter)
+        wrong = remote_uri_problems(target, parameter)
         self._problems.found += wrong
-        return None if wrong else uri
+        return None if wrong else target
 
     def _checked(
-        self, given: Mapping[str, _T] | None, definitions: Sequence[Channel], where: str
+        self, channels: Mapping[str, _T] | None, definitions: Sequence[Channel], where: str
     ) -> Mapping[str, _T]:
         """The inputs or outputs of a call; wrong names are noted. Anything but a dict is noted and left out."""
-        if given is not None and not isinstance(given, Mapping):
-            self._problems.add(where, type_problem(given), "give a dict: channel to what it holds")
-            given = None
-        given = given or {}
-        check_names([*given], where, self._problems)
+        if channels is not None and not isinstance(channels, Mapping):
+            self._problems.add(where, type_problem(channels), "give a dict: channel to what it holds")
+            channels = None
+        channels = channels or {}
+        self._problems.found += name_problems(channels, where)
         defined = [definition.name for definition in definitions]
-        for name in given if defined else ():
+        for name in channels if defined else ():
             if name not in defined:
                 self._problems.add(f"{where}[{name!r}]", "no such channel", f"there is: {', '.join(defined)}")
-        return given
+        return channels
 
     def _resolve_input(self, name: str, source: InputSource) -> InputChannel:
+        """The first that applies: a local URI, a URI or a dataset of the service, an upload."""
+        if isinstance(source, InputChannel):
+            return source.model_copy(update={"name": name})
         path = _local_path(source)
-        if path is not None and path.exists():
-            local_uri = self._backend.local_uri(path, folder=path.is_dir())
-            if local_uri is not None:
-                return InputChannel(name=name, input_uri=local_uri)
-        resolved = self._as_uri_or_dataset(source)
-        if isinstance(resolved, InputChannel):
-            return resolved.model_copy(update={"name": name})
-        if isinstance(resolved, DatasetConfig):
-            if path is not None and path.exists():
+        exists = path is not None and path.exists()
+        local_uri = self._backend.local_uri(path, folder=path.is_dir()) if path and exists else None
+        if local_uri is not None:
+            return InputChannel(name=name, input_uri=local_uri)
+        remote = self._remote(source)
+        if isinstance(remote, DatasetConfig):
+            if exists:
                 hint = f"write './{source}' for the file, DatasetConfig(dataset_id=…) for the dataset"
                 raise InvalidInputError([Problem("", f"{source!r} is the id of a dataset, and a file here", hint)])
-            return InputChannel(name=name, **resolved.model_dump())
-        if isinstance(resolved, str) and uri_scheme(resolved) is not None:
-            return InputChannel(name=name, input_uri=_checked_uri(resolved))
-        if not isinstance(source, (str, os.PathLike)):
+            return InputChannel(name=name, **remote.model_dump())
+        if remote is not None:
+            return InputChannel(name=name, input_uri=remote)
+        if not isinstance(source, str | os.PathLike):
             raise InvalidInputError([wrong_type("", source, "give a URI, a local path or a DatasetConfig")])
         if not os.fspath(source):
             # It would be the current folder, with all that lies in it.
             raise InvalidInputError([Problem("", "is empty", "give a URI, a local path or a DatasetConfig")])
-        if path is None or not path.exists():
+        if path is None or not exists:
             siblings = path.parent.iterdir() if path is not None and path.parent.is_dir() else ()
             hint = did_you_mean(nearest(path.name, (entry.name for entry in siblings))) if path else ""
             raise InvalidInputError([Problem("", f"no such file or folder: {source}", hint)])
-        return InputChannel(name=name, input_uri=self._upload(source))
-
-    def _upload(self, source: str | os.PathLike[str]) -> str:
-        """Note a local file or folder for upload; returns the URI it will have."""
-        path = expanded(source)
         tree = FileTree.scan(path)
         if not tree.entries:
             raise InvalidInputError([Problem("", f"the folder {source} is empty")])
-        folder = self._backend.place(tree, "input")
-        self.uploads.append(Upload(tree, folder))
-        return folder if path.is_dir() else folder + tree.entries[0].path
+        upload = Upload(tree, self._backend.place(tree, "input"))
+        self.uploads.append(upload)
+        return InputChannel(name=name, input_uri=upload.uri + ("" if path.is_dir() else tree.entries[0].path))
+
+    def _local_output(self, target: OutputTarget) -> str | None:
+        """The URI of a local folder, on a backend whose jobs see it; None for everything else."""
+        path = _local_path(target)
+        return None if path is None else self._backend.local_uri(path, folder=True)
 
     def _resolve_output(self, name: str, target: OutputTarget) -> OutputChannel:
-        path = _local_path(target)
-        local_uri = self._backend.local_uri(path, folder=True) if path else None
-        if local_uri is not None:
-            return OutputChannel(name=name, output_uri=local_uri)
-        target = self._as_uri_or_dataset(target)
         if isinstance(target, OutputChannel):
             return target.model_copy(update={"name": name})
-        if isinstance(target, DatasetConfig):
-            if target.options is not None:
+        local_uri = self._local_output(target)
+        if local_uri is not None:
+            return OutputChannel(name=name, output_uri=local_uri)
+        remote = self._remote(target)
+        if isinstance(remote, DatasetConfig):
+            if remote.options is not None:
                 raise InvalidInputError([Problem("", "an output dataset takes no options", "leave `options` out")])
-            return OutputChannel(name=name, **target.model_dump(exclude={"options"}))
-        if not isinstance(target, str):
+            return OutputChannel(name=name, **remote.model_dump(exclude={"options"}))
+        if remote is None and isinstance(target, str):
+            hint = "outputs go to oss://bucket/folder/"
+            raise InvalidInputError([Problem("", f"{target!r} is not a URI", hint)])
+        if remote is None:
             raise InvalidInputError([wrong_type("", target, "give a URI or a DatasetConfig")])
-        if uri_scheme(target) is None:
-            raise InvalidInputError(
-                [Problem("", f"{target!r} is not a URI", "outputs go to oss://bucket/folder/")]
-            )
-        target = _checked_uri(target)
-        if uri_scheme(target) in _FOLDER_SCHEMES and not target.endswith("/"):
-            target += "/"
-        return OutputChannel(name=name, output_uri=target)
+        if uri_scheme(remote) in _FOLDER_SCHEMES and not remote.endswith("/"):
+            remote += "/"
+        return OutputChannel(name=name, output_uri=remote)
 
-    def _as_uri_or_dataset(self, source: Any) -> Any:
-        """A file system as its URI, the id of a dataset as a dataset; other values are returned as they are."""
+    def _remote(self, source: InputSource | OutputTarget) -> str | DatasetConfig | None:
+        """The URI or dataset that the service reads by itself; None for a local path and for a wrong type.
+
+        Raises:
+            InvalidInputError: the service cannot read that URI.
+        """
+        if isinstance(source, DatasetConfig):
+            return source
         if isinstance(source, FileSystemInputBase):
             # A subclass may be written for alipai, whose method takes no region.
             takes_region = type(source).__module__ == FileSystemInputBase.__module__
-            return source.to_input_uri(self._region_id) if takes_region else source.to_input_uri()
-        if isinstance(source, OssUri):
-            return str(source)
-        if isinstance(source, str) and (dataset := _DATASET.fullmatch(source)):
+            source = source.to_input_uri(self._region_id) if takes_region else source.to_input_uri()
+        elif isinstance(source, OssUri):
+            source = str(source)
+        elif not isinstance(source, str):
+            return None
+        if dataset := _DATASET.fullmatch(source):
             return DatasetConfig(dataset_id=dataset[1], version_name=dataset[2])
+        if uri_scheme(source) is None:
+            return None
+        if problems := remote_uri_problems(source, ""):
+            raise InvalidInputError(problems)
         return source
 
 
-def _checked_uri(uri: str) -> str:
-    """The URI, when the service can use it.
-
-    Raises:
-        InvalidInputError: its scheme is not known, or it lacks a part.
-    """
-    if problems := remote_uri_problems(uri, ""):
-        raise InvalidInputError(problems)
-    return uri
+def _local_path(source: InputSource | OutputTarget) -> Path | None:
+    """The local path that a `file:` URI, a text or a path object means; None for anything else."""
+    if isinstance(source, os.PathLike):
+        source = os.fspath(source)
+    elif isinstance(source, str) and (scheme := uri_scheme(source)) is not None:
+        return Path(unquote(urlsplit(source).path)) if scheme == "file" else None
+    return expanded(source) if isinstance(source, str) and source else None
 
 
-def _local_path(source: object) -> Path | None:
-    """The absolute local path that a `file:` URI, a text or a path object means; None for anything else."""
-    if isinstance(source, str) and uri_scheme(source) == "file":
-        return Path(unquote(urlsplit(source).path))
-    path = os.fspath(source) if isinstance(source, os.PathLike) else source
-    if isinstance(path, str) and path and (path is not source or uri_scheme(path) is None):
-        return expanded(path).absolute()
-    return None
-
-
-def channel_definitions(given: Sequence[Channel | Mapping[str, Any]], where: str) -> list[Channel]:
+def channel_definitions(channels: Sequence[Channel | Mapping[str, Any]], where: str) -> list[Channel]:
     """The channel definitions of a submitter; each name once.
 
     Raises:
         InvalidInputError: with everything that is wrong with them.
     """
     problems = Problems()
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-        problems.add(where, is_of_type(given), "give a list: [Channel(name='data')]")
+    if not isinstance(channels, Sequence) or isinstance(channels, str | bytes):
+        problems.add(where, is_of_type(channels), "give a list: [Channel(name='data')]")
         problems.raise_if_any()
     found: list[Channel] = []
-    for number, definition in enumerate(given):
+    for number, definition in enumerate(channels):
         with problems.under(f"{where}[{number}]"):
             found.append(Channel.model_validate(definition))
     names = [channel.name for channel in found]
-    check_names(names, where, problems)
+    problems.found += name_problems(names, where)
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add(f"{where}[{name!r}]", "is defined more than once", "give each channel a name of its own")
     problems.raise_if_any()

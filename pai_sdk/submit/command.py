@@ -8,29 +8,29 @@ from collections.abc import Sequence
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.tree import FileTree
-
-__all__ = ["check_entry", "command_list"]
+from pai_sdk.submit.problems import Problems
 
 _INTERPRETERS = ("python", "python3", "sh", "bash")
 
 
-def command_list(command: str | Sequence[str]) -> list[str]:
+def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
     """The command as it is sent: text is run by `sh -c`, a list is sent unchanged.
 
-    Raises:
-        InvalidInputError: it is empty, or not text.
+    Args:
+        command: as the user gave it.
+        problems: where to note that it is empty, or not text.
 
     Example:
-        >>> command_list("python train.py $PAI_USER_ARGS")
+        >>> command_list("python train.py $PAI_USER_ARGS", Problems())
         ['sh', '-c', 'python train.py $PAI_USER_ARGS']
     """
     if isinstance(command, str):
         if not command.strip():
-            raise InvalidInputError([Problem("", "is empty", "give the program to run")])
+            problems.add("command", "is empty", "give the program to run")
         return ["sh", "-c", command]
     parts = list(command) if isinstance(command, Sequence) and not isinstance(command, bytes) else []
     if not parts or not all(isinstance(part, str) for part in parts):
-        raise InvalidInputError([Problem("", "must be text or a list of texts", "such as 'python train.py'")])
+        problems.add("command", "must be text or a list of texts", "such as 'python train.py'")
     return parts
 
 

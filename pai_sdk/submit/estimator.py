@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.keywords import init_checks_keywords
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk.submit.estimator_base import MODEL, EstimatorBase
@@ -15,6 +16,7 @@ from pai_sdk.submit.submitter import Description
 
 if TYPE_CHECKING:
     from pai_sdk.schemas.spec import MetricDefinition
+    from pai_sdk.submit.function_estimator import FunctionEstimator
 
 __all__ = ["AlgorithmEstimator", "CpfsFileSystemInput", "Estimator", "FileSystemInput", "FileSystemInputBase"]
 
@@ -44,6 +46,10 @@ class Estimator(EstimatorBase):
         metric_definitions: metrics to be read from the log, for `job.metrics()`. The first group of each regex is
             the value: `[{"name": "loss", "regex": r"loss=([0-9.]+)"}]`.
         checkpoints_path: URI of the checkpoints; a job given the one of an earlier job can go on from there.
+        resume: the checkpoint to resume from, which `get_checkpoint()` returns in the job. True: the newest
+            complete one in `checkpoints_path`; without one, the job starts from scratch. The id of an earlier job,
+            or the URI or path of checkpoints: the newest complete one there, copied to the new job's checkpoints
+            before it starts. If `checkpoints_path` has one that is not older, the job resumes from that.
         allow_secrets: take files along that look like keys (`.env`, `*.pem`).
 
     Example:
@@ -67,6 +73,39 @@ class Estimator(EstimatorBase):
     metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] | None = field(default=None, kw_only=True)
     checkpoints_path: str | None = field(default=None, kw_only=True)
     allow_secrets: bool = field(default=False, kw_only=True)
+    resume: bool | str | os.PathLike[str] | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], **parameters: Any) -> FunctionEstimator:
+        """An estimator whose jobs call a function with the hyperparameters, as `FunctionRun` does here.
+
+        Args:
+            function: `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`; also a generator.
+            parameters: those of an `Estimator` but `command` and `git_config`. The image needs the Python that
+                runs here. Modules in `source_dir`, and installed ones, are imported in the job; other code is
+                pickled.
+
+        Raises:
+            InvalidInputError: it is no such function.
+
+        Example:
+            >>> def train(config):
+            ...     return {"loss": 1 - config["lr"]}
+            >>> estimator = Estimator.from_function(
+            ...     train, image_uri="python:3.11", hyperparameters={"lr": 0.1}, instance_type="ecs.c6.large")
+            >>> job = estimator.fit()  # doctest: +SKIP
+            >>> job.result()  # doctest: +SKIP
+            {'loss': 0.9}
+        """
+        # For weight: most estimators run no function.
+        from pai_sdk.run.calling import kind_of
+        from pai_sdk.submit.function_estimator import FunctionEstimator
+
+        try:
+            kind_of(function)
+        except ValueError as error:
+            raise InvalidInputError([Problem("function", str(error))]) from None
+        return FunctionEstimator(function=function, **parameters)
 
     def checkpoints_data(self) -> str:
         """URI of the checkpoints of the job submitted last; errors as for `model_data`."""
@@ -97,4 +136,5 @@ class Estimator(EstimatorBase):
             git_config=self.git_config,
             allow_secrets=self.allow_secrets,
             job_type=self.job_type,
+            resume=self.resume,
         )

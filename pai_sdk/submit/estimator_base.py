@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.submit.channels import InputSource, OutputTarget
 
-__all__ = ["MODEL", "EstimatorBase"]
-
 MODEL = "model"
 
 
@@ -51,14 +49,7 @@ class EstimatorBase(JobSubmitter):
             The job; it has succeeded when it was waited for.
 
         Raises:
-            InvalidInputError: the description is wrong; the error lists every problem, and nothing was sent.
-            SettingsError: a setting or a key that the job needs is missing.
-            ApiError: the service refused it, as for a key that may not do this.
-            ConnectionFailedError: no answer, after the retries of the session's policy.
-            TransferError: code or inputs could not be uploaded; there is no job.
-            LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
-            JobFailed: while waiting, the job failed.
-            JobStopped: while waiting, the job was stopped.
+            PaiError: as `plan` and `submit`.
         """
         return self.submit(self.plan(inputs, outputs, job_name=job_name), wait=wait, show_logs=show_logs)
 

@@ -14,8 +14,6 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.submit.parameters import JobParameters
 from pai_sdk.submit.problems import Problems
 
-__all__ = ["check_texts", "type_problem", "with_checked_types"]
-
 
 @dataclass(frozen=True)
 class _ParameterType:
@@ -60,6 +58,10 @@ _TYPES: dict[str, _ParameterType] = {
     "priority": _ParameterType(
         lambda value: isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31,
         "a whole number",
+    ),
+    "resume": _ParameterType(
+        lambda value: isinstance(value, bool | os.PathLike) or (isinstance(value, str) and bool(value.strip())),
+        "True, the id of a job, or the URI or path of checkpoints",
     ),
     "allow_secrets": _ParameterType(lambda value: isinstance(value, bool), "True or False"),
 }

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pai_sdk.session import Session
     from pai_sdk.submit.registered import AlgorithmChoice
 
-__all__ = ["Description", "JobParameters"]
-
 
 @dataclass(frozen=True)
 class Description:
@@ -36,6 +34,7 @@ class Description:
         allow_secrets: take files along that look like keys.
         job_type: how the instances find each other.
         algorithm: what runs, when it is defined elsewhere; image and command are then its own.
+        resume: where the job resumes from: True, the id of a job, or the URI or path of checkpoints.
     """
 
     image: str = ""
@@ -51,6 +50,7 @@ class Description:
     allow_secrets: bool = False
     job_type: str = "PyTorchJob"
     algorithm: AlgorithmChoice | None = None
+    resume: bool | str | os.PathLike[str] | None = None
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

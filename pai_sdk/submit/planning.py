@@ -5,26 +5,26 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from pai_sdk.backend.base import Backend, Plan, Upload
+from pai_sdk.code.job_package import CHANNEL, job_package, mentions_pai_sdk, with_job_package
 from pai_sdk.code.package import package_code
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.experiment import Experiment
 from pai_sdk.schemas.compute import ExperimentConfig, Settings, UserVpcConfig
+from pai_sdk.schemas.names import variable_name
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, CodeDir, InputChannel, OutputChannel
 from pai_sdk.session import Session
 from pai_sdk.storage.uri import OssUri, is_remote_uri
 from pai_sdk.submit import request_fields
 from pai_sdk.submit.channels import ChannelResolver, InputSource, OutputTarget
-from pai_sdk.submit.command import check_entry
+from pai_sdk.submit.command import check_entry, command_list
 from pai_sdk.submit.parameter_types import check_texts, with_checked_types
 from pai_sdk.submit.parameters import Description, JobParameters
 from pai_sdk.submit.problems import Problems
-
-__all__ = ["make_plan"]
+from pai_sdk.submit.resuming import resume_point
 
 # Parameters that are a model of their own: the user's name, the request's name, the model.
 _MODELS = (
@@ -54,16 +54,20 @@ def make_plan(
     name = request_fields.job_name(
         job_name, parameters.base_job_name or request_fields.base_of(type(parameters)), problems
     )
-    command = algorithm.command if algorithm else request_fields.command_parts(description.command, problems)
+    command = algorithm.command if algorithm else command_list(description.command, problems)
     code_dir, code_uploads, keep = _resolve_code(description, command, backend, problems)
     resolver = ChannelResolver(backend, session.settings.region_id, problems)
     input_channels = resolver.resolve_inputs(inputs, description.input_channels)
+    if algorithm is None:
+        command = _ship_package(command, code_uploads, input_channels, resolver)
+    input_definitions = _definitions(description.input_channels, input_channels)
     output_channels = resolver.resolve_outputs(
         outputs,
         description.output_channels,
         description.placed_outputs,
         _default_outputs(parameters.output_path, name, backend, resolver),
     )
+    output_definitions = _definitions(description.output_channels, output_channels)
     fields = {
         **_values(parameters, description, problems),
         "training_job_name": name,
@@ -72,9 +76,7 @@ def make_plan(
         "output_channels": output_channels,
     }
     if algorithm is not None:
-        fields |= algorithm.fields(
-            code_dir, _definitions([], input_channels), _definitions([], output_channels), problems
-        )
+        fields |= algorithm.fields(code_dir, input_definitions, output_definitions, problems)
     else:
         with problems.under("algorithm_spec"):
             fields["algorithm_spec"] = AlgorithmSpec.model_validate(
@@ -83,17 +85,18 @@ def make_plan(
                     "command": command,
                     "job_type": description.job_type,
                     "code_dir": code_dir,
-                    "input_channels": _definitions(description.input_channels, input_channels),
-                    "output_channels": _definitions(description.output_channels, output_channels),
+                    "input_channels": input_definitions,
+                    "output_channels": output_definitions,
                     "metric_definitions": request_fields.metrics(description.metric_definitions, problems),
                 }
             )
+    resume = resume_point(description, outputs, output_channels, session, problems)
     problems.raise_if_any()
     with problems.under("request"):
         request = TrainingJobRequest.model_validate(fields)
         check_texts(request.to_wire(), "")
         request = request.with_label(SUBMISSION_LABEL, uuid.uuid4().hex)
-        return Plan(request, (*code_uploads, *resolver.uploads), keep)
+        return Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume)
     raise InvalidInputError(problems.found)
 
 
@@ -166,22 +169,31 @@ def _resolve_code(
         if git_config is not None:
             from pai_sdk.code.git import checkout
 
-            folder, keep = checkout(git_config, None if source_dir is None else Path(source_dir))
+            source_dir, keep = checkout(git_config, source_dir)
         elif source_dir is None:
             return None, [], None
         elif isinstance(source_dir, str) and is_remote_uri(source_dir):
-            OssUri.parse(source_dir)  # nothing else can hold code
+            code = OssUri.parse(source_dir)  # nothing else can hold code
             # Code is a folder, unless its name has a suffix, as that of an archive.
-            is_folder = not source_dir.endswith("/") and "." not in source_dir.rpartition("/")[2]
-            return backend.code_dir(f"{source_dir}/" if is_folder else source_dir), [], None
-        else:
-            folder = Path(source_dir)
-        tree = package_code(folder, allow_secrets=description.allow_secrets, cloned=keep is not None)
+            return backend.code_dir(str(code if "." in code.name else code.as_dir())), [], None
+        tree = package_code(source_dir, allow_secrets=description.allow_secrets, cloned=keep is not None)
         with problems.under("command"):
-            check_entry(command, tree, source_dir)
+            check_entry(command, tree, description.source_dir)
         uri = backend.place(tree, "code")
         return backend.code_dir(uri), [Upload(tree, uri)], keep
     return None, [], None
+
+
+def _ship_package(
+    command: Sequence[str], code: Sequence[Upload], input_channels: list[InputChannel], resolver: ChannelResolver
+) -> Sequence[str]:
+    """The command, and one more input channel, with which code that mentions pai_sdk finds it in every image."""
+    tree = code[0].tree if code else None
+    is_taken = any(variable_name(channel.name) == variable_name(CHANNEL) for channel in input_channels)
+    if is_taken or not command or not mentions_pai_sdk(tree, command):
+        return command
+    input_channels += resolver.resolve_inputs({CHANNEL: job_package()}, ())
+    return with_job_package(command)
 
 
 def _default_outputs(

@@ -10,8 +10,6 @@ from pydantic import ValidationError
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.wire import problems_of
 
-__all__ = ["Problems"]
-
 
 class Problems:
     """The problems found so far.

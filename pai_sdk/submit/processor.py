@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pai_sdk.schemas.spec import Channel
     from pai_sdk.submit.channels import InputSource, OutputTarget
 
-__all__ = ["Processor"]
-
 
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
@@ -88,14 +86,7 @@ class Processor(JobSubmitter):
             The job; it has succeeded when it was waited for.
 
         Raises:
-            InvalidInputError: the description is wrong; the error lists every problem, and nothing was sent.
-            SettingsError: a setting or a key that the job needs is missing.
-            ApiError: the service refused it, as for a key that may not do this.
-            ConnectionFailedError: no answer, after the retries of the session's policy.
-            TransferError: code or inputs could not be uploaded; there is no job.
-            LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
-            JobFailed: while waiting, the job failed.
-            JobStopped: while waiting, the job was stopped.
+            PaiError: as `plan` and `submit`.
         """
         return self.submit(self.plan(inputs, outputs), wait=wait, show_logs=show_logs)
 

@@ -20,8 +20,6 @@ from pai_sdk.schemas.spec import AlgorithmSpec, Channel, CodeDir, HyperParameter
 from pai_sdk.schemas.wire import problems_of
 from pai_sdk.submit.problems import Problems
 
-__all__ = ["AlgorithmChoice"]
-
 
 @dataclass(frozen=True)
 class AlgorithmChoice:

@@ -10,26 +10,11 @@ from typing import Any
 
 from pai_sdk.base.hints import is_of_type, nearest
 from pai_sdk.schemas.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
-from pai_sdk.schemas.names import LOCAL_TYPES, is_of_the_contract
+from pai_sdk.schemas.names import LOCAL_TYPES, is_of_the_contract, name_problems
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.schemas.spec import HyperParameter, Label, MetricDefinition
 from pai_sdk.schemas.values import hyperparameter_text
-from pai_sdk.submit.channels import check_names
-from pai_sdk.submit.command import command_list
 from pai_sdk.submit.problems import Problems
-
-__all__ = [
-    "base_of",
-    "command_parts",
-    "compute_resource",
-    "environment",
-    "hyperparameters",
-    "job_name",
-    "labels",
-    "metrics",
-    "requirement_list",
-    "scheduler",
-]
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LONGEST_BASE = 75  # time and digits come behind it
@@ -131,11 +116,11 @@ def _is_nearly_local(instance_type: object) -> bool:
 def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
     """Values as text; those that are None are left out, for the code to take its own default."""
     present = {name: value for name, value in (given or {}).items() if value is not None}
-    check_names([*present], where, problems)
+    problems.found += name_problems(present, where)
     values: list[HyperParameter] = []
     for name, value in present.items():
         if not isinstance(name, str):
-            continue  # reported by check_names
+            continue  # reported by name_problems
         with problems.under(f"{where}[{name!r}]"):
             values.append(HyperParameter.model_validate({"name": name, "value": hyperparameter_text(value)}))
     return values
@@ -208,10 +193,3 @@ def metrics(
                 hint = "put the number into parentheses: 'loss=([0-9.]+)'"
                 problems.add(f"metric_definitions[{number}].regex", f"{metric.regex!r} has no group", hint)
     return found
-
-
-def command_parts(given: str | Sequence[str], problems: Problems) -> list[str]:
-    """The command as a list."""
-    with problems.under("command"):
-        return command_list(given)
-    return []

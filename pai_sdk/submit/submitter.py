@@ -48,8 +48,8 @@ class JobSubmitter(JobParameters):
     ) -> Plan:
         """The exact request, without network and without upload. `session.submit(plan)` sends this very thing.
 
-        `print(plan)` shows it. Two things need the network: a `git_config`, since the code's hash is not known
-        without the code, and an algorithm that is given by its name.
+        `print(plan)` shows it. Three things need the network: a `git_config`, since the code's hash is not known
+        without the code, an algorithm that is given by its name, and `resume`, which looks for the checkpoint.
 
         Args:
             inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
@@ -73,7 +73,13 @@ class JobSubmitter(JobParameters):
             show_logs: show status and log while waiting.
 
         Raises:
-            PaiError: as `Session.submit`, and while waiting as `TrainingJob.wait`.
+            SettingsError: a setting or a key that the job needs is missing.
+            ApiError: the service refused it, as for a key that may not do this.
+            ConnectionFailedError: no answer, after the retries of the session's policy.
+            TransferError: code or inputs could not be uploaded; there is no job.
+            LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
+            JobFailed: while waiting, the job failed.
+            JobStopped: while waiting, the job was stopped.
         """
         from pai_sdk.display.base import Silent
         from pai_sdk.display.choice import choose_display

@@ -9,23 +9,30 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import oss2
+import psutil
 
 from tests.benchmarks.harness import ROOT, Row
+from tests.benchmarks.many_connections import ask_all, signed_request
+from tests.benchmarks.relay import Relay
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
 
 REPETITIONS = 5
 LARGE_BYTES, LARGE_TIMES = 128 << 20, 4
 SMALL_BYTES, SMALL_TIMES = 1000, 800
 CONNECTIONS = 8
+MANY, MANY_TIMES, MANY_BYTES = 32, 3000, 4096
+FAR_CONNECTIONS, FAR_TIMES, FAR_S = 64, 1000, 0.02
 
 ROWS = [
     Row("put large objects", "MB/s", at_least=200),
@@ -35,8 +42,11 @@ ROWS = [
     Row("read large files", "MB/s"),
     Row("put small objects, one connection", "/s", at_least=500),
     Row(f"put small objects, {CONNECTIONS} connections", "/s", at_least=500),
+    Row(f"put small objects, {MANY} connections", "/s", at_least=2500),
+    Row("CPU of the service for a small put", "ms", at_most=0.4),
     Row("put small objects with oss2", "/s"),
     Row("get small objects, one connection", "/s", at_least=500),
+    Row(f"copy {FAR_TIMES:,} small objects, {FAR_CONNECTIONS} connections at {1000 * FAR_S:.0f} ms", at_most=0.6),
     Row("write small files", "/s"),
     Row("write small files with fsync", "/s"),
 ]
@@ -46,7 +56,7 @@ def measure(cache: Path) -> Mapping[str, float]:
     """Put, get, and do the like with plain files."""
     del cache
     large, small = os.urandom(1 << 20) * (LARGE_BYTES >> 20), b"x" * SMALL_BYTES
-    with _served(Path.cwd() / "store") as bucket:
+    with _served(Path.cwd() / "store") as (bucket, server):
         put_large, get_large = ([_url(bucket, method, "large")] * LARGE_TIMES for method in ("PUT", "GET"))
         put_small, get_small = (
             [_url(bucket, method, f"small/{number}") for number in range(SMALL_TIMES)] for method in ("PUT", "GET")
@@ -60,27 +70,65 @@ def measure(cache: Path) -> Mapping[str, float]:
             "put small objects with oss2": _each(
                 lambda: [bucket.put_object(f"small/{number}", small) for number in range(SMALL_TIMES)]
             ),
+            **_many(bucket, server),
         }
-    files = Path.cwd() / "files"
-    files.mkdir()
     return {
         **values,
+        **_files(large, small),
+    }
+
+
+def _many(bucket: oss2.Bucket, server: psutil.Process) -> Mapping[str, float]:
+    """Small objects over many connections, near and far."""
+    address = urlsplit(bucket.endpoint)
+    content = os.urandom(MANY_BYTES)
+    puts = [signed_request(bucket, "PUT", f"many/{number}", content) for number in range(MANY_TIMES)]
+    before = sum(server.cpu_times()[:2])
+    put_s = _seconds(lambda: ask_all(address.hostname, address.port, puts, MANY))
+    cpu_s = sum(server.cpu_times()[:2]) - before
+    with Relay(address.port, FAR_S) as relay:
+        far = oss2.Bucket(bucket.auth, relay.endpoint, BUCKET, region=REGION)
+        copies = [
+            signed_request(far, "PUT", f"copy/{number}", headers={"x-oss-copy-source": f"/{BUCKET}/many/{number}"})
+            for number in range(FAR_TIMES)
+        ]
+        copy_s = _seconds(lambda: ask_all("127.0.0.1", relay.port, copies, FAR_CONNECTIONS))
+    return {
+        f"put small objects, {MANY} connections": MANY_TIMES / put_s,
+        "CPU of the service for a small put": 1000 * cpu_s / MANY_TIMES,
+        f"copy {FAR_TIMES:,} small objects, {FAR_CONNECTIONS} connections at {1000 * FAR_S:.0f} ms": copy_s,
+    }
+
+
+def _files(large: bytes, small: bytes) -> Mapping[str, float]:
+    """The like with plain files; each measure has an empty folder, and finds nothing that is yet to be written.
+
+    Opening a file for writing truncates it; with a file of another measure, that would be counted, too.
+    """
+
+    def new() -> Path:
+        os.sync()
+        return Path(tempfile.mkdtemp(dir=Path.cwd()))
+
+    files = new()
+    return {
         "write and hash large files": _megabytes(lambda: _write_files(files, large, LARGE_TIMES, hashed=True)),
-        "write large files with fsync": _megabytes(lambda: _write_files(files, large, LARGE_TIMES, synced=True)),
+        "write large files with fsync": _megabytes(partial(_write_files, new(), large, LARGE_TIMES, synced=True)),
         "read large files": _megabytes(lambda: _read_files(files, LARGE_TIMES)),
-        "write small files": _each(lambda: _write_files(files, small, SMALL_TIMES)),
-        "write small files with fsync": _each(lambda: _write_files(files, small, SMALL_TIMES, synced=True)),
+        "write small files": _each(partial(_write_files, new(), small, SMALL_TIMES)),
+        "write small files with fsync": _each(partial(_write_files, new(), small, SMALL_TIMES, synced=True)),
     }
 
 
 @contextmanager
-def _served(root: Path) -> Iterator[oss2.Bucket]:
+def _served(root: Path) -> Iterator[tuple[oss2.Bucket, psutil.Process]]:
     command = [sys.executable, "-W", "ignore", "-m", "tests.service.objects.serving", str(root), "0"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             endpoint = process.stdout.readline().strip()
             auth = oss2.AuthV4(KEY_ID, SECRET)
-            yield oss2.Bucket(auth, endpoint, BUCKET, region=REGION, enable_crc=False, connect_timeout=60)
+            bucket = oss2.Bucket(auth, endpoint, BUCKET, region=REGION, enable_crc=False, connect_timeout=60)
+            yield bucket, psutil.Process(process.pid)
         finally:
             process.kill()
 

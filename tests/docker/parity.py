@@ -109,7 +109,7 @@ class Place:
             getattr(error, "exit_code", None),
             {key: value or None for key, value in info.model_dump().items()} if info else {},
             {name: value for name, value in job.labels.items() if not name.startswith("pai-sdk")},
-            [[point.name, point.value] for point in job.metrics()],
+            [[point.name, point.value, point.step, point.instance] for point in job.metrics()],
             {channel: self._fetched(job, channel) for channel in ("model", "checkpoints")},
         )
         return Seen(**json.loads(json.dumps(asdict(seen)).replace(job.id, "JOB")))

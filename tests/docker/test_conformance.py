@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import Executor
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.execution.docker.shared_folder import SharedFolder
 from tests.docker.conftest import remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.unit.execution.conformance import ExecutorConformance, Harness
@@ -26,7 +28,7 @@ class TestDockerExecutor(ExecutorConformance):
                 stack.callback(executor.close)
                 return executor
 
-            harness = Harness(tmp_path, make, BASE_IMAGE)
+            harness = Harness(tmp_path, make, BASE_IMAGE, lambda root: SharedFolder(Sandbox(root).shared_dir))
             yield harness
             for root in harness.roots:
                 remove_all(docker_host, root.name)

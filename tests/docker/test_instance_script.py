@@ -214,7 +214,7 @@ def test_the_watch_goes_on_where_no_process_can_be_made(everywhere: list[Contain
         for _ in range(3):
             before = beat.stat().st_mtime_ns
             until(lambda beat=beat, before=before: beat.stat().st_mtime_ns != before, "a sign of life")
-        containers.run.ask_to_stop("StoppedByUser", "why")
+        containers.run.request_stop("StoppedByUser", "why")
     for containers, process in all_started:
         assert containers.end_of(process) == 143
         assert containers.run.why("one") == "stopped"
@@ -257,18 +257,18 @@ def started(everywhere: list[Containers], command: str, **settings: object) -> l
 def test_a_stop_leaves_time_to_save(everywhere: list[Containers]) -> None:
     all_started = started(everywhere, UP_AND_SAVES)
     for containers in everywhere:
-        containers.run.ask_to_stop("StoppedByUser", "why")
+        containers.run.request_stop("StoppedByUser", "why")
     for containers, process in all_started:
         containers.end_of(process)
         assert containers.log().splitlines()[-1] == "saved"
         assert containers.run.why("one") == "stopped"
-        assert containers.run.stop_wish == ("StoppedByUser", "why")
+        assert containers.run.stop_request == ("StoppedByUser", "why")
 
 
 def test_what_the_command_started_gets_that_time_too(everywhere: list[Containers]) -> None:
     all_started = started(everywhere, f"sh -c {shlex.quote(UP_AND_SAVES)}; echo never")
     for containers in everywhere:
-        containers.run.ask_to_stop("", "")
+        containers.run.request_stop("", "")
     for containers, process in all_started:
         containers.end_of(process)
         assert "saved" in containers.log()
@@ -277,7 +277,7 @@ def test_what_the_command_started_gets_that_time_too(everywhere: list[Containers
 def test_what_does_not_listen_is_killed_after_the_grace_period(everywhere: list[Containers]) -> None:
     all_started = started(everywhere, "trap '' TERM; echo up; while :; do sleep 0.1; done", GRACE_S=1)
     for containers in everywhere:
-        containers.run.ask_to_stop("", "")
+        containers.run.request_stop("", "")
     for containers, process in all_started:
         assert containers.end_of(process) == 137
 
@@ -322,7 +322,7 @@ def test_told_to_end_by_the_engine(everywhere: list[Containers]) -> None:
         tell_first_process(process)
     for containers, process in all_started:
         containers.end_of(process)
-        assert containers.run.stop_wish == ("StoppedFromOutside", "")
+        assert containers.run.stop_request == ("StoppedFromOutside", "")
         assert "saved" in containers.log()
 
 
@@ -346,7 +346,7 @@ def test_a_reason_whose_writer_was_killed_is_written_again(containers: Container
     loses_it = "until [ -s ../one.why ]; do sleep 0.02; done; printf '' >../one.why; exit 1"
     process = containers.start(f"trap '' TERM; echo up; {loses_it}")
     containers.until_log("up")
-    containers.run.ask_to_stop("StoppedByUser", "why")
+    containers.run.request_stop("StoppedByUser", "why")
     assert containers.end_of(process) == 1
     assert (containers.run.why("one"), containers.run.first_failure) == ("stopped", None)
 
@@ -355,12 +355,12 @@ def test_a_reason_that_was_given_stays_when_the_engine_is_told_too(everywhere: l
     waits = "trap 'until [ -e told ]; do sleep 0.02; done; exit 0' TERM; echo up; while :; do sleep 0.1; done"
     all_started = started(everywhere, waits)
     for containers, process in all_started:
-        containers.run.ask_to_stop("StoppedByUser", "why")
+        containers.run.request_stop("StoppedByUser", "why")
         tell_first_process(process)
         (containers.folder / "code" / "told").touch()
     for containers, process in all_started:
         assert containers.end_of(process) == 0
-        assert containers.run.stop_wish == ("StoppedByUser", "why")
+        assert containers.run.stop_request == ("StoppedByUser", "why")
 
 
 def tell_first_process(process: subprocess.Popen[bytes]) -> None:
@@ -413,7 +413,7 @@ def test_who_fails_because_its_peer_is_ended_has_not_failed_first(everywhere: li
     ended = [containers.start("echo up; exec sleep 1000", "two", LIMIT_S=limit_s) for containers in everywhere]
     for containers in everywhere:
         if why == "stopped":
-            containers.run.ask_to_stop("StoppedByUser", "why")
+            containers.run.request_stop("StoppedByUser", "why")
     for (containers, peer), other in zip(peers, ended, strict=True):
         assert (containers.end_of(other, "two"), containers.end_of(peer)) == (143, 1)
         assert containers.run.first_failure is None, "an instance is blamed that only missed the other"

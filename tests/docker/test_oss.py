@@ -6,14 +6,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import oss2
+import psutil
 import pytest
 
-from pai_sdk import Processor, Session
+from pai_sdk import Estimator, Processor, Session
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.errors import ConflictError, InvalidInputError, JobFailed
+from pai_sdk.run.checkpoints import commit
+from pai_sdk.run.stored_checkpoints import complete_checkpoints
 from pai_sdk.storage.oss import OssClient
 from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
@@ -159,11 +163,12 @@ _WAIT = """
 import os, sys
 from pathlib import Path
 from pai_sdk.backend.local import backend
+from pai_sdk.execution.output_uploader import OutputUploader
 from pai_sdk.job.training_job import TrainingJob
 def stuck(*arguments, **named):
     print("saving", flush=True)
     import time; time.sleep(1000)
-backend.save_output = stuck
+OutputUploader.upload = stuck
 there = backend.LocalBackend(Path(sys.argv[1]), files=lambda: None)
 TrainingJob(sys.argv[2], there).wait(show_logs=False)
 """
@@ -221,3 +226,73 @@ def test_a_newer_checkpoint_of_another_job_is_not_replaced_by_the_one_this_job_b
     assert lines_of(job) == ["old"]
     assert bucket.get_object("kept/of-both").read() == b"newer"
     assert bucket.get_object("kept/mine").read() == b"mine\n"
+
+
+_SAVING = """
+cd "$PAI_OUTPUT_CHECKPOINTS"
+for name in one two three; do
+    echo $name > $name
+    until [ -e after-$name ]; do sleep 0.05; done
+done
+echo last > last
+"""
+
+
+def uploaders() -> list[psutil.Process]:
+    """The uploading processes of this test, which has a HOME of its own."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            is_ours = process.environ().get("HOME") == str(Path.home())
+            if is_ours and any("backend.local.uploading" in word for word in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def test_outputs_of_a_running_job_are_sent_with_nobody_looking(
+    session: Session, client: Client, bucket: oss2.Bucket, tmp_path: Path
+) -> None:
+    session.local.upload_interval_s = 0.2
+    uri = f"oss://{client.info.bucket}/out/"
+    job = processor(session, _SAVING).run(outputs={"checkpoints": uri}, wait=False, show_logs=False)
+    root = tmp_path / "local" / "jobs" / job.id
+    checkpoints = root / "ml" / "output" / "checkpoints"
+    until(lambda: bucket.object_exists("out/one"))
+
+    # The uploader dies: the next look at the job starts another one.
+    (killed,) = uploaders()
+    killed.kill()
+    until(lambda: not uploaders())
+    (checkpoints / "after-one").touch()
+    until((checkpoints / "two").exists)
+    until(lambda: job.refresh() and bucket.object_exists("out/two"))
+    until(lambda: len(uploaders()) == 1)
+
+    (checkpoints / "after-two").touch()
+    (checkpoints / "after-three").touch()
+    until(lambda: bucket.object_exists("out/last"))
+    until(lambda: not uploaders())
+    written = [path.read_bytes() for path in root.rglob("*") if path.is_file()]
+    assert not any(client.info.access_key_secret.encode() in content for content in written)
+    assert job.wait(PATIENCE_S, show_logs=False).status == "Succeed"
+
+
+@pytest.mark.parametrize("target", ["oss", "folder"])
+def test_a_local_job_resumes_from_a_checkpoint_that_is_elsewhere(
+    session: Session, client: Client, tmp_path: Path, target: str
+) -> None:
+    earlier = tmp_path / "earlier" / "7"
+    earlier.mkdir(parents=True)
+    (earlier / "weights").write_text("seven")
+    commit(earlier, step=7)
+    resumed = Estimator(
+        BASE_IMAGE,
+        'cat "$PAI_OUTPUT_CHECKPOINTS/7/weights"; echo; ls "$PAI_OUTPUT_CHECKPOINTS/7"',
+        instance_type="local",
+        session=session,
+        resume=earlier.parent,
+        checkpoints_path=f"oss://{client.info.bucket}/resumed/" if target == "oss" else None,
+    )
+    job = resumed.fit(show_logs=False)
+    assert lines_of(job) == ["seven", "_COMPLETE", "weights"]
+    assert [found.step for found in complete_checkpoints(job)] == [7]

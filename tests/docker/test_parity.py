@@ -33,6 +33,8 @@ _MACHINES_OWN = re.compile(
     r"|(CUDA|NVIDIA|PIP)_\w+|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|\w+_(proxy|PROXY)"
 )
 
+_MARKED_AT = re.compile(r'"time": [0-9.]+')  # in the marker of a checkpoint
+
 PROBE = """
 import json, os, stat, sys
 from pathlib import Path
@@ -133,6 +135,18 @@ TEXT = r"""
 """
 METRICS = [{"Name": "loss", "Regex": r"loss=(\S+)"}, {"Name": "acc", "Regex": r"acc=([0-9.]+)"}]
 
+# The image has no pai_sdk.
+REPORTS = """
+import os
+from pai_sdk import checkpoint_dir, get_context, report
+
+for step in (1, 2, 3):
+    with checkpoint_dir(step) as folder:
+        (folder / "weights").write_text(str(step))
+    report({"loss": float(get_context().hyperparameters["lr"]) / step, "eval": {"step": step}}, step=step)
+print("PYTHONPATH", os.environ["PYTHONPATH"])
+"""
+
 CASES = {
     # First, since it takes as long as the grace period.
     "stopped-deaf": Case("trap '' TERM; echo up; sleep 60", act=_stop_when_up, ends="StoppedByUser"),
@@ -148,6 +162,7 @@ CASES = {
     ),
     "text": Case(TEXT),
     "training": Case(TRAINING, {"metric_definitions": METRICS, "resumes": True}),
+    "reports": Case(["python3", "-c", REPORTS], {"hyperparameters": {"lr": 0.5}}),
     "list": Case(["./no-shebang.sh", "a  b", "", "$HOME", "é\nx"], {"environments": {"PATH": "/opt/own"}}),
     "background": Case("sleep 60 & (setsid sleep 60 &); echo left"),
     "requirements": Case(
@@ -254,6 +269,10 @@ def _everywhere(seen: Seen) -> Seen:
         passed=[status for status in seen.passed if status not in ("Creating", "Submitted")],
         logs={instance: [_line(line) for line in lines] for instance, lines in seen.logs.items()},
         error=_line(seen.error),
+        outputs={
+            channel: {name: [_MARKED_AT.sub("", str(text)), *more] for name, (text, *more) in files.items()}
+            for channel, files in seen.outputs.items()
+        },
     )
 
 
@@ -290,6 +309,16 @@ def test_what_a_job_finds_is_what_it_was_given(ran: dict[tuple[str, str], Future
         assert seen.labels == {"team": "a b", "empty": ""}
 
 
+def test_what_a_job_reports_is_found(ran: dict[tuple[str, str], Future[Seen]]) -> None:
+    for place in PLACES:
+        seen = ran["reports", place].result()
+        expected = [["loss", 0.5 / step, step, "JOB-master-0"] for step in (1, 2, 3)]
+        assert [metric for metric in seen.metrics if metric[0] == "loss"] == expected
+        assert [seen.outputs["checkpoints"][f"{step}/weights"][0] for step in (1, 2, 3)] == ["1", "2", "3"]
+        assert all(f"{step}/_COMPLETE" in seen.outputs["checkpoints"] for step in (1, 2, 3))
+        assert seen.logs["JOB-master-0"] == ["PYTHONPATH /ml/input/data/pai_sdk"]
+
+
 def test_what_a_job_leaves_is_found(ran: dict[tuple[str, str], Future[Seen]]) -> None:
     for place in PLACES:
         seen = ran["training", place].result()
@@ -303,7 +332,7 @@ def test_what_a_job_leaves_is_found(ran: dict[tuple[str, str], Future[Seen]]) ->
             },
             "checkpoints": {"1": ["first\n", False], "2": ["second\n", False]},
         }
-        assert [value for name, value in seen.metrics if name == "loss"] == [9.5, 8.5, 7.5, 2, 1]
+        assert [value for name, value, *_ in seen.metrics if name == "loss"] == [9.5, 8.5, 7.5, 2, 1]
         assert ran["exit", place].result().outputs["model"] == {
             "StorageError": ["wrote nothing to its output 'model'"]
         }

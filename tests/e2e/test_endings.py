@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sqlite3
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -209,20 +210,16 @@ def removed(group: Path) -> bool:
 
 def test_a_stop_while_its_files_are_put_in_place(session: Session, service_dir: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.bin"
-    data.touch()  # of the size that a pipe has, since the size of what is stored is checked before it is read
+    data.write_bytes(os.urandom(100_000))  # stored as a file; a small object would be a row
     processor = Processor("python:3.11", "echo never", instance_type="ecs.c6.large", session=session)
     before = set((service_dir / "objects").rglob("*"))
-    processor.run(inputs={"train": data}, show_logs=False)
+    uploaded = processor.run(inputs={"train": data}, show_logs=False)
     (stored,) = [file for file in set((service_dir / "objects").rglob("*")) - before if is_copy(file, data)]
-    stored.unlink()
-    os.mkfifo(stored)  # the next job's copy of the same file: to read it takes as long as we write
-    job = processor.run(inputs={"train": data}, wait=False, show_logs=False)
-    with os.fdopen(until(lambda: opened_by_a_reader(stored)), "wb", buffering=0) as endless:
-        job.stop()
-        with suppress(BrokenPipeError):
-            while True:
-                endless.write(bytes(1024))
-                time.sleep(0.01)  # so that little of it is stored
+    make_huge(stored, service_dir / "objects" / "objects.db")
+    (channel,) = uploaded.record.input_channels
+    job = processor.run(inputs={"train": str(channel.uri)}, wait=False, show_logs=False)
+    until(lambda: is_filling(service_dir / "jobs" / job.id / "ml" / "input"), "the copy of the input")
+    job.stop()
     with pytest.raises(JobStopped):
         job.wait(PATIENCE_S, show_logs=False)
     assert "never" not in [line.text for line in job.logs()]
@@ -232,14 +229,20 @@ def is_copy(file: Path, original: Path) -> bool:
     return file.is_file() and file.read_bytes() == original.read_bytes()
 
 
-def opened_by_a_reader(fifo: Path) -> int | None:
-    """The other end of it, as soon as somebody reads."""
-    try:
-        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        return None
+def make_huge(stored: Path, database: Path) -> None:
+    """Give an object so many zeros, which need no space, that its copy takes longer than a test waits."""
+    before, huge = stored.stat().st_size, 1 << 40
+    os.truncate(stored, huge)
+    with closing(sqlite3.connect(database, timeout=PATIENCE_S)) as connection, connection:
+        changed = connection.execute("UPDATE oss_objects SET size_bytes = ? WHERE size_bytes = ?", (huge, before))
+        assert changed.rowcount == 1
+
+
+def is_filling(folder: Path) -> bool:
+    """Whether some of the content of a file is there. The file may be renamed or removed at any moment."""
+    with suppress(FileNotFoundError):
+        return any(file.is_file() and file.stat().st_size for file in folder.rglob("*"))
+    return False
 
 
 # ---- stopped ----------------------------------------------------------------------------------------------

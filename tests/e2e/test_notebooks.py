@@ -62,6 +62,48 @@ def test_the_first_job(tmp_path: Path) -> None:
     assert "Succeed" in shown(cells[-1])
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("embedded_home")
+def test_report_and_resume(tmp_path: Path) -> None:
+    notebook = executed("report-and-resume.ipynb", tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+    def under(source: str) -> str:
+        return shown(next(cell for cell in cells if source in cell.source))
+
+    assert under("run.save()").strip().endswith("runs/line/saved/1'")
+    assert "goes on from step 20" in under("resumed.restore")
+    assert "60 results in both runs together" in under("resumed.restore")
+    card = under("estimator.fit()")
+    assert all(fact in card for fact in ("Succeed", "loss", "<svg"))
+    assert "True" in under("in_job == here")
+    assert "goes on from step 60" in under("longer.fit")
+    assert "lr=2 is too large" in under("final_loss(2)")
+    assert "Traceback" in under("final_loss(2)")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("embedded_home")
+def test_trace(tmp_path: Path) -> None:
+    notebook = executed("trace.ipynb", tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+    def under(source: str) -> str:
+        return shown(next(cell for cell in cells if source in cell.source))
+
+    for sink in ("TraceWriter(schema) as", "TraceWriter(schema, sink) as"):
+        assert "rows_fed=20000, rows_committed=20000" in under(sink)
+    assert "<td>0.9" in under("AS accuracy")
+    assert int(under("isin(wrong)").split(" of these 40 ")[0]) > 25, "random samples: 1 of 40"
+    assert "20000 rows of this run" in under("open_reader")
+    assert "True" in under("in_folder.equals(in_table)")
+
+
+def test_every_notebook_is_executed_here() -> None:
+    named = Path(__file__).read_text(encoding="utf-8")
+    assert [path.name for path in NOTEBOOKS.glob("*.ipynb") if f'executed("{path.name}"' not in named] == []
+
+
 def test_notebooks_are_committed_without_output() -> None:
     committed = [*NOTEBOOKS.glob("*.ipynb")]
     assert committed

@@ -15,7 +15,7 @@ from pai_sdk import Processor, Session
 from pai_sdk.service.embedded import ensure_running
 from tests import ml
 from tests.e2e.conftest import wait_until_gone
-from tests.trials import survival
+from tests.trials import checkpoints, survival
 from tests.waiting import PATIENCE_S
 
 
@@ -72,3 +72,11 @@ def test_nothing_is_lost_and_nothing_runs_twice_when_it_is_killed_under_load(tmp
     assert report.faults == []
     assert report.kills == 3
     assert sum(report.jobs.values()) >= 3
+
+
+@pytest.mark.timeout(600)
+def test_a_job_killed_with_everything_while_it_writes_a_checkpoint_is_resumed(tmp_path: Path) -> None:
+    """The short form of `python -m tests.trials checkpoints`."""
+    report = checkpoints.run(tmp_path / "trial", kills=4, seed=7)
+    assert report.faults == []
+    assert report.kills == 4

@@ -22,7 +22,10 @@ from pai_sdk.storage.transfer import download, upload_tree
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 from tests.faults.proxy import FaultProxy, Faults
+from tests.unit.storage.conftest import wire
 from tests.unit.storage.fake_oss import FakeOss
+
+__all__ = ["wire"]
 
 BUCKET = "test-bucket"
 FOLDER = OssUri(BUCKET, "run/")
@@ -60,6 +63,7 @@ def made_tree(root: Path, seed: int) -> FileTree:
     return FileTree.scan(root)
 
 
+@pytest.mark.usefixtures("wire")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rate", [0.25, 0.6])
 def test_whole_or_told(oss: FakeOss, tmp_path: Path, seed: int, rate: float) -> None:

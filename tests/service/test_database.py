@@ -48,6 +48,8 @@ def as_the_first_build_left_it(path: Path) -> None:
     """Bring a database back to version 1 of its tables."""
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE jobs DROP COLUMN priority")
+        connection.execute("ALTER TABLE metrics DROP COLUMN step")
+        connection.execute("ALTER TABLE metrics DROP COLUMN instance")
         for table in ("schema_versions", "algorithm_versions", "algorithms", "job_algorithms", "progress"):
             connection.execute(f"DROP TABLE IF EXISTS {table}")
     connection.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,7 +17,8 @@ from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState, InstanceState, LaunchSpec
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.process.executor import ProcessExecutor
-from pai_sdk.service.jobs.executors import ContainerExecutor, open_executor
+from pai_sdk.service.jobs.container_executor import ContainerExecutor
+from pai_sdk.service.jobs.executors import open_executor
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.folder import DataFolder
 from tests.service.fakes import ScriptedExecutor
@@ -31,6 +34,25 @@ def test_the_settings_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         settings = ServiceSettings(folder.root, executor="docker")
         with pytest.raises(EngineNotFoundError, match=r"none\.sock.*no such socket"):
             open_executor(settings, folder, stack, is_closing=lambda: False)
+
+
+def test_a_service_of_processes_loads_no_client_of_an_engine(tmp_path: Path) -> None:
+    """It took a tenth of the start."""
+    code = (
+        "import sys\n"
+        "from contextlib import ExitStack\n"
+        "from pathlib import Path\n"
+        "import pai_sdk.service.server\n"
+        "from pai_sdk.service.jobs.executors import open_executor\n"
+        "from pai_sdk.service.settings import ServiceSettings\n"
+        "from pai_sdk.service.state.folder import DataFolder\n"
+        "with DataFolder(Path(sys.argv[1])) as folder, ExitStack() as stack:\n"
+        "    open_executor(ServiceSettings(folder.root), folder, stack, is_closing=lambda: False)\n"
+        "print(sorted({'docker', 'requests', 'oss2', 'pai_sdk.execution.docker'} & {*sys.modules}))\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_a_service_without_its_engine_does_not_start(

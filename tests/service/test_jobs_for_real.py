@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.service.services import Client, job_body
+from tests.waiting import until
 
 
 def test_code_input_parameters_and_output(service: Client) -> None:
@@ -92,10 +93,51 @@ def test_checkpoints_of_a_killed_job_are_kept(service: Client) -> None:
 def test_a_job_does_not_train_on_an_input_that_was_cut_off(start: Any, tmp_path: Path) -> None:
     """It succeeded once, with 0 bytes."""
     with start() as client:
-        client.bucket().put_object("in/train.csv", b"1,2\n")
+        client.bucket().put_object("in/train.csv", b"1,2\n" * 20_000)  # a file, not a row
         (blob,) = [path for path in (tmp_path / "data" / "objects" / "blobs").rglob("*") if path.is_file()]
         os.truncate(blob, 0)
         channels = [{"Name": "train", "InputUri": "oss://pai-local/in/"}]
         job = client.until(client.create(job_body("wc -c $PAI_INPUT_TRAIN/*", InputChannels=channels)))
         assert (job["Status"], job["ReasonCode"]) == ("InitializeFailed", "ObjectDamaged")
-        assert "oss://pai-local/in/train.csv has 0 of its 4 bytes" in job["ReasonMessage"]
+        assert "oss://pai-local/in/train.csv has 0 of its 80,000 bytes" in job["ReasonMessage"]
+
+
+def test_a_job_reports_metrics_live_with_step_and_instance(service: Client) -> None:
+    """Without a regex and without a tensorboard channel; two instances, each with its own values."""
+    script = """
+import os, time
+from pai_sdk import get_context, report
+for step in (1, 2):
+    report({"loss": step / 10, "eval": {"rank": get_context().rank}}, step=step)
+while not os.path.exists(os.environ["PAI_OUTPUT_MODEL"] + "/go"):
+    time.sleep(0.05)
+report(last=3)
+"""
+    bucket = service.bucket()
+    bucket.put_object("code/reports/train.py", script)
+    job_id = service.create(
+        job_body(
+            "python train.py",
+            CodeDir={
+                "LocationType": "oss",
+                "LocationValue": {"Bucket": service.info.bucket, "Key": "code/reports/"},
+            },
+            OutputChannels=[{"Name": "model", "OutputUri": f"oss://{service.info.bucket}/out/reports/"}],
+            ComputeResource={"EcsSpec": "ecs.c6.large", "EcsCount": 2},
+        )
+    )
+
+    def metrics(**query: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = service.get(f"/trainingjobs/{job_id}/metrics", **query)["Metrics"]
+        return found
+
+    until(lambda: len(metrics()) == 8)
+    values = [(m["Name"], m["Value"], m["Step"], m["Instance"]) for m in metrics(Name="loss")]
+    names = (f"{job_id}-master-0", f"{job_id}-worker-0")
+    assert sorted(values) == [("loss", step / 10, step, name) for step in (1, 2) for name in names]
+    assert {(m["Instance"], m["Value"]) for m in metrics(Name="eval/rank")} == {(names[0], 0.0), (names[1], 1.0)}
+    (service.info.data_dir / "jobs" / job_id / "ml" / "output" / "model" / "go").touch()
+    assert service.until(job_id)["Status"] == "Succeed", service.log(job_id)
+    assert [m["Step"] for m in metrics(Name="last")] == [3, 3]
+    times = [m["Timestamp"] for m in metrics()]
+    assert times == sorted(times)

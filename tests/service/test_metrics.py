@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pai_sdk.run.events import EventWriter
 from pai_sdk.service.jobs import metrics
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
@@ -106,12 +109,12 @@ def test_no_metric_is_given_up_because_the_machine_is_slow(monkeypatch: pytest.M
     clock = SimpleNamespace(monotonic=lambda: next(minutes), thread_time=time.thread_time)
     monkeypatch.setattr(metrics, "time", clock)
     definition = metrics._Definition("loss", OnABusyMachine(r"loss=(\d)"))
-    assert list(definition.values(["loss=1 loss=2", "loss=3", "loss=4 loss=5"])) == [
-        (0, 1.0),
-        (0, 2.0),
-        (1, 3.0),
-        (2, 4.0),
-        (2, 5.0),
+    assert list(definition.texts(["loss=1 loss=2", "loss=3", "loss=4 loss=5"])) == [
+        (0, "1"),
+        (0, "2"),
+        (1, "3"),
+        (2, "4"),
+        (2, "5"),
     ]
     assert definition.trouble == ""
 
@@ -147,3 +150,44 @@ def test_values_in_a_progress_bar_come_before_its_line_end(client: Client, execu
     executor.succeed(root)
     client.until(job_id)
     assert values(client, job_id) == [("loss", 0.5), ("loss", 0.25), ("loss", 0.125)]
+
+
+def test_reports_are_neither_lost_nor_repeated_by_a_restart(start: Callable[..., Any]) -> None:
+    """Also of a job without definitions; what is reported while the service is away is read afterwards."""
+    executor = ScriptedExecutor()
+    with start(executor) as client:
+        job_id, root = running(client, [])
+        writer = EventWriter(root / "ml" / "output" / "tensorboard", source=f"{job_id}-master-0")
+        writer.scalars({"loss": 0.1, "bad": math.nan}, 1)
+        writer.flush()
+        until(lambda: values(client, job_id))
+    writer.scalars({"loss": 0.2}, 2)
+    writer.flush()
+    with start(executor) as client:
+        until(lambda: len(values(client, job_id)) == 2)
+        writer.scalars({"loss": 0.3}, 3)
+        writer.close()
+        executor.succeed(root)
+        client.until(job_id)
+        found = client.get(f"/trainingjobs/{job_id}/metrics")["Metrics"]
+        assert [(m["Value"], m["Step"], m["Instance"]) for m in found] == [
+            (0.1, 1, f"{job_id}-master-0"),
+            (0.2, 2, f"{job_id}-master-0"),
+            (0.3, 3, f"{job_id}-master-0"),
+        ]
+
+
+def test_damaged_and_hostile_event_files_hold_nobody_up(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client, DEFINITIONS)
+    folder = root / "ml" / "output" / "tensorboard"
+    folder.mkdir(parents=True)
+    name = f"events.out.tfevents.1.{job_id}-master-0.1"
+    (folder / f"{name}.1").write_bytes(bytes(3 << 20))
+    (folder / f"{name}.2").symlink_to("/etc/passwd")
+    os.mkfifo(folder / f"{name}.3")
+    (folder / f"{name}.4").mkdir()
+    with EventWriter(folder, source=f"{job_id}-master-0") as writer:
+        writer.scalars({"ok": 1, "x" * 600: 1}, -(2**63))
+    executor.succeed(root)
+    client.until(job_id)
+    assert values(client, job_id) == [("ok", 1.0)]

@@ -174,7 +174,7 @@ def test_a_job_has_run_since_its_instances_began_however_late_that_is_seen(
 def test_what_cannot_be_saved_is_told_once_while_the_job_runs(
     client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_outputs, "_PUBLISH_S", 0.01)
+    monkeypatch.setattr(live_outputs, "UPLOAD_INTERVAL_S", 0.01)
     outputs = [{"Name": "checkpoints", "OutputUri": f"oss://{client.info.bucket}/unsaved/"}]
     job_id = client.create(job_body(OutputChannels=outputs))
     client.until(job_id, "Running")
@@ -204,9 +204,9 @@ def test_checkpoints_that_take_long_to_save_hold_up_no_other_job(
             assert go_on.wait(PATIENCE_S)
         return ""
 
-    monkeypatch.setattr(live_outputs, "_PUBLISH_S", 0.01)
+    monkeypatch.setattr(live_outputs, "UPLOAD_INTERVAL_S", 0.01)
     monkeypatch.setattr(scheduler, "_COPY_THREADS", 2)
-    monkeypatch.setattr(Publisher, "publish", slowly)
+    monkeypatch.setattr(Publisher, "upload", slowly)
     outputs = [{"Name": "checkpoints", "OutputUri": f"oss://{client.info.bucket}/slow/"}]
     with running_service(client.info.data_dir.parent / "slow", executor, slots=9) as other:
         slow = [other.create(job_body(OutputChannels=outputs)) for _ in range(2)]

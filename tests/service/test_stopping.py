@@ -15,7 +15,7 @@ import pytest
 
 from pai_sdk.service.http import http_server
 from pai_sdk.service.jobs.metrics import MetricsCollector
-from pai_sdk.service.jobs.publishing import Publisher
+from pai_sdk.service.objects.bucket_store import BucketStore
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
 from tests.waiting import PATIENCE_S, until
@@ -74,11 +74,11 @@ def test_an_output_that_is_being_saved_does_not_keep_it_from_ending_and_is_saved
     caplog.set_level(logging.INFO)
     executor, sending = ScriptedExecutor(), threading.Event()
 
-    def send(publisher: Publisher, stream: object, uri: object, headers: object) -> None:
+    def write(store: BucketStore, path: str, content: object, **_: object) -> None:
         """Of a file that has no end."""
         sending.set()
         while True:
-            publisher._check_cancelled()
+            store._check_cancelled()
             time.sleep(0.01)
 
     with pytest.MonkeyPatch.context() as endless, start(executor) as client:
@@ -87,7 +87,7 @@ def test_an_output_that_is_being_saved_does_not_keep_it_from_ending_and_is_saved
         client.until(job_id, "Running")
         root = client.info.data_dir / "jobs" / job_id
         (root / "ml" / "output" / "model" / "w.bin").write_bytes(b"weights")
-        endless.setattr(Publisher, "_send", send)
+        endless.setattr(BucketStore, "write", write)
         executor.succeed(root)
         assert sending.wait(PATIENCE_S)
     told = [record.getMessage() for record in caplog.records]
@@ -112,7 +112,7 @@ def test_metrics_that_are_being_read_do_not_keep_it_from_ending_and_are_read_by_
 
     with pytest.MonkeyPatch.context() as endless, start(executor) as client:
         spec = {"MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]}
-        endless.setattr(MetricsCollector, "_read_chunk", read)
+        endless.setattr(MetricsCollector, "_read_piece", read)
         job_id = client.create(job_body(AlgorithmSpec=spec))
         client.until(job_id, "Running")
         root = client.info.data_dir / "jobs" / job_id

@@ -15,6 +15,7 @@ from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir
+from pai_sdk.storage.store import Store, open_store
 from pai_sdk.storage.tree import FileTree
 from tests.waiting import PATIENCE_S
 
@@ -124,6 +125,9 @@ class FakeBackend:
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         self.extra["Labels"] = [{"Key": key, "Value": value} for key, value in labels.items()]
+
+    def store(self, uri: str) -> Store:
+        return open_store(uri)
 
     def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
         self.calls.append(f"download {uri}")

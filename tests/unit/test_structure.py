@@ -22,9 +22,12 @@ SAME_NAME = {
         ("algorithms", "experiments", "job_logs", "jobs", "training_jobs", "workspaces"),
         "a resource of the API, its route in the service and its command are one word",
     ),
-    **dict.fromkeys(("credentials", "estimator", "processor"), "a public face and the module behind it"),
+    **dict.fromkeys(
+        ("callbacks", "credentials", "estimator", "processor"), "a public face and the module behind it"
+    ),
     **dict.fromkeys(("executor",), "each executor is a package with a module of this name"),
     "settings": "of a session, and of the service",
+    "store": "the interface of all stores, the object store of the service, and the store of runs",
 }
 SAME_CLASS = {"Settings": "of a session, and the field of a request that the service calls so"}
 MAY_PRINT = ("cli", "notebook")

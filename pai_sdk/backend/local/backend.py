@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk.backend.base import Plan, Purpose, Upload
+from pai_sdk.backend.local import uploading
 from pai_sdk.backend.local.file_errors import file_faults_explained
 from pai_sdk.backend.local.input_links import links_notice
-from pai_sdk.backend.local.job_files import InputCache, copy_output, copy_tree, save_output
+from pai_sdk.backend.local.job_files import InputCache, copy_output, copy_tree
 from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
 from pai_sdk.backend.local.readers import Readers
-from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_fields
-from pai_sdk.backend.local.watching import LocalLogs, metric_values
+from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_locally
+from pai_sdk.backend.local.watching import LatestMetrics, LocalLogs, MetricFiles, metric_values
 from pai_sdk.base.files import locked
-from pai_sdk.errors import ConflictError, NotFoundError, PaiError, StorageError
+from pai_sdk.errors import ConflictError, NotFoundError, ObjectNotFoundError, PaiError, StorageError
 from pai_sdk.execution.base import ExecutionState, Mounts
 from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.docker.containers import engine_may_be_away
 from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.initial_outputs import note_resumed, read_resumed
+from pai_sdk.execution.initial_outputs import note_resumed
+from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, OutputUploader
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir
@@ -37,12 +41,12 @@ from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
     from pai_sdk.storage.oss import OssClient
-
-__all__ = ["LocalBackend"]
+    from pai_sdk.storage.store import Store
 
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.05
+_UPLOADER_STARTS_WITHIN_S = 5.0
 _CODE = "file"
 _STATE = "state"
 _WAITS_AGAIN_WITHIN_S = 30.0  # who waits for a job asks for its state every few seconds
@@ -56,6 +60,7 @@ class LocalBackend:
         data_dir: the folder with jobs, default outputs and caches; `PAI_LOCAL_DIR` or `~/.pai/local` otherwise.
         files: gives the client that reads and writes `oss://`, when a job needs it.
         executor: runs the containers.
+        upload_interval_s: how often the live outputs of a running job are sent to `oss://`.
 
     Example:
         >>> backend = LocalBackend(Path("/srv/pai"))
@@ -69,7 +74,9 @@ class LocalBackend:
         *,
         files: Callable[[], OssClient] | None = None,
         executor: DockerExecutor | None = None,
+        upload_interval_s: float = UPLOAD_INTERVAL_S,
     ) -> None:
+        self.upload_interval_s = upload_interval_s
         named = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
         self.data_dir = named.expanduser().absolute()
         self._files = files
@@ -77,6 +84,8 @@ class LocalBackend:
         self._jobs = LocalJobs(self.data_dir / "jobs")
         self._cache = InputCache(self.data_dir / "cache" / "oss")
         self._logs = LocalLogs()
+        self._latest = LatestMetrics()
+        self._uploader_due_at: dict[str, float] = {}
         self._waiting = Readers("waiting.lock", forgotten_after_s=_WAITS_AGAIN_WITHIN_S)
         self._readers = Readers("readers.lock", forgotten_after_s=_READS_ON_WITHIN_S)
 
@@ -127,7 +136,7 @@ class LocalBackend:
         request = plan.request
         check_supported(request)
         _ = self._executor.engine  # without one, nothing needs to be copied
-        unused = unused_fields(request)
+        unused = unused_locally(request)
         if unused:
             logger.warning("this run is local, so it is without: %s", ", ".join(unused))
         with file_faults_explained(self.data_dir), self._jobs.submitting(request) as (job_id, is_new):
@@ -169,6 +178,7 @@ class LocalBackend:
         note_resumed(sandbox, request)
         spec = launch_spec(sandbox.root, job_id, request, mounts=Mounts(inputs, outputs))
         self._executor.start(spec, progress=progress)
+        self._ensure_uploading(job_id)
 
     def _bring_back(self, uri: str, folder: Path, *, progress: bool) -> None:
         """What an earlier job has left in a folder that this one goes on with, if there is anything."""
@@ -176,9 +186,8 @@ class LocalBackend:
 
         try:
             download(self._oss(), OssUri.parse(uri).as_dir(), folder, progress=progress)
-        except StorageError as error:
-            if error.code != "NoSuchKey":
-                raise
+        except ObjectNotFoundError:
+            return
 
     def _fill(
         self, request: TrainingJobRequest, uploads: Sequence[Upload], usercode: Path, *, progress: bool
@@ -210,7 +219,7 @@ class LocalBackend:
         root = self._jobs.sandbox(job_id).root
         while True:
             self._waiting.begin(root, _STATE)
-            record = self._look(job_id)
+            record = self._look(job_id, with_metrics=True)
             if record.status.is_terminal:
                 self._waiting.end(root, _STATE)
             is_news = changed_from is None or _differs(record, changed_from)
@@ -218,41 +227,80 @@ class LocalBackend:
                 return record
             time.sleep(_LOOK_S)
 
-    def _look(self, job_id: str, *, save: bool = True) -> JobRecord:
+    def _look(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
         with self._jobs.may_be_deleted(job_id) as sandbox:
             state = self._state(job_id, sandbox)
-            if state.phase == "ended" and save:
-                self._save_outputs(job_id)
-            return self._jobs.record(job_id, state)
+            if state.phase == "ended":
+                if save:
+                    self.save_outputs(job_id)
+            else:
+                self._ensure_uploading(job_id)
+            record = self._jobs.record(job_id, state)
+            if not with_metrics:
+                return record
+            files = partial(self._metric_files, job_id)
+            latest = self._latest.of(job_id, files, is_final=record.status.is_terminal)
+            return record.model_copy(update={"latest_metrics": latest})
 
     def _state(self, job_id: str, sandbox: Sandbox) -> ExecutionState:
-        """How far a job is, as its containers tell; one whose submitter was killed has ended."""
+        """How far a job is, by its containers; one whose submitter was killed has ended."""
         state = self._executor.state(sandbox.root)
         if state.phase == "absent" and not self._jobs.is_being_submitted(job_id):
             state = self._executor.state(sandbox.root)  # its submitter has just finished, or was killed at it
             state = interrupted() if state.phase == "absent" else state
         return state
 
-    def _save_outputs(self, job_id: str) -> None:
+    def _ensure_uploading(self, job_id: str) -> None:
+        """Start the background process that sends the live outputs to OSS, unless it runs."""
+        if time.monotonic() < self._uploader_due_at.get(job_id, 0.0):
+            return
+        # A process needs a moment to take its lock, and one that fails at once is not started again and again.
+        self._uploader_due_at[job_id] = time.monotonic() + max(_UPLOADER_STARTS_WITHIN_S, self.upload_interval_s)
+        if not self.uploader(job_id, progress=False).has_live_channels:
+            self._uploader_due_at[job_id] = math.inf
+            return
+        sandbox = self._jobs.sandbox(job_id)
+        if not uploading.is_uploading(sandbox):
+            try:
+                uploading.ensure_uploading(self.data_dir, sandbox, self._oss(), self.upload_interval_s)
+            except (PaiError, OSError) as error:  # outputs are saved at the end too
+                logger.warning("%s: its outputs cannot be sent while it runs: %s", job_id, error)
+
+    def send_live_outputs(self, job_id: str) -> str:
+        """Send what a running job has written; returns what could not be sent."""
+        with locked(self._jobs.sandbox(job_id).state_dir / "sync.lock"):
+            return self.uploader(job_id, progress=False).upload(live_only=True)
+
+    def has_saved_outputs(self, job_id: str) -> bool:
+        """Whether all outputs of a job that has ended are where they go."""
+        return bool(self._jobs.facts(job_id).get("synced"))
+
+    def uploader(self, job_id: str, *, progress: bool) -> OutputUploader:
+        """What sends the outputs of a job that go to OSS."""
+        targets = {
+            channel: partial(self.store, uri) for channel, uri in oss_outputs(self._jobs.request(job_id)).items()
+        }
+        options = {"progress": progress, "title": "uploading"}
+        return OutputUploader(self._jobs.sandbox(job_id), targets, options=options)
+
+    def has_ended(self, job_id: str) -> bool:
+        """Whether the containers of a job have ended; its outputs may still have to be saved."""
+        return self._state(job_id, self._jobs.sandbox(job_id)).phase == "ended"
+
+    def save_outputs(self, job_id: str, *, progress: bool = True) -> None:
         """Save what goes to OSS, once. What cannot be saved stays in the job's folder, and the next look tries."""
         if self._jobs.facts(job_id).get("synced"):
             return
-        sandbox, remote = self._jobs.sandbox(job_id), oss_outputs(self._jobs.request(job_id))
-        if not remote:  # nothing to write down either, which a full disk would not let us
-            return
+        sandbox = self._jobs.sandbox(job_id)
+        if not oss_outputs(self._jobs.request(job_id)):
+            return  # nothing to write down either, which a full disk would not let us
         with locked(sandbox.state_dir / "sync.lock"):
             if self._jobs.facts(job_id).get("synced"):
                 return
-            unsaved, resumed = [], read_resumed(sandbox)
-            for channel, uri in remote.items():
-                found = {path: version for (name, path), version in resumed.items() if name == channel}
-                try:
-                    save_output(self._oss, sandbox.output_dir(channel), uri, found=found, progress=True)
-                except (PaiError, OSError) as error:
-                    unsaved.append(f"{channel}: {error}")
+            unsaved = self.uploader(job_id, progress=progress).upload(live_only=False)
             with self._jobs.changing(job_id) as facts:
                 facts["synced"] = not unsaved
-                facts["unsaved"] = "; ".join(unsaved)
+                facts["unsaved"] = unsaved
 
     def list(
         self,
@@ -322,15 +370,22 @@ class LocalBackend:
             return page
 
     def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
-        """The values that the job's metric definitions find in its logs, in their order."""
-        sandbox, request = self._jobs.sandbox(job_id), self._jobs.request(job_id)
-        return metric_values(sandbox, job_id, request, name=name)
+        """The values that the job has reported, and that its metric definitions find in its logs; oldest first."""
+        return metric_values(self._metric_files(job_id), name=name)
+
+    def _metric_files(self, job_id: str) -> MetricFiles:
+        request = self._jobs.request(job_id)
+        uris = {output.name: output.output_uri or "" for output in request.output_channels}
+        outputs = {channel: file_path(uri) for channel, uri in uris.items() if uri.startswith("file:")}
+        return MetricFiles(self._jobs.sandbox(job_id), job_id, request, outputs)
 
     def events(self, job_id: str) -> Sequence[str]:
         """What happened to the job."""
         record = self._look(job_id)
-        told = [f"{one.start_time} {one.status}" for one in record.status_transitions]
-        return [*told[:-1], f"{told[-1]}: {record.reason_message}"] if record.reason_message and told else told
+        events = [f"{one.start_time} {one.status}" for one in record.status_transitions]
+        if record.reason_message and events:
+            events[-1] += f": {record.reason_message}"
+        return events
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """Why the job failed, or None."""
@@ -352,6 +407,12 @@ class LocalBackend:
         with self._jobs.changing(job_id) as facts:
             facts["labels"] = {**facts.get("labels", {}), **labels}
 
+    def store(self, uri: str) -> Store:
+        """The folder of an output as a store."""
+        from pai_sdk.storage.store import open_store
+
+        return open_store(uri, client=self._oss() if uri.startswith("oss://") else None)
+
     def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
         """Fetch a file or a folder that a job left."""
         if uri.startswith("oss://"):
@@ -360,12 +421,12 @@ class LocalBackend:
             return download(self._oss(), OssUri.parse(uri), target, progress=progress)
         source = file_path(uri)
         if not source.exists():
-            raise StorageError(f"{source}: there is no such file or folder", uri=uri, code="NoSuchKey")
+            raise ObjectNotFoundError(f"{source}: there is no such file or folder", uri=uri)
         if source.is_dir():
             if not any(
                 files for _, _, files in os.walk(source)
             ):  # OSS, where jobs run later, has no empty folders
-                raise StorageError(f"{source}: there is no file in it", uri=uri, code="NoSuchKey")
+                raise ObjectNotFoundError(f"{source}: there is no file in it", uri=uri)
             if not (target.exists() and target.samefile(source)):  # it may be where it is wanted already
                 copy_output(source, target)
             return target
@@ -408,6 +469,6 @@ class LocalBackend:
 
 def _differs(record: JobRecord, before: JobRecord) -> bool:
     def shown(one: JobRecord) -> tuple[object, ...]:
-        return one.status, one.reason_message, one.instances, one.labels
+        return one.status, one.reason_message, one.instances, one.labels, one.latest_metrics
 
     return shown(record) != shown(before)

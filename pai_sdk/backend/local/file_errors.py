@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pai_sdk.agent.journal import DISK_IS_FULL
+from pai_sdk.agent.protocol import DISK_IS_FULL
 from pai_sdk.errors import LocalRunError
-
-__all__ = ["file_faults_explained"]
 
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST)

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-__all__ = ["links_notice"]
-
 _MOST_FILES = 50_000  # so many are looked at before a job starts; a data set may have millions
 _SHOWN = 3
 _IN_THE_CONTAINER = "/ml"
 
 
 def links_notice(channel: str, folder: Path) -> str | None:
-    """What to tell of the links in a channel's folder that lead out of it; None where there are none.
+    """The notice about links in a channel's folder that lead out of it; None where there are none.
 
     Example:
         >>> links_notice("train", Path("/nowhere")) is None

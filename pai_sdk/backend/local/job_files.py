@@ -1,31 +1,26 @@
-"""What a local job reads and leaves: code, inputs from OSS through a cache, outputs that go to OSS."""
+"""What a local job reads and leaves: code, inputs from OSS through a cache, copies of outputs."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.base.files import locked
-from pai_sdk.errors import CodeError, LocalRunError, Problem, StorageError, TransferError
-from pai_sdk.execution.initial_outputs import Version, version_of
-from pai_sdk.storage.download import TargetFolder
-from pai_sdk.storage.objects import make_folder, must_take_a_file
+from pai_sdk.errors import CodeError, ObjectNotFoundError, Problem, StorageError, TransferError
+from pai_sdk.storage.file_move import FileMove
+from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.objects import ObjectInfo, make_folder, must_take_a_file
+from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.pool import TransferPool
-from pai_sdk.storage.progress import ByteBar
+from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 from pai_sdk.storage.walk import list_folder
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.objects import ObjectInfo
     from pai_sdk.storage.oss import OssClient
-
-__all__ = ["InputCache", "copy_output", "copy_tree", "save_output"]
 
 _DEFAULT_LIMIT_BYTES = 20 << 30
 
@@ -85,36 +80,29 @@ class InputCache:
         self.shrink()
 
     def _fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
-        single = None if uri.is_dir else client.head(uri)
-        count = 0
-        with ByteBar("fetching inputs", shown=progress) as bar, TransferPool() as pool:
-            client, folder = client.cancelled_by(pool.stopped, pool.may_retry), TargetFolder(target)
-            folder.open()
-            listed = client.list(uri.as_dir(), unnamed=pool.failures.__setitem__)
-            for info in [single] if single else listed:
-                count += 1
-                name = uri.name if single else info.uri.key.removeprefix(uri.as_dir().key)
-                try:
-                    place = folder.place(name, info.size_bytes)
-                except (OSError, StorageError) as error:
-                    pool.failures[name] = error
-                    continue
-                if place is not None:
-                    bar.expect(info.size_bytes)
-                    pool.submit_file(name, partial(self._place, client, info, place, bar))
-        if not count:
-            raise StorageError(f"{uri}: there is no such file or folder", uri=str(uri), code="NoSuchKey")
-        if pool.failures:
-            raise TransferError(f"{len(pool.failures)} files were not fetched from {uri}", failures=pool.failures)
+        from pai_sdk.storage.sync import DirSync
 
-    def _place(self, client: OssClient, info: ObjectInfo, place: Path, bar: ByteBar) -> None:
+        single = None if uri.is_dir else client.head(uri)
+        if single is not None:
+            place = LocalStore(target).place(uri.name)
+            assert place is not None  # noqa: S101 - the name has no slash at its end
+            return self.put(client, single, place)
+        source = _CachedObjects(client, uri, self)
+        report = DirSync(
+            source, LocalStore(target), remember=False, progress=progress, title="fetching inputs"
+        ).run()
+        if not report.files and next(client.list(source.folder, unnamed=lambda key, error: None), None) is None:
+            raise ObjectNotFoundError(f"{uri}: there is no such file or folder", uri=str(uri))
+        return None
+
+    def put(self, client: OssClient, info: ObjectInfo, place: Path) -> None:
+        """Make a local file a link to the cached object, which is fetched if it is missing."""
         cached = self._fetched(client, info)
         must_take_a_file(place)
         try:
             os.link(cached, place)
         except OSError:  # another file system, or one without links
             shutil.copy(cached, place)
-        bar.advance(info.size_bytes)
 
     def _fetched(self, client: OssClient, info: ObjectInfo) -> Path:
         """The cached object; fetched if it is not there yet."""
@@ -149,6 +137,30 @@ class InputCache:
                 total -= size
 
 
+class _CachedObjects(OssStore):
+    """A folder of OSS whose objects are fetched through the cache."""
+
+    def __init__(self, client: OssClient, uri: OssUri, cache: InputCache) -> None:
+        super().__init__(client, uri)
+        self._cache = cache
+
+    def cancelled_by(self, pool: TransferPool) -> _CachedObjects:
+        """The same store for one transfer."""
+        return _CachedObjects(self.client.cancelled_by(pool.stopped, pool.may_retry), self.folder, self._cache)
+
+    def fetches_in_parts(self, size_bytes: int) -> bool:
+        """Objects come to the cache in one request."""
+        return False
+
+    def fetch_file(self, move: FileMove) -> StoredFile:
+        """Make the local file a link to the cached object."""
+        file = move.file
+        info = ObjectInfo(self.folder.join(file.path), file.size_bytes, file.etag, {})
+        self._cache.put(self.client, info, move.local)
+        move.share.advance(file.size_bytes)
+        return file
+
+
 def _name_of(info: ObjectInfo) -> str:
     return f"{info.etag.lower()}-{info.size_bytes}"
 
@@ -171,32 +183,3 @@ def copy_output(source: Path, target: Path) -> None:
             failures[file.path] = error
     if failures:
         raise TransferError(f"{len(failures)} files were not copied from {source}", failures=failures)
-
-
-def save_output(
-    files: Callable[[], OssClient], folder: Path, uri: str, *, found: Mapping[str, Version], progress: bool
-) -> None:
-    """Put what a job left in an output folder to OSS.
-
-    Args:
-        files: gives the client, when there is something to send.
-        folder: the output's.
-        uri: where it goes.
-        found: the files that the job found there when it began. As long as they are as they were, they stay here:
-            another job may have replaced those in OSS meanwhile.
-        progress: show a bar.
-
-    Raises:
-        TransferError: some files could not be put there.
-        LocalRunError: not all that lies there can be taken along; the rest was.
-    """
-    from pai_sdk.storage.transfer import upload_tree
-
-    listing = list_folder(folder)
-    changed = [file for file in listing.files if found.get(file.path) != version_of((folder / file.path).stat())]
-    tree = FileTree.of(replace(listing, files=tuple(changed)))
-    if tree.entries:
-        upload_tree(files(), tree, OssUri.parse(uri), progress=progress, marker=False)
-    if listing.problems:
-        left = "; ".join(f"{problem.where} {problem.what}" for problem in listing.problems)
-        raise LocalRunError(f"not all of the output {folder} can be saved: {left}")

@@ -13,14 +13,12 @@ from typing import Any
 from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk.base.files import is_locked, locked, replace_file
 from pai_sdk.errors import NotFoundError
-from pai_sdk.execution.base import ExecutionState
+from pai_sdk.execution.base import ExecutionState, outcome
 from pai_sdk.schemas.names import LOCAL_ID_PREFIX, is_local_id
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
-
-__all__ = ["LocalJobs", "oss_outputs"]
 
 _REQUEST = "request.json"
 _FACTS = "facts.json"
@@ -91,11 +89,10 @@ class LocalJobs:
 
     def _job_of(self, submission: str) -> str | None:
         """The job that was made by a submission."""
-        return next((job for job in self.ids() if self._submission_of(job) == submission), None)
-
-    def _submission_of(self, job_id: str) -> str | None:
-        labels: dict[str, str] = self.facts(job_id).get("labels", {})
-        return labels.get(SUBMISSION_LABEL)
+        for job_id in self.ids():
+            if self.facts(job_id).get("labels", {}).get(SUBMISSION_LABEL) == submission:
+                return job_id
+        return None
 
     def _was_started(self, job_id: str) -> bool:
         """Wait until another process has started a job; whether the job is there then."""
@@ -162,7 +159,7 @@ class LocalJobs:
     def record(self, job_id: str, state: ExecutionState) -> JobRecord:
         """A job as TrainingJob knows it."""
         request, facts = self.request(job_id), self.facts(job_id)
-        status, code, message = state.outcome()
+        status, code, message = outcome(state)
         ended = state.ended_at if state.phase == "ended" else None
         if ended is not None and not facts.get("synced") and oss_outputs(request):
             outputs = self.sandbox(job_id).ml / "output"

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from pai_sdk.base.files import locked
 
-__all__ = ["Readers"]
-
 
 @dataclass
 class _Reading:

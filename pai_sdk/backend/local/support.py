@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -10,25 +11,14 @@ from urllib.parse import unquote, urlsplit
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.docker.container import ContainerLimits
 from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.execution.unused_fields import unused_fields
 from pai_sdk.schemas.names import LOCAL_TYPES
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.uri import uri_scheme
 
-__all__ = ["check_supported", "file_path", "file_uri", "unused_fields"]
-
 _SCHEMES = _CODE_TYPES = ("file", "oss")
-_UNUSED = {
-    "experiment_config": "ExperimentConfig",
-    "user_vpc": "UserVpc",
-    "role_arn": "RoleArn",
-    "priority": "Priority",
-    "algorithm_name": "AlgorithmName",
-    "algorithm_version": "AlgorithmVersion",
-    "algorithm_provider": "AlgorithmProvider",
-    "assign_node_spec": "AssignNodeSpec",
-    "credential_config": "CredentialConfig",
-}
-"""Fields of a request that belong to the service's account, network and queues: a run here is the same without."""
+_USED = ["ComputeResource.InstanceSpec.SharedMemory"]
+_SHORTENED = re.compile(r"^(ComputeResource|InputChannels|OutputChannels)\.")
 
 
 def file_uri(path: Path, *, folder: bool) -> str:
@@ -111,22 +101,12 @@ def _why_not_a_folder(path: Path) -> str:
     return ""
 
 
-def unused_fields(request: TrainingJobRequest) -> list[str]:
-    """The fields that are set and mean nothing here, as the wire names them; for one notice."""
-    unused = [wire for name, wire in _UNUSED.items() if getattr(request, name, None) is not None]
+def unused_locally(request: TrainingJobRequest) -> list[str]:
+    """The fields that are set and have no effect in a local job, by short names; for one notice."""
+    unused = [_SHORTENED.sub("", name) for name in unused_fields(request, used=_USED)]
     compute, spec = request.compute_resource, request.algorithm_spec
     if spec is not None and spec.progress_definitions:
         unused.append("AlgorithmSpec.ProgressDefinitions")
     if compute and compute.ecs_spec and compute.ecs_spec not in LOCAL_TYPES:
         unused.append("EcsSpec")
-    if compute and (compute.spot_spec or compute.use_spot_instance):
-        unused.append("SpotSpec")
-    if compute and compute.instance_spec and compute.instance_spec.gpu_type:
-        unused.append("InstanceSpec.GPUType")
-    for channels in (request.input_channels, request.output_channels):
-        unused += [f"{channel.name}.RoleArn" for channel in channels if channel.role_arn]
-        unused += [f"{channel.name}.VersionName" for channel in channels if channel.version_name]
-    unused += [f"{channel.name}.Options" for channel in request.input_channels if channel.options]
-    if request.settings:
-        unused += [f"Settings.{name}" for name in request.settings.to_wire() if name != "Tags"]
     return unused

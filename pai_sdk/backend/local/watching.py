@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import heapq
-import math
-import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 from pai_sdk.execution.log_index import LogIndex
-from pai_sdk.execution.log_times import LogTimes
+from pai_sdk.execution.metric_source import MetricSource, MetricValue, RegexPattern
 from pai_sdk.schemas.record import LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.wire import wire_time
 
-__all__ = ["LocalLogs", "metric_values"]
-
 _LOOK_S = 0.02
 _MOST_INDEXES = 256
+_LATEST_EVERY_S = 1.0
 
 
 class LocalLogs:
@@ -54,48 +51,111 @@ class LocalLogs:
             return self._indexes.setdefault(path, LogIndex(path))
 
 
-def metric_values(
-    sandbox: Sandbox, job_id: str, request: TrainingJobRequest, *, name: str | None
-) -> Iterator[MetricPoint]:
-    """The values found by the job's metric definitions, the oldest first where their times are known."""
+@dataclass(frozen=True)
+class MetricFiles:
+    """Where the metrics of a job are.
+
+    Attributes:
+        sandbox: the job's folder.
+        job_id: the job.
+        request: its description.
+        outputs: output channels whose folder is not in the sandbox.
+    """
+
+    sandbox: Sandbox
+    job_id: str
+    request: TrainingJobRequest
+    outputs: Mapping[str, Path]
+
+
+def metric_values(files: MetricFiles, *, name: str | None) -> Iterator[MetricPoint]:
+    """The values that the job has reported, and those that its metric definitions find in its logs.
+
+    Args:
+        files: where they are.
+        name: of the only metric that is wanted.
+    """
+    patterns = [pattern for pattern in _patterns(files.request) if name is None or pattern.name == name]
+    for value in _source(files).values(patterns):
+        if name is None or value.name == name:
+            yield _point(value)
+
+
+class LatestMetrics:
+    """The last value of each metric of local jobs. Files are read on from where they were read before.
+
+    `_lock` guards all of it, reads of files included: callers of one job want the same answer.
+
+    Args:
+        clock: monotonic, in seconds; a job's files are read once a second at most.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._readers: dict[str, _LatestReader] = {}
+
+    def of(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> list[MetricPoint]:
+        """The last values now, in the order in which the metrics first appeared.
+
+        Args:
+            job_id: the job.
+            files: says where its metrics are; called once for each job.
+            is_final: whether the job has ended, so that its last line counts without its line end.
+        """
+        with self._lock:
+            reader = self._readers.get(job_id)
+            if reader is None:
+                if len(self._readers) >= _MOST_INDEXES:
+                    self._readers.pop(next(iter(self._readers)))
+                found = files()
+                reader = self._readers[job_id] = _LatestReader(_source(found), _patterns(found.request))
+            now = self._clock()
+            if now >= reader.due_at or is_final > reader.is_final:
+                reader.due_at, reader.is_final = now + _LATEST_EVERY_S, is_final
+                reader.read_on()
+            return list(reader.latest.values())
+
+
+@dataclass
+class _LatestReader:
+    source: MetricSource
+    patterns: Sequence[RegexPattern]
+    latest: dict[str, MetricPoint] = field(default_factory=dict)
+    due_at: float = 0.0
+    is_final: bool = False
+
+    def read_on(self) -> None:
+        """Read what was written since the last time."""
+        for file in self.source.sources():
+            while (piece := file.read(self.patterns, is_final=self.is_final)) is not None:
+                file.offset = piece.end
+                for value in piece.values:
+                    self.latest[value.name] = _point(value)
+                if not piece.is_more:
+                    break
+
+
+def _patterns(request: TrainingJobRequest) -> list[RegexPattern]:
     spec = request.algorithm_spec
-    patterns = [
-        (definition.name, re.compile(definition.regex))
-        for definition in (spec.metric_definitions or () if spec else ())
-        if name is None or definition.name == name
-    ]
-    if not patterns:
-        return
-    shared = SharedFolder(sandbox.shared_dir)
-    logs = [
-        _values_in(sandbox.log_file(instance.name), shared.log_times(instance.name), patterns)
-        for instance in instances(job_id, request)
-    ]
-    yield from heapq.merge(*logs, key=lambda point: point.timestamp or "")
+    definitions = spec.metric_definitions or () if spec else ()
+    return [RegexPattern(definition.name, re.compile(definition.regex)) for definition in definitions]
 
 
-def _values_in(path: Path, times: LogTimes, patterns: list[tuple[str, re.Pattern[str]]]) -> Iterator[MetricPoint]:
-    if not path.exists():
-        return
-    with path.open("rb") as log:
-        # What was written behind the last note came with the end.
-        last = wire_time(os.fstat(log.fileno()).st_mtime) if times.times else None
-        offset = 0
-        for line in log:
-            offset += len(line)
-            at = times.of_byte(offset - 1)
-            timestamp = last if at is None else wire_time(at)
-            for state in line.decode(errors="replace").splitlines():  # of a progress bar: `\r` ends each
-                for name, value in _values(state, patterns):
-                    yield MetricPoint(name=name, value=value, timestamp=timestamp)
+def _source(files: MetricFiles) -> MetricSource:
+    return MetricSource(
+        files.sandbox,
+        [instance.name for instance in instances(files.job_id, files.request)],
+        times=SharedFolder(files.sandbox.shared_dir).log_times,
+        tensorboard=files.outputs.get("tensorboard"),
+    )
 
 
-def _values(line: str, patterns: list[tuple[str, re.Pattern[str]]]) -> Iterator[tuple[str, float]]:
-    for name, pattern in patterns:
-        for match in pattern.finditer(line):
-            try:
-                value = float(match.group(1) or "")
-            except (ValueError, IndexError):
-                continue
-            if math.isfinite(value):
-                yield name, value
+def _point(value: MetricValue) -> MetricPoint:
+    return MetricPoint(
+        name=value.name,
+        value=value.value,
+        timestamp=wire_time(value.time),
+        step=value.step,
+        instance=value.instance,
+    )

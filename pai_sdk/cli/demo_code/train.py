@@ -10,9 +10,11 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import train_test_split
 
+from pai_sdk import report
+
 
 def main() -> None:
-    """Train for some epochs, print the accuracy of each, save the model."""
+    """Train for some epochs, report the accuracy of each, save the model."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--alpha", type=float, default=1e-4)
@@ -32,7 +34,9 @@ def main() -> None:
     model = SGDClassifier(alpha=arguments.alpha, random_state=0)
     for epoch in range(1, arguments.epochs + 1):
         model.partial_fit(train_x, train_y, classes=sorted(set(digits)))
-        print(f"epoch {epoch}/{arguments.epochs} accuracy={model.score(test_x, test_y):.4f}")
+        accuracy = model.score(test_x, test_y)
+        print(f"epoch {epoch}/{arguments.epochs} accuracy={accuracy:.4f}")
+        report({"accuracy": accuracy}, step=epoch)
         time.sleep(0.3)  # slow enough to watch
 
     target = Path(os.environ["PAI_OUTPUT_MODEL"], "model.json")

@@ -158,8 +158,8 @@ class ContainerMounts(Mounts):
     def arguments(self, sandbox: Sandbox, instance: Instance) -> list[dict[str, Any]]:
         """The mounts as the engine wants them. A source that is missing is an error there, and is not made.
 
-        Of the logs an instance gets its own, as a file: no container can put anything beside it, or something
-        else in its place, that would be read or written by who reads the logs.
+        Each instance gets its own log, as a file. So no container can put another file beside it or in its place,
+        which a reader of the logs would then read or write.
         """
         log = sandbox.log_file(instance.name)
         mounts = [
@@ -238,12 +238,12 @@ def create_arguments(
 
 
 def labels(job_id: str, sandbox: Sandbox) -> dict[str, str]:
-    """What all that a job has in the engine is found by."""
+    """The labels of everything that a job has in the engine."""
     return {LABEL_JOB: job_id, LABEL_FOLDER: str(sandbox.root), LABEL_OWNER: owner()}
 
 
 def owner() -> str:
-    """Whose jobs these are: an engine may serve several users, and several containers with hosts of their own."""
+    """The owner of jobs: an engine may serve several users, and several containers with their own host names."""
     return f"{os.getuid()}@{socket.gethostname()}"
 
 

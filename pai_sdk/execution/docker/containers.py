@@ -33,10 +33,10 @@ class JobContainers:
         self._engine = engine
 
     def of(self, job_id: str) -> list[Any]:  # docker-py's containers
-        """The containers of one job, in whatever state they are."""
+        """All containers of one job, those that have ended included."""
         engine = self._engine()
         engine.must_answer()
-        # Between the list and the look at each of them another process may remove one.
+        # Another process may remove one between the list and the request for its details.
         return list(
             engine.client.containers.list(
                 all=True, ignore_removed=True, filters={"label": f"{LABEL_JOB}={job_id}"}
@@ -53,26 +53,26 @@ class JobContainers:
                 network.remove()
 
     def kill(self, job_id: str, shared: SharedFolder) -> None:
-        """Kill the instances of a job that were told to end and have not, running or paused."""
+        """Kill the instances of a job, running or paused, that did not end within the grace period."""
         for container in self.of(job_id):
             if container.status in ("running", "paused") and not shared.is_at_its_end(container.name):
                 logger.warning("%s did not end within its grace period and is killed", container.name)
                 if shared.first_failure is not None:
-                    shared.tell_lost(container.name)
+                    shared.write_lost(container.name)
                 with _may_be_gone():
                     container.kill()
 
     def engine_has_restarted(self, job_id: str, *, since: float) -> bool | None:
-        """Whether another engine made the containers of a job than the one that answers now.
+        """Whether the engine was started anew since it started the containers of a job.
 
-        An engine keeps its last events in memory: the start of a container is not among those of a later one.
+        An engine keeps its last events in memory, so a later one does not know the start of these containers.
 
         Args:
             job_id: the job.
             since: a moment before its containers were made, in seconds since 1970.
 
         Returns:
-            None where that is not known: more has happened meanwhile than the engine keeps.
+            None where that is not known, because newer events have replaced that of the start.
         """
         engine = self._engine()
         if engine.is_podman:  # which has no engine that containers depend on
@@ -87,7 +87,7 @@ class JobContainers:
         return True
 
     def give_back(self, job_id: str, to: str) -> None:
-        """Give what root's containers wrote to its owner, with the help of one more; they cannot any more.
+        """Give the files that root's containers wrote to their owner, by one more container; they have ended.
 
         Args:
             job_id: whose containers.
@@ -106,7 +106,7 @@ class JobContainers:
             )
 
     def remove_orphans(self, is_orphan: Callable[[Path], bool]) -> list[str]:
-        """Remove containers and networks of jobs that cannot be found any more.
+        """Remove containers and networks of jobs whose folder has gone.
 
         Those of other users, and of other machines or containers that share the engine, are left alone: their
         folders cannot be seen from here.
@@ -133,10 +133,10 @@ def end_of(container: Any, *, with_words: bool = False) -> ContainerEnd | None:
 
     Args:
         container: docker-py's.
-        with_words: also ask for what it said to the engine, which is nothing once it writes its log.
+        with_words: also read its output from the engine, which has none once the instance has opened its log.
     """
     state = container.attrs["State"]
-    # A list of containers gives their state as one word; the details need a look at each.
+    # A list of containers may give the state as one word; the details need a request for each.
     if isinstance(state, str):
         container.reload()
         state = container.attrs["State"]
@@ -147,7 +147,7 @@ def end_of(container: Any, *, with_words: bool = False) -> ContainerEnd | None:
 
 
 def is_being_removed(container: Any) -> bool:
-    """Whether it is about to be removed: it was killed for that, and its exit code tells nothing."""
+    """Whether it is being removed; it was killed for that, so its exit code is not that of the job."""
     return container.status in ("removing", "dead")
 
 

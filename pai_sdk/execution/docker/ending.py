@@ -1,16 +1,16 @@
-"""How a job of containers ended: from what its instances wrote, and what the engine says of them."""
+"""How a job of containers ended, from what its instances wrote and what the engine reports of them."""
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.agent.distributed import Instance
 from pai_sdk.agent.memory import has_killed_since
+from pai_sdk.agent.protocol import ExecutionState, InstanceState, StopRequest
 from pai_sdk.agent.reasons import (
     REASON_DISK_FULL,
     REASON_ENGINE_RESTARTED,
@@ -18,7 +18,6 @@ from pai_sdk.agent.reasons import (
     REASON_MAX_RUNNING_TIME,
     REASON_OUT_OF_MEMORY,
     REASON_REQUIREMENTS_FAILED,
-    REASON_STOPPED_BY_USER,
     REASON_STOPPED_FROM_OUTSIDE,
     REASON_SUPERVISOR_LOST,
     disk_full_message,
@@ -28,7 +27,6 @@ from pai_sdk.agent.reasons import (
     memory_limit_message,
     requirements_message,
 )
-from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 
 __all__ = ["ContainerEnd", "ending", "interrupted", "stopped_before_start"]
@@ -41,7 +39,6 @@ _SILENT = (
     "the machine too busy."
 )
 _SAID = "The container of {name} ended before it could write its log. It said: {words}"
-_STOPPED = "The job was stopped. The reason could not be written down, since the disk was full."
 _STOPPED_FROM_OUTSIDE = (
     "A container of the job was told to end (SIGTERM) by `docker stop` or a similar command. Submit the job "
     "again; checkpoints it had written are still there."
@@ -58,8 +55,8 @@ _NO_SPACE = "No space left on device"
 _LAST_LINES = 20
 _LONGEST_LINE = 200
 _FULL_DISK_BYTES = 8 << 20
-_FULL_DISK_SHARE = 8  # of a small disk, one part in so many
-_KILLED_CODES = (137, 255)  # 255: the engine or the machine started anew, and found it dead
+_FULL_DISK_SHARE = 8  # a small disk is full when less than an eighth of it is free
+_KILLED_CODES = (137, 255)  # 255: an engine that has just started found the container dead
 _KILLED = (
     "The container of {name} was killed from outside (exit code {code}): by `docker kill` or `docker stop`, or "
     "because the engine or the machine was restarted. Submit the job again; checkpoints it had written are still "
@@ -69,13 +66,13 @@ _KILLED = (
 
 @dataclass(frozen=True)
 class ContainerEnd:
-    """How the engine says that a container ended.
+    """How a container ended, as the engine reports it.
 
     Attributes:
         code: its exit code.
         out_of_memory: the kernel killed something in it for lack of memory.
         error: why it could not be started, if it could not.
-        words: what it said before it could write a log.
+        words: its output before it opened its log.
     """
 
     code: int
@@ -87,33 +84,31 @@ class ContainerEnd:
 def ending(
     job: Mapping[str, Any],
     shared: SharedFolder,
-    instances: Sequence[Instance],
     ends: Mapping[str, ContainerEnd | None],
     engine_has_restarted: Callable[[bool | None], bool | None] = lambda _: False,
-) -> dict[str, Any]:
-    """The final state of a job, as `ExecutionState` has it.
+) -> ExecutionState:
+    """The final state of a job.
 
     Args:
         job: what is known of it since its start.
         shared: the folder that its instances write to.
-        instances: all of them.
         ends: how each container ended, as far as the engine knows it.
-        engine_has_restarted: asked where the containers were ended from outside; None when it is not known. It is
-            given what to suppose where the engine does not answer.
+        engine_has_restarted: asked where the containers were ended from outside; None when it is not known. Its
+            argument is the answer to suppose where the engine does not answer.
     """
-    shown = [_instance(instance, shared, ends.get(instance.name)) for instance in instances]
+    instances = shared.instances
     exits = [found for instance in instances if (found := shared.exit_of(instance.name))]
-    failed, code, message = _reason(job, shared, instances, ends, engine_has_restarted)
-    return {
-        "phase": "ended",
-        "started_at": shared.begun_at,
-        "ended_at": max((one.at for one in exits), default=time.time()),
-        "succeeded": not code,
-        "instances": shown,
-        "failed_instance": failed,
-        "reason_code": code,
-        "reason_message": message,
-    }
+    failed, code, message = _reason(job, shared, ends, engine_has_restarted)
+    return ExecutionState(
+        "ended",
+        started_at=shared.begun_at,
+        ended_at=max((one.at for one in exits), default=time.time()),
+        succeeded=not code,
+        instances=tuple(shared.final_state(one, _exit_code(one.name, shared, ends)) for one in instances),
+        failed_instance=failed,
+        reason_code=code,
+        reason_message=message,
+    )
 
 
 def interrupted() -> ExecutionState:
@@ -127,51 +122,50 @@ def interrupted() -> ExecutionState:
     )
 
 
-def stopped_before_start(shared: SharedFolder, instances: Sequence[Instance]) -> dict[str, Any]:
+def stopped_before_start(shared: SharedFolder) -> ExecutionState:
     """The final state of a job that was stopped before it had containers."""
-    code, message = shared.stop_wish or ("", "")
-    return {
-        "phase": "ended",
-        "ended_at": time.time(),
-        "succeeded": False,
-        "instances": [{"name": one.name, "role": one.role, "status": "Terminated"} for one in instances],
-        "reason_code": code or REASON_STOPPED_BY_USER,
-        "reason_message": message,
-    }
+    code, message = (shared.stop_request or StopRequest()).reported
+    return ExecutionState(
+        "ended",
+        ended_at=time.time(),
+        succeeded=False,
+        instances=tuple(InstanceState(one.name, one.role, "Terminated") for one in shared.instances),
+        reason_code=code,
+        reason_message=message,
+    )
 
 
 def _reason(
     job: Mapping[str, Any],
     shared: SharedFolder,
-    instances: Sequence[Instance],
     ends: Mapping[str, ContainerEnd | None],
     engine_has_restarted: Callable[[bool | None], bool | None],
 ) -> tuple[str | None, str, str]:
-    """The instance to blame, the reason's code and its sentence; empty for a success."""
-    whys = {shared.why(instance.name) for instance in instances}
-    failure = shared.first_failure
+    """The instance to blame, the reason's code and its sentence; empty for a success.
+
+    The checks are in the order of causes: what came first explains what came later.
+    """
+    names = [instance.name for instance in shared.instances]
+    whys = {shared.why(name) for name in names}
+    failure, request = shared.first_failure, shared.stop_request
     if not shared.has_begun:
         return None, REASON_SUPERVISOR_LOST, _INTERRUPTED
     if shared.requirements_failed:
-        first = instances[0].name
-        ended = shared.exit_of(first)
-        refusal = shared.requirements_problem
-        problem = refusal or shared.pip_problem(first)
+        ended, refusal = shared.exit_of(names[0]), shared.requirements_problem
+        problem = refusal or shared.pip_problem(names[0])
         message = requirements_message(ended.code if ended else 1, problem, has_pip=not refusal)
-        return first, REASON_REQUIREMENTS_FAILED, message
+        return names[0], REASON_REQUIREMENTS_FAILED, message
     if failure is None and "timeout" in whys:
         return None, REASON_MAX_RUNNING_TIME, max_running_time_message(job["max_running_s"])
-    if failure is None and (
-        "stopped" in whys or (shared.stop_wish is not None and _was_cut_off(shared, instances, ends))
-    ):
-        code, message = shared.stop_wish or ("", "")
+    if failure is None and ("stopped" in whys or (request is not None and _was_cut_off(shared, ends))):
+        code, message = (request or StopRequest()).reported
         if code == REASON_STOPPED_FROM_OUTSIDE:
             return None, *_stopped_from_outside(engine_has_restarted(True))
-        return None, code or REASON_STOPPED_BY_USER, message or _STOPPED
+        return None, code, message
     if failure is None:
-        failure = _unnoted_failure(shared, instances, ends)
+        failure = _unwritten_failure(shared, ends)
     if failure is None:
-        gone = next((i.name for i in instances if shared.exit_of(i.name) is None and not ends.get(i.name)), None)
+        gone = next((name for name in names if shared.exit_of(name) is None and not ends.get(name)), None)
         return (gone, REASON_SUPERVISOR_LOST, _GONE.format(name=gone)) if gone else (None, "", "")
     name, exit_code = failure
     if _was_killed_from_outside(name, exit_code, shared, ends.get(name)) and engine_has_restarted(None):
@@ -185,25 +179,21 @@ def _stopped_from_outside(engine_has_restarted: bool | None) -> tuple[str, str]:
     return REASON_STOPPED_FROM_OUTSIDE, _STOPPED_SOMEHOW if engine_has_restarted is None else _STOPPED_FROM_OUTSIDE
 
 
-def _unnoted_failure(
-    shared: SharedFolder, instances: Sequence[Instance], ends: Mapping[str, ContainerEnd | None]
-) -> tuple[str, int] | None:
+def _unwritten_failure(shared: SharedFolder, ends: Mapping[str, ContainerEnd | None]) -> tuple[str, int] | None:
     """An instance that did not succeed, and its exit code; rather one that was not ended by us."""
-    exits = [(one.name, _exit_code(one, shared, ends.get(one.name))) for one in instances]
+    exits = [(one.name, _exit_code(one.name, shared, ends)) for one in shared.instances]
     failures = [(name, exit_code) for name, exit_code in exits if exit_code]
     return min(failures, key=lambda failure: bool(shared.why(failure[0])), default=None)
 
 
-def _was_cut_off(
-    shared: SharedFolder, instances: Sequence[Instance], ends: Mapping[str, ContainerEnd | None]
-) -> bool:
-    """Whether an instance had to be killed, since it did not end when it was asked to."""
-    silent = [instance.name for instance in instances if shared.exit_of(instance.name) is None]
+def _was_cut_off(shared: SharedFolder, ends: Mapping[str, ContainerEnd | None]) -> bool:
+    """Whether an instance had to be killed, because it did not end within its grace period."""
+    silent = [one.name for one in shared.instances if shared.exit_of(one.name) is None]
     return any((end := ends.get(name)) is None or end.code for name in silent)
 
 
 def _was_killed_from_outside(name: str, exit_code: int, shared: SharedFolder, end: ContainerEnd | None) -> bool:
-    """Whether it ended without a word, by a signal that was not ours."""
+    """Whether it was killed before it could write its exit code, by a signal that was not ours."""
     is_plain = end is not None and not (end.error or end.words or end.out_of_memory)
     return is_plain and exit_code in _KILLED_CODES and shared.exit_of(name) is None and not shared.why(name)
 
@@ -211,11 +201,11 @@ def _was_killed_from_outside(name: str, exit_code: int, shared: SharedFolder, en
 def _failure_reason(
     name: str, exit_code: int, shared: SharedFolder, end: ContainerEnd | None, job: Mapping[str, Any]
 ) -> tuple[str, str]:
-    is_told = shared.exit_of(name) is not None
-    # Taken for lost by the others, it came back all the same, or was killed by us.
-    if shared.why(name) == "peer" or (is_told and shared.is_failure_silence):
+    has_exit = shared.exit_of(name) is not None
+    # The others took it for lost; then it went on and ended, or the executor killed it.
+    if shared.why(name) == "peer" or (has_exit and shared.is_failure_silent):
         return REASON_SUPERVISOR_LOST, _SILENT.format(name=name)
-    if end is None and not is_told:
+    if end is None and not has_exit:
         return REASON_SUPERVISOR_LOST, _GONE.format(name=name)
     if end is not None and end.error:
         return "ContainerNotStarted", f"The container of {name} could not be started: {end.error}"
@@ -224,7 +214,7 @@ def _failure_reason(
     is_oom = shared.ran_out_of_memory(name) or (end is not None and end.out_of_memory)
     if is_oom and exit_code != 0:
         return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, job["memory_bytes"])
-    if exit_code in _KILLED_CODES and not is_told:
+    if exit_code in _KILLED_CODES and not has_exit:
         return REASON_KILLED_BY_SIGNAL, _KILLED.format(name=name, code=exit_code)
     message = _disk_full(name, exit_code, shared, job)
     if message:
@@ -233,10 +223,10 @@ def _failure_reason(
 
 
 def _disk_full(name: str, exit_code: int, shared: SharedFolder, job: Mapping[str, Any]) -> str:
-    """What to say of an instance that failed for a full disk; empty for another.
+    """The sentence for an instance that failed because of a full disk; empty for another.
 
-    By the first look at the end there may be free space again, and the full disk may be within the container:
-    then the log tells.
+    At the first look after the end there may be free space again, or the disk was inside the container: then the
+    log has the error.
     """
     for folder in (shared.path.parent, *(Path(path) for path in job.get("outputs", {}).values())):
         if _is_full(folder):
@@ -253,13 +243,7 @@ def _is_full(folder: Path) -> bool:
     return disk.free < min(_FULL_DISK_BYTES, disk.total // _FULL_DISK_SHARE)
 
 
-def _instance(instance: Instance, shared: SharedFolder, end: ContainerEnd | None) -> dict[str, Any]:
-    code = _exit_code(instance, shared, end)
-    status = "Terminated" if shared.why(instance.name) else "Succeed" if code == 0 else "Failed"
-    return {"name": instance.name, "role": instance.role, "status": status, "exit_code": code}
-
-
-def _exit_code(instance: Instance, shared: SharedFolder, end: ContainerEnd | None) -> int | None:
+def _exit_code(name: str, shared: SharedFolder, ends: Mapping[str, ContainerEnd | None]) -> int | None:
     """An instance's exit code by its own account, or else by the engine's."""
-    ended = shared.exit_of(instance.name)
-    return ended.code if ended else end.code if end else None
+    ended = shared.exit_of(name) or ends.get(name)
+    return ended.code if ended else None

@@ -1,4 +1,4 @@
-"""An engine that does not answer for a while: said once when it begins, and once when it is over."""
+"""An engine that does not answer for a while: one warning when that begins, one when it is over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAUSE_S = 1.0
 
 
 class Absence:
-    """Whether an engine answers, as those who asked it last have seen. Safe to use from several threads.
+    """Whether an engine answers, from the last requests to it. Safe to use from several threads.
 
     Args:
         clock: tells when it is time to ask again.
@@ -33,7 +33,7 @@ class Absence:
 
     @property
     def sentence(self) -> str:
-        """What there is to say of it to who watches a job; empty while the engine answers."""
+        """The message for jobs; empty while the engine answers."""
         if self._since is None:
             return ""
         since = time.strftime("%H:%M:%S", time.localtime(self._since))
@@ -41,14 +41,15 @@ class Absence:
 
     @property
     def is_to_be_asked(self) -> bool:
-        """Whether it is worth while to ask now."""
+        """Whether it answers, or it is time for another request."""
         return self._since is None or self._clock() >= self._ask_again_at
 
     def begin(self, *, asked_at: float) -> None:
-        """It has not answered.
+        """Note that it has not answered.
 
         Args:
-            asked_at: when it was asked, by the clock: one that hangs is asked less often than one that is gone.
+            asked_at: when the request was sent, by the clock: after a slow failure, the pause is as long as the
+                failure was.
         """
         with self._lock:
             now = self._clock()
@@ -59,7 +60,7 @@ class Absence:
         logger.warning("%s", self.sentence)
 
     def end(self) -> None:
-        """It has answered."""
+        """Note that it has answered."""
         with self._lock:
             since, self._since = self._since, None
         if since is not None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pai_sdk.agent.distributed import Instance
-from pai_sdk.agent.journal import DISK_IS_FULL, Journal
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.protocol import DISK_IS_FULL
 from pai_sdk.agent.reasons import REASON_ENGINE_AWAY, REASON_MAX_RUNNING_TIME, max_running_time_message
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.base.files import locked
 from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.base import ExecutionState, Executor, InstanceState, LaunchSpec
+from pai_sdk.execution.base import ExecutionState, Executor, LaunchSpec
 from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_may_be_away, is_being_removed
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
 from pai_sdk.execution.docker.engine import Engine, find_engine
@@ -68,6 +70,8 @@ class DockerExecutor(Executor):
         self._engine: Engine | None = None
         self._containers = JobContainers(lambda: self.engine)
         self._absence = Absence()
+        # Caches: another process, or this one after a restart, does without. `_unwritten` has the jobs whose end
+        # could not be written, so that this is logged once; `_asked` has the last answers of the engine.
         self._unwritten: set[Path] = set()
         self._asked: dict[Path, tuple[float, dict[str, ContainerEnd | None]]] = {}
 
@@ -109,9 +113,8 @@ class DockerExecutor(Executor):
             InvalidInputError: the request cannot become containers; nothing was started.
             LocalRunError: the engine refused; nothing was left behind.
         """
-        sandbox = spec.sandbox
-        with _locked(sandbox) as is_ours:
-            journal = Journal(sandbox.state_dir)
+        journal = Journal(spec.sandbox.state_dir)
+        with locked(journal.lock, waits=False) as is_ours:
             if not is_ours or journal.read_job() is not None:
                 return
             if self._pip_cache:
@@ -128,163 +131,145 @@ class DockerExecutor(Executor):
                 raise
 
     def withdraw(self, root: Path) -> None:
-        """Take back a start that was cut off; a job whose instances were let go stays."""
-        sandbox = Sandbox(root.resolve())
-        journal = Journal(sandbox.state_dir)
-        job = journal.read_job()
-        if job is None or SharedFolder(sandbox.shared_dir).has_begun:
+        """Take back a start that was cut off; a job whose instances have begun stays."""
+        job = _Job.find(root)
+        if job is None or job.shared.has_begun:
             return
-        with _locked(sandbox) as is_ours:
-            if is_ours and not SharedFolder(sandbox.shared_dir).has_begun:
-                self._containers.remove(job["job_id"])
-                journal.forget_job()
+        with locked(job.journal.lock, waits=False) as is_ours:
+            if is_ours and not job.shared.has_begun:
+                self._containers.remove(job.id)
+                job.journal.forget_job()
 
     # ---- the course ----
 
     def state(self, root: Path) -> ExecutionState:
-        """What is known now. The first call that sees the end also removes the containers."""
-        sandbox = Sandbox(root.resolve())
-        journal = Journal(sandbox.state_dir)
-        final, job = journal.read_state(), journal.read_job()
+        """The state now. The first call that sees the end also writes it and removes the containers.
+
+        In this order: the end that is written already; the exit codes that the instances have written; the engine,
+        for the instances that have written none. Any process may call this at any time; whatever changes something
+        is done under the lock, or is a file of which the first one stays.
+        """
+        job = _Job.find(root)
         if job is None:
             return ExecutionState("absent")
-        shared = SharedFolder(sandbox.shared_dir)
-        if final is not None and final.get("phase") == "ended":
-            self._tidy(sandbox, job, shared)
-            return _as_state(final)
-        instances = [Instance(**instance) for instance in job["instances"]]
-        silent = [instance.name for instance in instances if shared.exit_of(instance.name) is None]
-        # An instance tells its own exit code in the shared folder. Only those that have not are looked up in the
-        # engine. `go` is read before the engine is asked: without it, a missing container is one yet to be made.
+        if (final := job.final_state()) is not None:
+            self._tidy(job)
+            return final
+        shared = job.shared
+        silent = [one.name for one in shared.instances if shared.exit_of(one.name) is None]
+        # `go` is read before the engine is asked: without it, a missing container is one yet to be made.
         has_begun = shared.has_begun
-        containers = self._containers_of(sandbox, job, may_remember=has_begun) if silent else {}
+        containers = self._containers_of(job, may_remember=has_begun) if silent else {}
         if containers is None:  # it may come back, and the job with it
-            return replace(
-                _going_on(shared, instances),
-                reason_code=REASON_ENGINE_AWAY,
-                reason_message=self._absence.sentence,
-            )
-        if has_begun and all(_is_over(name, containers) for name in silent):
-            return self._finalize(sandbox, journal, job, shared, instances, containers)
+            return replace(shared.state(), reason_code=REASON_ENGINE_AWAY, reason_message=self._absence.sentence)
+        if has_begun and all(_has_ended(name, containers) for name in silent):
+            return self._finalize(job, containers)
         for name in silent:
             # Its container has ended without an exit file: killed from outside, or with its engine. The executor
             # writes the failure, which ends the others. Three checks come before: its exit code is not 0; the job
             # was not asked to stop, since one that is killed for ignoring a stop has not failed; and it still has
             # no exit file, since it may have written one after the engine was asked.
-            code = _code_of(containers.get(name))
-            is_news = has_begun and _is_over(name, containers) and code and shared.stop_wish is None
-            if is_news and shared.exit_of(name) is None:
-                shared.tell_failure(name, code)
-        self._insist(job, shared)
+            end = containers.get(name)
+            code = end.code if end else 137
+            has_failed = has_begun and _has_ended(name, containers) and code and shared.stop_request is None
+            if has_failed and shared.exit_of(name) is None:
+                shared.write_failure(name, code)
+        self._enforce_limits(job)
         # No `go` file, and no process that is starting the job: its start was cut off. The starter writes `go`
         # before it releases the lock, so `go` is checked again after the lock was found free.
-        if not has_begun and not _is_locked(sandbox) and not shared.has_begun:
-            return self._finalize(sandbox, journal, job, shared, instances, containers)
-        return _going_on(shared, instances)
+        if not has_begun and not job.journal.is_locked() and not shared.has_begun:
+            return self._finalize(job, containers)
+        return shared.state()
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         """Ask all instances to end; returns at once. The first reason given stays."""
         shared = SharedFolder(Sandbox(root.resolve()).shared_dir)
         if shared.path.exists():
-            shared.ask_to_stop(reason_code, reason_message)
+            shared.request_stop(reason_code, reason_message)
 
-    def _insist(self, job: dict[str, Any], shared: SharedFolder) -> None:
-        """Do what no container does: a first process may hang, and a job may kill what watches over its time."""
-        limit_s, begun_at = job["max_running_s"], shared.begun_at
-        if limit_s is not None and begun_at is not None and shared.stop_wish is None:
-            over_s = time.time() - begun_at - limit_s
-            if over_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
-                shared.ask_to_stop(REASON_MAX_RUNNING_TIME, max_running_time_message(limit_s))
-        asked_s = shared.end_asked_s_ago
-        if asked_s is not None and asked_s > job["grace_s"] + _SPARE_AFTER_GRACE_S:
+    def _enforce_limits(self, job: _Job) -> None:
+        """End what should have ended by itself: a first process may hang, and a job may kill its watch."""
+        limit_s, begun_at = job.facts["max_running_s"], job.shared.begun_at
+        longest_s = job.facts["grace_s"] + _SPARE_AFTER_GRACE_S
+        if limit_s is not None and begun_at is not None and time.time() - begun_at - limit_s > longest_s:
+            job.shared.request_stop(REASON_MAX_RUNNING_TIME, max_running_time_message(limit_s))
+        asked_s = job.shared.end_asked_s_ago
+        if asked_s is not None and asked_s > longest_s:
             with engine_may_be_away():
-                self._containers.kill(job["job_id"], shared)
+                self._containers.kill(job.id, job.shared)
 
-    def _containers_of(
-        self, sandbox: Sandbox, job: dict[str, Any], *, may_remember: bool
-    ) -> dict[str, ContainerEnd | None] | None:
-        """How the engine sees each container: None for one that runs. Asked now and then, not at each look.
+    def _containers_of(self, job: _Job, *, may_remember: bool) -> dict[str, ContainerEnd | None] | None:
+        """How each container ended: None for one that runs. The engine is asked at most once a second.
 
         Gives None when the engine does not answer.
         """
-        known = self._asked.get(sandbox.root)
+        known = self._asked.get(job.sandbox.root)
         asked_at = time.monotonic()
         if known and asked_at - known[0] < _ASK_ENGINE_EVERY_S:
             return known[1]
         if not self._absence.is_to_be_asked:
             return None
         with engine_may_be_away():
-            there = [one for one in self._containers.of(job["job_id"]) if not is_being_removed(one)]
+            there = [one for one in self._containers.of(job.id) if not is_being_removed(one)]
             found = {container.name: end_of(container) for container in there}
             self._absence.end()
             if may_remember:
-                self._asked[sandbox.root] = (time.monotonic(), found)
+                self._asked[job.sandbox.root] = (time.monotonic(), found)
             return found
         self._absence.begin(asked_at=asked_at)
         return None
 
     # ---- the end ----
 
-    def _finalize(
-        self,
-        sandbox: Sandbox,
-        journal: Journal,
-        job: dict[str, Any],
-        shared: SharedFolder,
-        instances: Sequence[Instance],
-        containers: Mapping[str, ContainerEnd | None],
-    ) -> ExecutionState:
-        """Write down how the job ended, and remove its containers and network."""
-        with _locked(sandbox) as is_ours:
-            if not is_ours:
-                return _going_on(shared, instances)
-            if journal.read_job() is None:  # its start was taken back meanwhile
+    def _finalize(self, job: _Job, containers: Mapping[str, ContainerEnd | None]) -> ExecutionState:
+        """Write how the job ended, and remove its containers and network."""
+        with locked(job.journal.lock, waits=False) as is_ours:
+            if not is_ours:  # another process does it; to this one, the job still runs
+                return job.shared.state()
+            if job.journal.read_job() is None:  # its start was taken back meanwhile
                 return ExecutionState("absent")
-            state = journal.read_state()
-            if state is None or state.get("phase") != "ended":
-                ends = self._last_words(job, shared, containers)
-                state = ending(
-                    job, shared, instances, ends, lambda if_away: self._engine_has_restarted(job, if_away)
-                )
-                for channel, folder in job.get("outputs", {}).items():
+            state = job.final_state()
+            if state is None:
+                ends = self._final_ends(job, containers)
+                state = ending(job.facts, job.shared, ends, partial(self._engine_has_restarted, job))
+                for channel, folder in job.facts.get("outputs", {}).items():
                     mend_links(Path(folder), f"/ml/output/{channel}")
                 try:
-                    _leftover(sandbox).touch()
-                    journal.write_state(state)
+                    job.containers_left.touch()
+                    job.journal.write_state(state)
                 except OSError as error:
                     if error.errno not in DISK_IS_FULL:
                         raise
                     # The containers stay, and with them what is known of the end, until there is free space.
-                    if sandbox.root not in self._unwritten:
-                        self._unwritten.add(sandbox.root)
-                        logger.warning("the end of job %s cannot be written down: %s", job["job_id"], error)
-                    return _as_state(state)
-                shared.forget_secrets()
-                self._asked.pop(sandbox.root, None)
-        self._tidy(sandbox, job, shared)
-        return _as_state(state)
+                    if job.sandbox.root not in self._unwritten:
+                        self._unwritten.add(job.sandbox.root)
+                        logger.warning("the end of job %s cannot be written down: %s", job.id, error)
+                    return state
+                job.shared.forget_secrets()
+                self._asked.pop(job.sandbox.root, None)
+        self._tidy(job)
+        return state
 
-    def _last_words(
-        self, job: dict[str, Any], shared: SharedFolder, known: Mapping[str, ContainerEnd | None]
-    ) -> dict[str, ContainerEnd | None]:
-        """How the containers ended, as the engine has it; what was known before, when it does not answer now."""
+    def _final_ends(self, job: _Job, known: Mapping[str, ContainerEnd | None]) -> dict[str, ContainerEnd | None]:
+        """How the containers ended, as the engine reports it; what was known before, if it does not answer."""
         ends = dict(known)
         with self._engine_asked() as is_worthwhile:
-            for container in self._containers.of(job["job_id"]) if is_worthwhile else ():
+            for container in self._containers.of(job.id) if is_worthwhile else ():
                 if is_being_removed(container):
                     continue
                 with engine_may_be_away():
-                    if shared.exit_of(container.name) is not None and container.status == "running":
-                        container.wait(timeout=30)  # it has written how it ended, and is about to go
+                    if job.shared.exit_of(container.name) is not None and container.status == "running":
+                        container.wait(timeout=30)  # it has written its exit code, and ends now
                         container.reload()
-                    ends[container.name] = end_of(container, with_words=not shared.has_opened_log(container.name))
+                    has_log = job.shared.has_opened_log(container.name)
+                    ends[container.name] = end_of(container, with_words=not has_log)
         return ends
 
-    def _engine_has_restarted(self, job: dict[str, Any], if_away: bool | None) -> bool | None:
+    def _engine_has_restarted(self, job: _Job, if_away: bool | None) -> bool | None:
         """Whether the engine ended, or started anew, while the job ran; None where that is not known."""
         with self._engine_asked() as is_worthwhile:
             if is_worthwhile:
-                return self._containers.engine_has_restarted(job["job_id"], since=job.get("launched_at", 0.0))
+                return self._containers.engine_has_restarted(job.id, since=job.facts.get("launched_at", 0.0))
         return if_away
 
     @contextmanager
@@ -304,85 +289,83 @@ class DockerExecutor(Executor):
                 self._absence.begin(asked_at=asked_at)
                 raise
 
-    def _tidy(self, sandbox: Sandbox, job: dict[str, Any], shared: SharedFolder) -> None:
-        """Remove the containers of a job that has ended; if the engine is away, the next look does it.
+    def _tidy(self, job: _Job) -> None:
+        """Remove the containers of a job that has ended; if the engine is away, a later call does it.
 
-        While one process does it, others wait: a caller that sees the end finds the containers gone, and a
-        process that ends then, with all its threads, does not leave half of this undone.
+        While one process removes them, others wait: a caller that sees the end finds the containers gone, and a
+        process that ends right after it, with all its threads, leaves nothing half removed.
         """
         deadline = time.monotonic() + _TIDY_WITHIN_S
-        while _leftover(sandbox).exists():
-            with _locked(sandbox) as is_ours, self._engine_asked() as is_worthwhile:
+        while job.containers_left.exists():
+            with locked(job.journal.lock, waits=False) as is_ours, self._engine_asked() as is_worthwhile:
                 if is_ours and is_worthwhile:
-                    self._give_back_and_remove(job, shared)
-                    _leftover(sandbox).unlink(missing_ok=True)
+                    self._give_back_and_remove(job)
+                    job.containers_left.unlink(missing_ok=True)
             if is_ours or time.monotonic() >= deadline:
                 return
             time.sleep(_LOOK_S)
 
-    def _give_back_and_remove(self, job: dict[str, Any], shared: SharedFolder) -> None:
-        if job.get("give_to") and any(shared.exit_of(one["name"]) is None for one in job["instances"]):
+    def _give_back_and_remove(self, job: _Job) -> None:
+        owner = job.facts.get("give_to")
+        if owner and any(job.shared.exit_of(one.name) is None for one in job.shared.instances):
             with engine_may_be_away():  # one was killed before it could give its files back
-                self._containers.give_back(job["job_id"], job["give_to"])
-        self._containers.remove(job["job_id"])
+                self._containers.give_back(job.id, owner)
+        self._containers.remove(job.id)
 
     def remove(self, root: Path) -> None:
         """Remove what a job has in the engine, and its folder; one that runs is killed."""
-        sandbox = Sandbox(root.resolve())
-        job = Journal(sandbox.state_dir).read_job()
-        if job is not None:
-            self._containers.remove(job["job_id"])
-        sandbox.remove()
+        if (job := _Job.find(root)) is not None:
+            self._containers.remove(job.id)
+        Sandbox(root.resolve()).remove()
 
     def sweep(self) -> list[str]:
         """Remove what the engine has of jobs whose folder has gone; gives their ids."""
         return self._containers.remove_orphans(lambda folder: not folder.exists())
 
 
-def _leftover(sandbox: Sandbox) -> Path:
-    """Is there for as long as the engine may have something of a job that has ended."""
-    return sandbox.state_dir / "containers-left"
+@dataclass(frozen=True)
+class _Job:
+    """The files of a job that was started; all that is known of it.
+
+    Attributes:
+        sandbox: its folder.
+        journal: what executors write; no container can write there. Its lock is held by the process that starts
+            the job, writes its end or removes its containers.
+        shared: what the containers write.
+        facts: what was known at its start, see `Launch`.
+    """
+
+    sandbox: Sandbox
+    journal: Journal
+    shared: SharedFolder
+    facts: dict[str, Any]
+
+    @classmethod
+    def find(cls, root: Path) -> _Job | None:
+        """The job in a folder; None where none was started."""
+        sandbox = Sandbox(root.resolve())
+        journal = Journal(sandbox.state_dir)
+        facts = journal.read_job()
+        if facts is None:
+            return None
+        instances = [Instance(**instance) for instance in facts["instances"]]
+        return cls(sandbox, journal, SharedFolder(sandbox.shared_dir, instances), facts)
+
+    @property
+    def id(self) -> str:
+        return str(self.facts["job_id"])
+
+    @property
+    def containers_left(self) -> Path:
+        """This file exists while the engine may have containers of the job, which has ended."""
+        return self.sandbox.state_dir / "containers-left"
+
+    def final_state(self) -> ExecutionState | None:
+        """The end, once it is written."""
+        state = self.journal.read_state()
+        return state if state is not None and state.phase == "ended" else None
 
 
-@contextmanager
-def _locked(sandbox: Sandbox) -> Iterator[bool]:
-    """Hold the job's lock; gives False where another process has it."""
-    with locked(sandbox.state_dir / "lock", waits=False) as is_ours:
-        yield is_ours
-
-
-def _is_locked(sandbox: Sandbox) -> bool:
-    with _locked(sandbox) as is_ours:
-        return not is_ours
-
-
-def _is_over(name: str, containers: dict[str, ContainerEnd | None]) -> bool:
-    """Whether the engine says that a container has ended, or does not know it any more."""
+def _has_ended(name: str, containers: Mapping[str, ContainerEnd | None]) -> bool:
+    """Whether a container has ended, or has gone, as the engine reports it."""
     return name not in containers or containers[name] is not None
-
-
-def _code_of(end: ContainerEnd | None) -> int:
-    return end.code if end else 137
-
-
-def _going_on(shared: SharedFolder, instances: Sequence[Instance]) -> ExecutionState:
-    return ExecutionState(
-        "running" if any(shared.has_started(instance.name) for instance in instances) else "preparing",
-        started_at=shared.begun_at,
-        instances=tuple(_instance_now(instance, shared) for instance in instances),
-    )
-
-
-def _instance_now(instance: Instance, shared: SharedFolder) -> InstanceState:
-    ended = shared.exit_of(instance.name)
-    if ended is not None:
-        status = "Terminated" if shared.why(instance.name) else "Failed" if ended.code else "Succeed"
-        return InstanceState(instance.name, instance.role, status, ended.code)
-    return InstanceState(
-        instance.name, instance.role, "Running" if shared.has_started(instance.name) else "Pending"
-    )
-
-
-def _as_state(final: dict[str, Any]) -> ExecutionState:
-    instances = tuple(InstanceState(**instance) for instance in final["instances"])
-    return ExecutionState(**{**final, "instances": instances})

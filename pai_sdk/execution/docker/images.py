@@ -76,29 +76,29 @@ def _pull(engine: Engine, image: str, *, progress: bool, is_given_up: Callable[[
 def _report(
     engine: Engine, repository: str, tag: str, is_given_up: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
-    """What the engine tells of a pull.
+    """The events of a pull.
 
-    It is silent for as long as a registry does not answer, so another thread listens to it. That one ends with the
-    engine's next word, or when the client's timeout for silence is over.
+    There is none while a registry does not answer, so another thread reads them. After a cancel this thread ends
+    with the next event of the engine, or at the client's read timeout.
     """
-    told: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
-    nobody_listens = threading.Event()
+    events: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
+    is_cancelled = threading.Event()
 
-    def listen() -> None:
+    def read() -> None:
         try:
             for event in engine.client.api.pull(repository, tag=tag, stream=True, decode=True):
-                told.put(event)
-                if nobody_listens.is_set():
+                events.put(event)
+                if is_cancelled.is_set():
                     return
-            told.put(None)
+            events.put(None)
         except Exception as error:
-            told.put(error)
+            events.put(error)
 
-    threading.Thread(target=listen, name="pull", daemon=True).start()
+    threading.Thread(target=read, name="pull", daemon=True).start()
     try:
         while not is_given_up():
             try:
-                event = told.get(timeout=_LOOK_S)
+                event = events.get(timeout=_LOOK_S)
             except queue.Empty:
                 continue
             if event is None:
@@ -108,7 +108,7 @@ def _report(
             yield event
         raise PullGivenUp
     finally:
-        nobody_listens.set()
+        is_cancelled.set()
 
 
 def _checked(events: Iterator[dict[str, Any]], image: str) -> Iterator[dict[str, Any]]:

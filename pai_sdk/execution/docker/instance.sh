@@ -1,35 +1,42 @@
 #!/bin/sh
-# The first process of a container: starts the user's command as a child and stays with it.
+# The first process of a container. It starts the user's command as a child, writes the log, enforces the time limit
+# and writes the exit code. No process outside of the container is needed for that.
 #
-# It needs no one outside: it keeps the log, ends the command at its time limit, tells the other instances of a
-# failure and sees theirs, all through the folder PAI_SDK_SHARED, which the instances of a job share.
+# The instances of a job and the executor communicate through the files of the folder PAI_SDK_SHARED. The executor's
+# side is shared_folder.py. A file marked (1) has its first content for good, whichever process writes it.
 #
-#   go                   all instances stand; nothing is started before
-#   stop                 the job is to be stopped, and why; `signal` where this container was told to end
-#   failed               the instance that failed first, and its exit code; `silent` besides, where another instance
-#                        wrote it, since this one gave no sign of life
-#   timeout              the instance that reached the time limit first
-#   preempt              the instance that was preempted first; the drill takes all of them
-#   <instance>.settings  what this script has to know
+#   go                   all containers exist, the commands may start (1)
+#   stop                 the job is to be stopped, with the reason as JSON; `signal`: this container got SIGTERM (1)
+#   failed               the instance that failed first, and its exit code; then `silent` where another instance wrote
+#                        it because this one gave no sign of life (1)
+#   timeout              the instance that reached the time limit first (1)
+#   preempt              the instance that was preempted first; then the drill preempts all others (1)
+#   <instance>.settings  settings of this script
 #   <instance>.env       the variables of the command
-#   <instance>.why       why this instance was ended by us: stopped, timeout or peer
-#   <instance>.preempted the drill takes this instance
-#   <instance>.vacated   it has ended for the drill, and is started again when all have
-#   <instance>.times     when its log had which size: lines of `<seconds since 1970> <bytes>`
+#   <instance>.why       why this instance was ended by this script: stopped, timeout or peer (1)
+#   <instance>.preempted this instance is being preempted
+#   <instance>.vacated   it was preempted and its command has ended; it starts again when all have ended
+#   <instance>.times     the size of its log over time: lines of `<seconds since 1970> <bytes>`
+#   <instance>.started   its command was started
 #   <instance>.beat      touched while this instance is alive
-#   requirements.failed  the requirements could not be installed, and why, where that was not pip's doing
-#   <instance>.memory    the kernel has killed something in it for want of memory
-#   <instance>.exit      exit code; its time is that of the end
+#   <instance>.mark      touched at each check of the other instances
+#   requirements.done    the requirements are installed
+#   requirements.failed  the requirements could not be installed; the reason, if pip could not be run (1)
+#   <instance>.memory    the kernel killed a process of it for lack of memory
+#   <instance>.exit      its exit code; the time of the file is that of the end
+#
+# States: the log is opened -> `go` -> requirements -> `.started` -> the command -> `.exit`. The watch, a second
+# process, looks for `stop`, `timeout` and `failed` from the requirements on; before, this script looks for `stop`.
 #
 # usage: sh instance.sh NAME COMMAND ARGUMENT...    POSIX shell: dash, bash, busybox.
 #        bash instance.sh --watch PREEMPT_AFTER JOB_BEGUN NAME    the watch alone; see `start_watch`
 #
-# A job may use up all the processes that its container may have. A shell that cannot make a process ends there, so the
-# watch makes none: it waits by `read -t`, and all else that it does is built in.
+# A job may use up the process ids of its container, and a shell that cannot fork ends. So the watch starts no
+# process: it waits with `read -t`, and uses built-in commands only.
 #
-# Its own variables begin with `_`: whatever others there are belong to the image and reach the command unchanged.
-# `true >file`, not `: >file`: where the disk fails, a special built-in would end this shell.
-# With `set -C`, `>` writes a file unless it is there, and `>|` always.
+# Its variables begin with `_`: all other names belong to the image and reach the command unchanged.
+# `true >file`, not `: >file`: if the redirection fails, a special built-in such as `:` would end this shell.
+# With `set -C`, `>` creates a file and fails if it exists (1); `>|` always writes.
 
 _watch_only=
 if [ "$1" = --watch ]; then
@@ -45,18 +52,18 @@ set -C
 
 say() { echo "[pai-sdk] $*"; }
 
-waits() { # SECONDS: whether this shell's `read` has a time limit, and keeps it
+waits() { # SECONDS: whether `read -t` of this shell works
     read -r _before _rest </proc/uptime
-    # shellcheck disable=SC3045 # shells without it say 2
+    # shellcheck disable=SC3045 # a shell without it exits with 2
     (read -r -t "$1" _nothing <&9) 2>/dev/null
     if [ $? -eq 2 ]; then return 1; fi
     read -r _up _rest </proc/uptime
     [ "$_up" != "$_before" ]
 }
 
-find_pause() { # How to wait for a moment; in $_pause. Fails where there is no way.
+find_pause() { # Sets $_pause: the way to wait, from the cheapest to a process. Fails if there is none.
     _bash=$(command -v bash) || _bash=
-    # Nothing ever comes from a new terminal whose other end is not open.
+    # A read from a new terminal whose other end is not open gets nothing, so it lasts until its time limit.
     if (exec 9<>/dev/ptmx) 2>/dev/null; then
         exec 9<>/dev/ptmx
         for _pause in 0.1 1; do
@@ -69,7 +76,7 @@ find_pause() { # How to wait for a moment; in $_pause. Fails where there is no w
     command -v sleep >/dev/null
 }
 
-pause() { # SECONDS: wait, without a process where that is possible
+pause() { # SECONDS: wait
     # shellcheck disable=SC3045
     case $_pause in
     0.1) read -r -t "$1" _nothing <&9 ;;
@@ -79,19 +86,19 @@ pause() { # SECONDS: wait, without a process where that is possible
     esac
 }
 
-now() { # Seconds that pass evenly whatever becomes of the clock; in $_now.
+now() { # Sets $_now: monotonic time in seconds.
     { read -r _up _rest </proc/uptime && _now=${_up%%.*}; } 2>/dev/null || _now=$(date +%s)
 }
 
-first() { # FILE TEXT: write it, unless it is there: the first one counts
+first() { # FILE TEXT: write a file unless it exists
     { echo "$2" >"$1"; } 2>/dev/null
 }
 
-because() { # WHY: instead of the watcher, which may have been ended before it wrote it, or while it did
+because() { # WHY: written here too, because the watch may have been killed before or while it wrote it
     { echo "$1" >|"$_shared/$_name.why"; } 2>/dev/null
 }
 
-count_kills() { # By the kernel, here, for want of memory; in $_kills. An engine may hear of them after the end.
+count_kills() { # Sets $_kills: how often the kernel killed here for lack of memory. An engine may learn of it late.
     _kills=0
     for _counts in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
         [ -r "$_counts" ] || continue
@@ -101,11 +108,11 @@ count_kills() { # By the kernel, here, for want of memory; in $_kills. An engine
     done 2>/dev/null
 }
 
-end() { # CODE: write down how it ended, then end
+end() { # CODE: write how this instance ended, and exit
     count_kills
     if [ "$_kills" -gt "$_kills_before" ]; then true >|"$_shared/$_name.memory"; fi
     if [ "$1" -ne 0 ] && [ ! -s "$_shared/$_name.why" ]; then
-        # Where the job is being ended, this one may have missed the others before it was told itself.
+        # In a job that is being ended, the command may fail because others have gone, before the watch sees why.
         if [ -e "$_shared/stop" ]; then
             because stopped
         elif [ -e "$_shared/timeout" ]; then
@@ -114,7 +121,7 @@ end() { # CODE: write down how it ended, then end
             first "$_shared/failed" "$_name $1"
         fi
     fi
-    # On a full disk the file is empty, or there is none; then the engine still knows the code.
+    # On a full disk the file is empty or missing; then the executor asks the engine for the exit code.
     if [ -n "$PAI_SDK_GIVE_TO" ]; then
         { echo "$1" >|"$_shared/$_name.exit.part" || rm -f "$_shared/$_name.exit.part"; } 2>/dev/null
         chown -hR "$PAI_SDK_GIVE_TO" /ml/usercode /ml/output "$_shared" 2>/dev/null
@@ -125,12 +132,12 @@ end() { # CODE: write down how it ended, then end
     exit "$1"
 }
 
-signal_all() { # Everything in this container but its first process and the caller.
-    # Not `-s TERM -- -1`, as POSIX writes it: busybox does not understand that.
+signal_all() { # SIGNAL: to all processes of the container except the first one and the caller
+    # Not `-s TERM -- -1` as in POSIX, which busybox does not support.
     kill "-$1" -1 2>/dev/null
 }
 
-terminate() { # Ask, wait while anything is left and the grace period lasts, then insist.
+terminate() { # SIGTERM, wait until all have ended or the grace period is over, SIGKILL
     now
     _until=$((_now + PAI_SDK_GRACE_S))
     signal_all TERM
@@ -140,16 +147,16 @@ terminate() { # Ask, wait while anything is left and the grace period lasts, the
     signal_all KILL
 }
 
-end_for() { # WHY: the first reason stays
+end_for() { # WHY: end the command for this reason
     first "$_shared/$_name.why" "$1"
     terminate
 }
 
-has_ended() { # PATH: of an instance's files; what it wrote may still be given to its owner, which takes a while
+has_ended() { # PATH of an instance's files. With `.exit.part` it still gives its files to their owner.
     [ -e "$1.exit" ] || [ -e "$1.exit.part" ]
 }
 
-others_are_lost() { # An instance that has given no sign of life since our last mark, and has not ended either.
+others_are_lost() { # Sets $_lost: an instance that gave no sign of life since the last mark, and has not ended.
     for _beat in "$_shared"/*.beat; do
         _other=${_beat%.beat}
         if [ "$_shared/$_name.mark" -nt "$_beat" ] && [ "$_other" != "$_shared/$_name" ] && ! has_ended "$_other"; then
@@ -160,16 +167,16 @@ others_are_lost() { # An instance that has given no sign of life since our last 
     return 1
 }
 
-is_over() { # SECONDS SINCE: 0 seconds are never over; of whole seconds, one more must have begun
+is_over() { # SECONDS SINCE: 0 is no limit. `-gt`, because $_now is rounded down.
     [ "$1" -gt 0 ] && [ $((_now - $2)) -gt "$1" ]
 }
 
-is_being_ended() { # PREEMPT_AFTER: by the watcher; or it is about to, since the drill has come to another instance
+is_being_ended() { # PREEMPT_AFTER: the watch ends the command, or will, because the drill preempts all instances
     if [ -e "$_shared/$_name.why" ] || [ -e "$_shared/$_name.preempted" ]; then return 0; fi
     [ "$1" -gt 0 ] && [ "$_code" -ne 0 ] && [ -e "$_shared/preempt" ]
 }
 
-others_are_there() { # Whether an instance still works that the drill has not come to yet.
+others_are_there() { # Whether an instance that is to be preempted still runs its command.
     for _settings in "$_shared"/*.settings; do
         _other=${_settings%.settings}
         if [ ! -e "$_other.vacated" ] && ! has_ended "$_other"; then return 0; fi
@@ -177,10 +184,10 @@ others_are_there() { # Whether an instance still works that the drill has not co
     return 1
 }
 
-meet_again() { # An instance that began at once would meet those that are about to go.
+meet_again() { # Wait for the others: an instance that started at once would connect to those about to end.
     true >|"$_shared/$_name.vacated"
     now
-    _until=$((_now + PAI_SDK_GRACE_S + 20)) # one that died without a word is not waited for
+    _until=$((_now + PAI_SDK_GRACE_S + 20)) # an instance that was killed never writes `.vacated`
     while others_are_there && now && [ "$_now" -lt "$_until" ]; do
         if [ -e "$_shared/stop" ] || [ -e "$_shared/failed" ] || [ -e "$_shared/timeout" ]; then return; fi
         true >|"$_shared/$_name.beat"
@@ -188,8 +195,8 @@ meet_again() { # An instance that began at once would meet those that are about 
     done
 }
 
-note_sizes() { # When the log was written to last, and its size then. That needs processes, so it is apart from the watch.
-    command -v stat >/dev/null || return 0 # then the times are not known
+note_sizes() { # Write `.times`. This starts processes, so it is not a part of the watch.
+    command -v stat >/dev/null || return 0
     _noted=
     while _size=$(stat -c '%Y %s' "$_shared/logs/$_name.log"); do
         if [ "$_size" != "$_noted" ]; then echo "$_size" >>"$_shared/$_name.times"; fi
@@ -198,7 +205,7 @@ note_sizes() { # When the log was written to last, and its size then. That needs
     done 2>/dev/null
 }
 
-watch() { # PREEMPT_AFTER: look after the command until it has ended
+watch() { # PREEMPT_AFTER: every half second, until there is a reason to end the command
     now
     _begun=$_now
     _looks=0
@@ -234,9 +241,9 @@ watch() { # PREEMPT_AFTER: look after the command until it has ended
     done
 }
 
-start_watch() { # PREEMPT_AFTER: before the command begins, which may leave no process for it; its id in $_watcher
+start_watch() { # PREEMPT_AFTER: sets $_watcher. Before the command starts, which may use up the process ids.
     note_sizes 2>/dev/null &
-    if [ "$_pause" = "bash" ]; then # dash has no `read -t`; most images that have dash have bash too
+    if [ "$_pause" = "bash" ]; then # dash has no `read -t`; most images with dash have bash too
         LC_ALL=C "$_bash" --posix "$_shared/instance.sh" --watch "$1" "$_job_begun" "$_name" &
     else
         watch "$1" &
@@ -244,7 +251,7 @@ start_watch() { # PREEMPT_AFTER: before the command begins, which may leave no p
     _watcher=$!
 }
 
-use_requirements() { # What is installed for this job comes first.
+use_requirements() { # Put what was installed for this job first.
     [ -e "$_shared/requirements.txt" ] || return 0
     unset PYTHONNOUSERSITE
     export PYTHONUSERBASE="$_shared/python"
@@ -253,17 +260,17 @@ use_requirements() { # What is installed for this job comes first.
 }
 
 become_command() { # COMMAND ARGUMENT...
-    # May put `env NAME=VALUE` before the command: for names that no shell takes.
+    # May put `env NAME=VALUE` before the command, for names that a shell cannot set.
     # shellcheck source=/dev/null
     . "$_shared/$_name.env"
     use_requirements
     cd "$PAI_WORKING_DIR" || exit 126
     umask "$PAI_SDK_UMASK"
     unset PAI_SDK_SHARED PAI_SDK_LOG
-    # What a shell starts in the background is deaf to SIGINT, with all that it starts itself; a job must not be.
-    # Bash is content with `trap`, other shells need the `env` of coreutils; busybox has no remedy.
+    # A background process of a shell ignores SIGINT, with all its children; the command must not. In bash `trap`
+    # resets it, in other shells the `env` of coreutils does; in busybox nothing does.
     trap - INT QUIT
-    # A signal from before this process was rid of the script's traps has done nothing; what it was for is written.
+    # A signal that came before the trap was reset had no effect here; but then the watch has written its reason.
     if [ -e "$_shared/$_name.why" ] || [ -e "$_shared/$_name.preempted" ]; then exit 143; fi
     # shellcheck disable=SC2086 # words
     exec $_apart $_attentive "$@" 9<&-
@@ -275,7 +282,7 @@ refuse_requirements() { # WHY
 }
 
 install_requirements() {
-    if [ -e "$_shared/$_name.why" ]; then return 143; fi # ended before this process could feel a signal
+    if [ -e "$_shared/$_name.why" ]; then return 143; fi # the signal came before the trap was reset
     if [ "$PAI_SDK_RANK" -ne 0 ]; then
         while [ ! -e "$_shared/requirements.done" ]; do
             if [ -e "$_shared/failed" ] || [ -e "$_shared/stop" ]; then return 1; fi
@@ -296,8 +303,8 @@ install_requirements() {
         refuse_requirements "the image's $_python has no pip"
         return 1
     }
-    # Into a folder of the job's own: no root is needed, and the image stays as it is. Inside of a virtual
-    # environment there is no user site, so there a plain folder has to do.
+    # Into a folder of the job: that needs no root and leaves the image as it is. A virtual environment has no user
+    # site, so there a plain folder is used.
     if "$_python" -c 'import sys; sys.exit(sys.prefix != sys.base_prefix)'; then
         _where=--user
     else
@@ -310,22 +317,22 @@ install_requirements() {
     true >|"$_shared/requirements.done"
 }
 
-follow() { # PID PREEMPT_AFTER: stay with a child until it has ended, and all it left behind; its exit code in $_code
+follow() { # PID PREEMPT_AFTER: wait for a child, then end what it left behind. Sets $_code: its exit code.
     _child=$1
-    wait "$_child" 2>/dev/null # the shell would tell of a signal, which the log says better
+    wait "$_child" 2>/dev/null # without the message of the shell about a signal
     _code=$?
-    # A trapped signal ends `wait` too; then the child is still there.
+    # A trapped signal ends `wait` early; then the child still runs.
     while kill -0 "$_child" 2>/dev/null; do
         wait "$_child" 2>/dev/null
         _code=$?
     done
-    # One that ended while the shell was at its trap is reaped; most shells still know its code, bash may say -1.
+    # If the child ended while the trap ran, a second `wait` has its code in most shells; in bash it may be -1.
     if [ "$_code" -gt 128 ]; then
         wait "$_child" 2>/dev/null
         _again=$?
         if [ "$_again" -ge 0 ] && [ "$_again" -ne 127 ]; then _code=$_again; fi
     fi
-    # Where the watcher ends the job, it gives what the child had started its time to end, too.
+    # If the watch ends the command, the processes that the command started have the grace period, too.
     if ! is_being_ended "$2"; then signal_all KILL; fi
     wait "$_watcher" 2>/dev/null
 }
@@ -347,21 +354,21 @@ exec </dev/null >>"$_shared/logs/$_name.log" 2>&1
 # shellcheck source=/dev/null
 . "$_shared/$_name.settings"
 
-# Told to end before the command has begun, or while it runs: the watcher does it.
+# SIGTERM becomes a stop request; the loop below or the watch carries it out.
 trap 'first "$_shared/stop" signal' TERM INT
 
 _env=$(command -v env) || _env="env"
 _attentive=
 if "$_env" --default-signal=INT,QUIT true 2>/dev/null; then _attentive="$_env --default-signal=INT,QUIT"; fi
 
-# A job that signals its own process group (`trap 'kill 0' EXIT`) must not mean this script.
+# A command that signals its own process group (`trap 'kill 0' EXIT`) must not reach this script.
 _apart=$(command -v setsid) || _apart=
 
 true >|"$_shared/$_name.beat"
 count_kills
 _kills_before=$_kills
 now
-_patience_ends=$((_now + 600)) # the engine may be slow in making the others
+_patience_ends=$((_now + 600)) # 10 minutes: the engine may be slow to create the other containers
 while [ ! -e "$_shared/go" ]; do
     now
     if [ -e "$_shared/stop" ] || [ "$_now" -ge "$_patience_ends" ]; then

@@ -71,7 +71,7 @@ class Launch:
         request, instances = self.spec.request, self.spec.instances
         options = self.options or LocalOptions.of_tags(request.settings.tags if request.settings else None)
         limits = ContainerLimits.of(request, options)
-        shared = SharedFolder(self.sandbox.shared_dir)
+        shared = SharedFolder(self.sandbox.shared_dir, instances)
         user, give_to = self._user(options)
         self.mounts.prepare(self.sandbox, instances)
         shared.prepare(self._environments(options, limits, give_to=give_to), self._requirements())
@@ -80,18 +80,18 @@ class Launch:
         journal, job = Journal(self.sandbox.state_dir), self._job(options, limits, give_to)
 
         def is_given_up() -> bool:
-            return shared.stop_wish is not None or is_closing()
+            return shared.stop_request is not None or is_closing()
 
         try:
             image = ensure_image(self.engine, image_uri, progress=progress, is_given_up=is_given_up)
         except PullGivenUp:
-            if shared.stop_wish is None:
+            if shared.stop_request is None:
                 raise
             journal.write_job(job)
-            journal.write_state(stopped_before_start(shared, instances))
+            journal.write_state(stopped_before_start(shared))
             shared.forget_secrets()
             return
-        # From here on the folder tells that there may be something in the engine.
+        # From here on the engine may have containers of the job, which a later `state` or `remove` has to find.
         journal.write_job(job)
         try:
             network = self._network(options, count=len(instances))
@@ -133,11 +133,11 @@ class Launch:
 
     @property
     def mounts(self) -> ContainerMounts:
-        """What the containers see of this machine."""
+        """The files and folders of this machine that the containers see."""
         return ContainerMounts(self.spec.mounts.inputs, self.spec.mounts.outputs, self.pip_cache)
 
     def _job(self, options: LocalOptions, limits: ContainerLimits, give_to: str) -> dict[str, Any]:
-        """What has to be known of the job later."""
+        """The facts that are needed after the start."""
         return {
             "job_id": self.spec.job_id,
             "instances": [asdict(instance) for instance in self.spec.instances],
@@ -151,7 +151,7 @@ class Launch:
         }
 
     def _user(self, options: LocalOptions) -> tuple[str, str]:
-        """Who the containers run as, and who gets the files at the end, if that is needed."""
+        """The user of the containers, and the owner of the files at the end if that is another one."""
         me = f"{os.getuid()}:{os.getgid()}"
         if self.engine.is_rootless:  # root inside is the caller outside
             return "0:0", ""
@@ -215,7 +215,7 @@ class Launch:
         return texts
 
     def _comforts(self) -> dict[str, str]:
-        """Variables that are ours to choose, and the user's to choose otherwise."""
+        """Defaults of variables; the values of the request win."""
         comforts = {"PYTHONUNBUFFERED": "1"}
         if os.getuid():  # a user without an entry in the image's /etc/passwd has no home there
             comforts |= {"HOME": f"{SHARED_DIR}/home", "USER": "pai", "LOGNAME": "pai"}
@@ -240,7 +240,7 @@ def _umask() -> str:
 
 
 def _explained(error: Exception, image: str, mounts: ContainerMounts) -> PaiError:
-    """What the engine means by its refusal."""
+    """The error to raise for a refusal of the engine."""
     said = str(getattr(error, "explanation", None) or error).strip()
     if "/bin/sh" in said and ("no such file" in said or "not found" in said):
         return ImageError(f"the image {image!r} has no /bin/sh, which every job needs; take one with a shell")

@@ -1,29 +1,28 @@
-"""The folder that the containers of one job share with us: what `instance.sh` reads and writes there."""
+"""The folder that the containers of a job share with their executor: what `instance.sh` reads and writes there."""
 
 from __future__ import annotations
 
 import importlib.resources
-import json
 import os
+import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pai_sdk.agent.journal import DISK_IS_FULL
+from pai_sdk.agent.distributed import Instance
 from pai_sdk.agent.pip_output import pip_problem
-from pai_sdk.agent.reasons import REASON_STOPPED_FROM_OUTSIDE
-from pai_sdk.base.files import open_file, publish_once, replace_file
-from pai_sdk.execution.log_times import LogTimes, open_plain
+from pai_sdk.agent.protocol import ExecutionRecord, ExecutionState, InstanceState
+from pai_sdk.base.files import publish_once, replace_file
+from pai_sdk.execution.log_times import END_OF_TIME_S, LogTimes
 
 __all__ = ["InstanceExit", "SharedFolder"]
 
 _LONGEST_TEXT_BYTES = 64 * 1024
 _LONGEST_PROBLEM = 300
-# Words of `instance.sh`.
-_TOLD_BY_SIGNAL = "signal"
-_SILENT = "silent"
+_EXIT_CODE = re.compile(r"[0-9]{1,3}")
+_FAILURE = re.compile(r"(\S+)\s+([0-9]{1,3})(\s+silent)?")
 
 
 @dataclass(frozen=True)
@@ -39,20 +38,28 @@ class InstanceExit:
     at: float
 
 
-class SharedFolder:
-    """The files by which a job's containers and their executor communicate. Each is written as a whole.
+class SharedFolder(ExecutionRecord):
+    """The files by which a job's containers and their executor communicate.
 
-    The containers can write here, so nothing that is read is trusted: neither what it says nor that it is a file.
+    The containers can write here, so nothing that is read is trusted: neither its content, nor its size, nor that
+    it is a file. What cannot be understood counts as not written.
+
+    Attributes:
+        instances: of the job, in rank order; needed for `state`.
 
     Example:
         >>> SharedFolder(Path("/srv/jobs/local-1/shared")).has_begun
         False
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    _longest_bytes = _LONGEST_TEXT_BYTES
+    _stop_mode = 0o666  # for a container of any user
 
-    # ---- what we write ----
+    def __init__(self, path: Path, instances: Sequence[Instance] = ()) -> None:
+        super().__init__(path)
+        self.instances = instances
+
+    # ---- what the executor writes ----
 
     def prepare(self, texts: Mapping[str, str], requirements: Iterable[str]) -> None:
         """Write the script, the settings and variables (they may be secrets), and what pip is to install.
@@ -67,149 +74,143 @@ class SharedFolder:
         lines = "".join(f"{line}\n" for line in requirements)  # an index URL may hold a password
         files = {"instance.sh": script, **texts, **({"requirements.txt": lines} if lines else {})}
         for name, text in files.items():
-            self._publish(name, text)
+            # Replaced whole, because a shell reads its script while it runs. The draft's name is hidden from the
+            # patterns of the script, but not from `forget_secrets`.
+            replace_file(self.path / name, text, draft=self.path / f".{name}")
 
     def go(self) -> None:
-        """All instances stand: let them begin."""
-        self._publish_first("go", f"{time.time():.3f}\n")
+        """Let the instances begin; all containers exist."""
+        self._write_first("go", f"{time.time():.3f}\n")
 
-    def ask_to_stop(self, reason_code: str, reason_message: str) -> None:
-        """Have the instances end; the first reason stays. On a full disk they end without one."""
-        wish = {"reason_code": reason_code, "reason_message": reason_message}
-        try:
-            self._publish_first("stop", json.dumps(wish))
-        except OSError as error:
-            if error.errno not in DISK_IS_FULL:
-                raise
-            with suppress(OSError):
-                os.close(open_file(self.path / "stop", os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-
-    def tell_lost(self, instance: str) -> None:
-        """Write down that an instance gave no sign of life, before it is killed."""
+    def write_lost(self, instance: str) -> None:
+        """Note that an instance gave no sign of life, before it is killed."""
         with suppress(OSError):
-            self._publish_first(f"{instance}.why", "peer\n")
+            self._write_first(f"{instance}.why", "peer\n")
 
-    def tell_failure(self, instance: str, exit_code: int) -> None:
-        """Tell the others of an instance that could not tell itself; the first failure stays."""
+    def write_failure(self, instance: str, exit_code: int) -> None:
+        """Note the failure of an instance that could not write it, so that the others end; the first one stays."""
         with suppress(OSError):
-            self._publish_first("failed", f"{instance} {exit_code}\n")
-
-    # ---- what we read ----
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the instances were let go."""
-        return (self.path / "go").exists()
-
-    @property
-    def begun_at(self) -> float | None:
-        """When they were, in seconds since 1970."""
-        try:
-            return float(self._text("go"))
-        except ValueError:
-            return None
-
-    def has_started(self, instance: str) -> bool:
-        """Whether the command of an instance was started; before, requirements are installed."""
-        return (self.path / f"{instance}.started").exists()
-
-    def exit_of(self, instance: str) -> InstanceExit | None:
-        """How an instance ended; None while it runs, or when it could not say."""
-        try:
-            text, at = self._read(f"{instance}.exit")
-            return InstanceExit(int(text), at)
-        except (OSError, ValueError):
-            return None
-
-    def has_opened_log(self, instance: str) -> bool:
-        """Whether an instance came as far as to open its log; before, it speaks to the engine."""
-        return (self.path / f"{instance}.beat").exists() or self._log_of(instance) != ""
-
-    def log_times(self, instance: str) -> LogTimes:
-        """When the log of an instance had which size; nothing where the image cannot tell."""
-        return LogTimes.read(self.path / f"{instance}.times")
-
-    def why(self, instance: str) -> str:
-        """Why an instance was ended by us: `stopped`, `timeout`, `peer`; empty when it was not."""
-        return self._text(f"{instance}.why")
-
-    @property
-    def stop_wish(self) -> tuple[str, str] | None:
-        """Reason code and sentence of the wish to stop."""
-        try:
-            wish = json.loads(self._read("stop")[0])
-            return str(wish["reason_code"]), str(wish["reason_message"])
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError):  # on a full disk it is empty
-            is_signal = self._text("stop") == _TOLD_BY_SIGNAL
-            return REASON_STOPPED_FROM_OUTSIDE if is_signal else "", ""
-
-    @property
-    def end_asked_s_ago(self) -> float | None:
-        """How long ago the instances were told to end, for whatever reason; None when they were not."""
-        moments = []
-        for name in ("stop", "failed", "timeout"):
-            with suppress(OSError):
-                moments.append((self.path / name).lstat().st_mtime)
-        return time.time() - min(moments) if moments else None
-
-    @property
-    def first_failure(self) -> tuple[str, int] | None:
-        """The instance that failed first, and its exit code."""
-        note = self._failure
-        return (note[0], int(note[1])) if note else None
-
-    @property
-    def is_failure_silence(self) -> bool:
-        """Whether that instance only gave no sign of life, so that the others took it for lost."""
-        return bool(self._failure) and self._failure[2:] == [_SILENT]
-
-    @property
-    def _failure(self) -> list[str]:
-        words = self._text("failed").split()
-        is_note = len(words) == 2 or (len(words) == 3 and words[2] == _SILENT)
-        return words if is_note and words[1].isdecimal() else []
-
-    def ran_out_of_memory(self, instance: str) -> bool:
-        """Whether the kernel has killed something in it for want of memory, by the container's own counters."""
-        return (self.path / f"{instance}.memory").exists()
-
-    def is_at_its_end(self, instance: str) -> bool:
-        """Whether an instance has ended, or still gives its files to their owner."""
-        return any((self.path / f"{instance}.{name}").exists() for name in ("exit", "exit.part"))
-
-    def log_tail(self, instance: str, lines: int) -> list[str]:
-        """The last lines of an instance's log."""
-        return self._log_of(instance).splitlines()[-lines:]
-
-    @property
-    def requirements_problem(self) -> str:
-        """Why pip could not be run at all; empty where it was."""
-        return " ".join(self._text("requirements.failed").split())[:_LONGEST_PROBLEM]
-
-    @property
-    def requirements_failed(self) -> bool:
-        """Whether the requirements could not be installed."""
-        return (self.path / "requirements.failed").exists()
-
-    def pip_problem(self, instance: str) -> str:
-        """What pip complained of in the log of the instance that installed the requirements."""
-        return pip_problem(self._log_of(instance))
+            self._write_first("failed", f"{instance} {exit_code}\n")
 
     def forget_secrets(self) -> None:
         """Remove the variables; they are not needed after the end."""
         for file in self.path.glob("*.env"):
             file.unlink(missing_ok=True)
 
-    def _publish(self, name: str, text: str) -> None:
-        """Write a file that is there whole or not at all: a shell reads its script while it goes on."""
-        # The draft is hidden from the script's patterns, but not from `forget_secrets`.
-        replace_file(self.path / name, text, draft=self.path / f".{name}")
+    def _write_first(self, name: str, text: str) -> None:
+        publish_once(self.path / name, text, mode=0o666)
 
-    def _publish_first(self, name: str, text: str) -> None:
-        """Write a file that is there whole or not at all, unless it is there already: the first one stays."""
-        publish_once(self.path / name, text, mode=0o666)  # for a container of any user
+    # ---- the state ----
+
+    def state(self) -> ExecutionState:
+        """The state by the account of the instances; that a job has ended is decided by the executor."""
+        failure, names = self.first_failure, [one.name for one in self.instances]
+        return ExecutionState(
+            "running" if any(map(self.has_started, names)) else "preparing",
+            started_at=self.begun_at,
+            instances=tuple(self._instance_state(one) for one in self.instances),
+            failed_instance=failure[0] if failure and failure[0] in names else None,
+        )
+
+    def _instance_state(self, instance: Instance) -> InstanceState:
+        ended = self.exit_of(instance.name)
+        if ended:
+            return self.final_state(instance, ended.code)
+        status = "Running" if self.has_started(instance.name) else "Pending"
+        return InstanceState(instance.name, instance.role, status)
+
+    def final_state(self, instance: Instance, exit_code: int | None) -> InstanceState:
+        """The state of an instance that has ended."""
+        status = "Terminated" if self.why(instance.name) else "Succeed" if exit_code == 0 else "Failed"
+        return InstanceState(instance.name, instance.role, status, exit_code)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the instances may begin."""
+        return self._has("go")
+
+    @property
+    def begun_at(self) -> float | None:
+        """When they were allowed to, in seconds since 1970."""
+        try:
+            at = float(self._text("go"))
+        except ValueError:
+            return None
+        return at if 0 <= at < END_OF_TIME_S else None
+
+    def has_started(self, instance: str) -> bool:
+        """Whether the command of an instance was started; before, requirements are installed."""
+        return self._has(f"{instance}.started")
+
+    def exit_of(self, instance: str) -> InstanceExit | None:
+        """How an instance ended; None while it runs, or when it could not write that."""
+        try:
+            text, at = self._read(f"{instance}.exit")
+        except OSError:
+            return None
+        # The time of a file can be set, also to one that no date can hold.
+        return InstanceExit(int(text), min(max(at, 0.0), time.time())) if _EXIT_CODE.fullmatch(text) else None
+
+    def is_at_its_end(self, instance: str) -> bool:
+        """Whether an instance has ended, or still gives its files to their owner."""
+        return self._has(f"{instance}.exit") or self._has(f"{instance}.exit.part")
+
+    def why(self, instance: str) -> str:
+        """Why an instance was ended by us: `stopped`, `timeout`, `peer`; empty when it was not."""
+        return self._text(f"{instance}.why")
+
+    @property
+    def first_failure(self) -> tuple[str, int] | None:
+        """The instance that failed first, and its exit code."""
+        found = _FAILURE.fullmatch(self._text("failed"))
+        return (found[1], int(found[2])) if found else None
+
+    @property
+    def is_failure_silent(self) -> bool:
+        """Whether that instance only gave no sign of life, so that another one took it for lost."""
+        found = _FAILURE.fullmatch(self._text("failed"))
+        return bool(found and found[3])
+
+    @property
+    def end_asked_s_ago(self) -> float | None:
+        """How long ago the instances were asked to end, for whatever reason; None when they were not."""
+        moments = []
+        for name in ("stop", "failed", "timeout"):
+            with suppress(OSError):
+                moments.append((self.path / name).lstat().st_mtime)
+        return time.time() - min(moments) if moments else None
+
+    # ---- what else the instances write ----
+
+    def has_opened_log(self, instance: str) -> bool:
+        """Whether an instance has opened its log; before, its output goes to the engine."""
+        return self._has(f"{instance}.beat") or self._log_of(instance) != ""
+
+    def log_times(self, instance: str) -> LogTimes:
+        """When the log of an instance had which size; nothing where the image cannot tell."""
+        return LogTimes.read(self.path / f"{instance}.times")
+
+    def log_tail(self, instance: str, lines: int) -> list[str]:
+        """The last lines of an instance's log."""
+        return self._log_of(instance).splitlines()[-lines:]
+
+    def ran_out_of_memory(self, instance: str) -> bool:
+        """Whether the kernel has killed a process in it for lack of memory, by the container's own counters."""
+        return self._has(f"{instance}.memory")
+
+    @property
+    def requirements_failed(self) -> bool:
+        """Whether the requirements could not be installed."""
+        return self._has("requirements.failed")
+
+    @property
+    def requirements_problem(self) -> str:
+        """Why pip could not be run at all; empty where it was."""
+        return " ".join(self._text("requirements.failed").split())[:_LONGEST_PROBLEM]
+
+    def pip_problem(self, instance: str) -> str:
+        """What pip complained of in the log of the instance that installed the requirements."""
+        return pip_problem(self._log_of(instance))
 
     def _log_of(self, instance: str) -> str:
         """The end of a log."""
@@ -220,14 +221,11 @@ class SharedFolder:
         except OSError:
             return ""
 
+    def _has(self, name: str) -> bool:
+        return os.path.lexists(self.path / name)  # a link is not followed
+
     def _text(self, name: str) -> str:
         try:
             return self._read(name)[0]
         except OSError:
             return ""
-
-    def _read(self, name: str) -> tuple[str, float]:
-        """What a file says, and when it was written."""
-        with open_plain(self.path / name) as file:
-            text = file.read(_LONGEST_TEXT_BYTES).decode(errors="replace").strip()
-            return text, os.fstat(file.fileno()).st_mtime

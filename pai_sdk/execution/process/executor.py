@@ -18,19 +18,19 @@ from pai_sdk.agent.reasons import REASON_SUPERVISOR_LOST
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import PaiError
 from pai_sdk.execution import contract
-from pai_sdk.execution.base import Environment, ExecutionState, Executor, InstanceState, LaunchSpec
+from pai_sdk.execution.base import Environment, ExecutionState, Executor, LaunchSpec
 from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = ["ProcessExecutor", "hidden_by_ml"]
 
-# What a job may have of our own environment; all else, above all the keys in it, stays here.
+# The variables of this process that a job gets; all others, such as keys, stay here.
 _INHERITED = re.compile(
     r"HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|(CUDA|NVIDIA|PIP)_\w+"
     r"|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|((https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)"
 )
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _START_TIMEOUT_S = 30.0
-# -I and -S keep the supervisor's start short and free of whatever the environment has in store for Python.
+# With -I and -S the supervisor starts fast, and no variable or file of the environment changes its Python.
 _SUPERVISE = (
     "import sys; from pathlib import Path; sys.path.append(sys.argv[1]); "
     "from pai_sdk.agent.supervisor import main; sys.exit(main(Path(sys.argv[2])))"
@@ -38,7 +38,7 @@ _SUPERVISE = (
 
 
 class ProcessExecutor(Executor):
-    """Runs the instances of a job as processes, watched over by a supervisor that outlives us.
+    """Runs the instances of a job as processes, under a supervisor that does not depend on this process.
 
     All instances of a job share its sandbox and meet on the loopback address. Python requirements are installed
     into a virtual environment that jobs with the same requirements share; packages of this interpreter count as
@@ -81,25 +81,24 @@ class ProcessExecutor(Executor):
             raise PaiError("a supervisor that was started before neither begins nor ends; see its log")
 
     def state(self, root: Path) -> ExecutionState:
-        """What is known now."""
+        """The state now; processes that a killed supervisor has left behind are killed."""
         sandbox = Sandbox(root.resolve())
-        state = Journal(sandbox.state_dir).current_state()
+        state = Journal(sandbox.state_dir).state()
         if state is None:
-            return ExecutionState(phase="absent")
-        if state["phase"] == "ended" and state["reason_code"] == REASON_SUPERVISOR_LOST:
-            # Where the guardian was killed too, what the instances had started may still be there, and write.
-            for instance in state["instances"]:
-                mark = f"PAI_INSTANCE_NAME={instance['name']}"
+            return ExecutionState("absent")
+        if state.reason_code == REASON_SUPERVISOR_LOST:
+            # If the guardian was killed too, processes of the instances may still run, and write.
+            for instance in state.instances:
+                mark = f"PAI_INSTANCE_NAME={instance.name}"
                 kill_strays(mark, within=str(sandbox.state_dir), ml=sandbox.ml)
-        instances = tuple(InstanceState(**instance) for instance in state.pop("instances"))
-        return ExecutionState(**state, instances=instances)
+        return state
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         """Ask all instances to end; returns at once. The first reason given stays."""
         journal = Journal(Sandbox(root).state_dir)
-        state = journal.current_state()
-        if state is not None and state["phase"] != "ended":
-            journal.ask_to_stop(reason_code, reason_message)
+        state = journal.state()
+        if state is not None and state.phase != "ended":
+            journal.request_stop(reason_code, reason_message)
 
     def remove(self, root: Path) -> None:
         """Kill what runs of a job, and remove its folder."""
@@ -164,11 +163,18 @@ def hidden_by_ml(needed: Iterable[str | Path]) -> str:
 
 def _instances(spec: LaunchSpec, programs: list[Path]) -> list[dict[str, Any]]:
     """Each instance with its variables for both cases: with a `/ml` of its own, and without."""
-    base = _base_environment(programs)
+    base = {
+        **{name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)},
+        "PATH": os.environ.get("PATH", _DEFAULT_PATH),
+        "VIRTUAL_ENV": str(programs[0]),
+        "PYTHONUNBUFFERED": "1",
+    }
+    # What is installed for the job comes first, and its Python, whatever PATH the user gives.
+    first = [*(str(folder / "bin") for folder in programs), str(Path(sys.executable).parent)]
 
     def variables(environment: Environment, ml: str) -> dict[str, str]:
         found = {**base, **environment.at(ml)}
-        return {**found, "PATH": _path(programs, found["PATH"])}
+        return {**found, "PATH": os.pathsep.join([*first, found["PATH"]])}
 
     return [
         {
@@ -180,23 +186,6 @@ def _instances(spec: LaunchSpec, programs: list[Path]) -> list[dict[str, Any]]:
         }
         for instance, environment in zip(spec.instances, spec.environments, strict=True)
     ]
-
-
-def _base_environment(environments: list[Path]) -> dict[str, str]:
-    """What an instance has besides the contract's variables."""
-    inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
-    return {
-        **inherited,
-        "PATH": os.environ.get("PATH", _DEFAULT_PATH),
-        "VIRTUAL_ENV": str(environments[0]),
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
-def _path(environments: list[Path], given: str) -> str:
-    """What is installed for the job comes first, and its Python, whatever PATH the user gives."""
-    folders = [str(environment / "bin") for environment in environments]
-    return os.pathsep.join([*folders, str(Path(sys.executable).parent), given])
 
 
 def _gpus(request: TrainingJobRequest) -> int:

@@ -84,17 +84,19 @@ def _response(request: Request, fault: Fault) -> JSONResponse:
 
 
 class Dispatcher:
-    """Sends each request to the API or to the object store, and knows since when there was none.
+    """Sends each request to the API, the object store or the tables, and knows since when there was none.
 
     Args:
         api: the API behind its gate.
         objects: the object store.
+        tables: the tables.
         description: answers with the description of the API; it needs no key.
     """
 
-    def __init__(self, api: ASGIApp, objects: ASGIApp, description: ASGIApp) -> None:
+    def __init__(self, api: ASGIApp, objects: ASGIApp, tables: ASGIApp, description: ASGIApp) -> None:
         self._api = api
         self._objects = objects
+        self._tables = tables
         self._description = description
         self.requests_under_way = 0
         self.requests_answered = 0
@@ -111,6 +113,8 @@ class Dispatcher:
 
     def _app_for(self, scope: Scope) -> ASGIApp:
         path: str = scope["path"]
+        if dict(scope["headers"]).get(b"authorization", b"").startswith(b"ODPS "):
+            return self._tables
         if bucket_in_host(host_of(scope)) is not None:
             return self._objects  # the path is all key, whatever it begins with
         if path == DESCRIPTION_PATH and scope["method"] in ("GET", "HEAD"):

@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
-from pai_sdk.agent.instance_logs import InstanceLogs
-from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.execution.base import ExecutionState, Executor
-from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.execution.base import Executor
 from pai_sdk.execution.process.executor import ProcessExecutor
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.state.folder import DataFolder
 
-__all__ = ["ContainerExecutor", "open_executor"]
-
-
-class ContainerExecutor(DockerExecutor):
-    """Containers for the jobs of a service: its clients do not choose whose rights and which network they have.
-
-    Args:
-        pip_cache: a folder for pip's downloads, kept from job to job.
-        is_closing: whether the service ends, and a pull under way is to be given up.
-    """
-
-    def __init__(self, *, pip_cache: Path, is_closing: Callable[[], bool]) -> None:
-        super().__init__(pip_cache=pip_cache, is_closing=is_closing, options=LocalOptions())
-        self._logs: dict[Path, InstanceLogs] = {}
-
-    def state(self, root: Path) -> ExecutionState:
-        """What is known now; on the way it is noted how long the logs are, which no container does."""
-        state = super().state(root)
-        if state.phase != "absent":
-            logs = self._logs.setdefault(root, _logs_of(root, state))
-            logs.sample(time.time())
-        if state.phase == "ended":
-            self._logs.pop(root, None)
-        return state
+__all__ = ["open_executor"]
 
 
 def open_executor(
@@ -59,11 +30,10 @@ def open_executor(
     cache = folder.root / "cache"
     if settings.executor == "process":
         return ProcessExecutor(cache)
+    # The client of the engine takes a tenth of the time that a service needs to start.
+    from pai_sdk.service.jobs.container_executor import ContainerExecutor
+
     executor = ContainerExecutor(pip_cache=cache / "pip", is_closing=is_closing)
     stack.callback(executor.close)
     executor.connect()
     return executor
-
-
-def _logs_of(root: Path, state: ExecutionState) -> InstanceLogs:
-    return InstanceLogs(Sandbox(root), [instance.name for instance in state.instances])

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.base import InstanceState
+from pai_sdk.execution.metric_source import MetricValue
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.changes import Changes
@@ -209,21 +210,32 @@ class Jobs:
         with self._changing(job_id) as (session, _):
             _note(session, job_id, text, time.time(), instance)
 
-    def add_metrics(self, job_id: str, values: Sequence[tuple[str, float]], *, instance: str, offset: int) -> None:
-        """Note values of metrics, and how far the instance's log has been read for them: both or neither.
+    def add_metrics(self, job_id: str, values: Sequence[MetricValue], *, key: str, offset: int) -> None:
+        """Store values of metrics, and how far the file they are from has been read: both or neither.
 
         Raises:
             Fault: there is no such job.
         """
         now = time.time()
-        cursor = LogCursor(job_id=job_id, instance=instance, offset=offset)
+        cursor = LogCursor(job_id=job_id, instance=key, offset=offset)
         if not values:
             with self.database.write() as session:
                 existing_job(session, job_id)
                 session.merge(cursor)
             return
+        rows = [
+            {
+                "job_id": job_id,
+                "name": value.name,
+                "timestamp": now if value.time is None else value.time,
+                "value": value.value,
+                "step": value.step,
+                "instance": value.instance,
+            }
+            for value in values
+        ]
         with self._changing(job_id) as (session, _):
-            session.add_all(Metric(job_id=job_id, name=name, timestamp=now, value=value) for name, value in values)
+            session.execute(insert(Metric), rows)
             session.merge(cursor)
 
     def set_progress(self, job_id: str, values: Mapping[str, float]) -> None:

@@ -6,11 +6,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-from pai_sdk.service.jobs.publishing import Publisher, PublishingCancelled
+from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, OutputUploader, UploadCancelled
 
 __all__ = ["LiveOutputs"]
-
-_PUBLISH_S = 30.0
 
 
 class LiveOutputs:
@@ -25,7 +23,7 @@ class LiveOutputs:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: OutputUploader,
         threads: Executor,
         *,
         note: Callable[[str], None],
@@ -37,7 +35,7 @@ class LiveOutputs:
         self._tell = tell
         self._at_work: Future[str] | None = None
         self._noted = ""
-        self._next_at = time.monotonic() + _PUBLISH_S
+        self._next_at = time.monotonic() + UPLOAD_INTERVAL_S
 
     def look(self) -> None:
         """Start a publication when it is due; called often, and never blocks."""
@@ -46,13 +44,13 @@ class LiveOutputs:
             self._tell_problems(done)
         is_due = time.monotonic() >= self._next_at and self._publisher.has_live_channels
         if is_due and self._at_work is None:
-            self._next_at = time.monotonic() + _PUBLISH_S
-            self._at_work = self._threads.submit(self._publisher.publish, live_only=True)
+            self._next_at = time.monotonic() + UPLOAD_INTERVAL_S
+            self._at_work = self._threads.submit(self._publisher.upload, live_only=True)
 
     def _tell_problems(self, done: Future[str]) -> None:
         try:
             problems = done.result()
-        except PublishingCancelled:
+        except UploadCancelled:
             return
         except Exception as error:
             self._tell("its live outputs cannot be saved now, and are tried again", error)

@@ -1,20 +1,20 @@
-"""Metrics from logs: the regular expressions of a job's metric definitions, applied to what it prints."""
+"""Metrics of the running jobs: what they report, and what their metric definitions find in their logs."""
 
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import regex
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
+from pai_sdk.execution.log_times import LogTimes
+from pai_sdk.execution.metric_source import MetricSource, Source
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.service.jobs.job_table import Jobs
@@ -27,8 +27,6 @@ __all__ = ["MetricsCollector"]
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.5
-_CHUNK_BYTES = 1 << 20
-_LONGEST_LINE = 4096
 # CPU time of the reading thread, not wall time: on a slow machine no metric must get lost.
 _LONGEST_MATCH_S = 0.05
 _LONGEST_CHUNK_S = 2.0
@@ -43,8 +41,8 @@ class _Definition:
     is_progress: bool = False
     trouble: str = ""
 
-    def values(self, lines: list[str]) -> Iterator[tuple[int, float]]:
-        """The values in the lines, in their order, each with the number of its line."""
+    def texts(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
+        """The first group of each match in the lines, with the number of its line."""
         begun = time.thread_time()
         for number, line in enumerate(lines):
             try:
@@ -52,9 +50,8 @@ class _Definition:
             except TimeoutError:
                 self.trouble = f"its regex needs more than {_LONGEST_MATCH_S:g} s for a single line"
                 return
-            for value in map(_number, texts):
-                if value is not None:
-                    yield number, value
+            for text in texts:
+                yield number, text
             if time.thread_time() - begun > _LONGEST_CHUNK_S:
                 self.trouble = f"its regex needs more than {_LONGEST_CHUNK_S:g} s for {len(lines)} lines"
                 return
@@ -73,25 +70,18 @@ class _Definition:
 
 
 @dataclass
-class _Log:
-    instance: str
-    path: Path
-    offset: int
-
-
-@dataclass
 class _WatchedJob:
     job_id: str
     definitions: list[_Definition]
-    logs: list[_Log]
+    source: MetricSource
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class MetricsCollector:
-    """One thread that reads the logs of the running jobs that define metrics or progress; another meters all jobs.
+    """One thread that reads what the running jobs report, and their logs; another meters all jobs.
 
-    The position in each log is stored in one transaction with the values, so a restart neither loses nor repeats a
-    value.
+    The position in each file is stored in one transaction with the values, so a restart neither loses nor repeats
+    a value.
 
     `_lock` guards the dict of watched jobs. The lock of a watched job guards its positions: the collector's thread
     and `finish` take it for one piece of a log at a time. `_lock` is never held while a job's lock is taken.
@@ -119,24 +109,22 @@ class MetricsCollector:
         self._usage.close()
 
     def watch(self, job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> None:
-        """Read the logs of a job from now on, where it left off, and note what its instances use."""
+        """Read the metrics of a job from now on, where it left off, and note what its instances use."""
         names = [instance.name for instance in instances(job_id, request)]
         self._usage.watch(job_id, {name: sandbox.log_file(name) for name in names})
         definitions = [] if request.algorithm_spec is None else _definitions(request.algorithm_spec)
-        if not definitions:
-            return
-        offsets = self._jobs.log_cursors(job_id)
-        watched = _WatchedJob(
-            job_id,
-            definitions,
-            [_Log(name, sandbox.log_file(name), offsets.get(name, 0)) for name in names],
+        source = MetricSource(
+            sandbox,
+            names,
+            times=lambda name: LogTimes.read(sandbox.times_file(name)),
+            offsets=self._jobs.log_cursors(job_id),
         )
         with self._lock:
-            self._watched.setdefault(job_id, watched)
+            self._watched.setdefault(job_id, _WatchedJob(job_id, definitions, source))
         self._woken.set()
 
     def finish(self, job_id: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
-        """Read the rest of a job's logs, which no instance writes to any more, and let go of it.
+        """Read the rest of a job's metrics, when no instance writes any more, and let go of it.
 
         Args:
             job_id: which.
@@ -167,48 +155,31 @@ class MetricsCollector:
             self._woken.clear()
 
     def _read(self, watched: _WatchedJob, *, is_final: bool, is_cancelled: Callable[[], bool]) -> bool:
-        for log in watched.logs:
+        with watched.lock:
+            sources = watched.source.sources()
+        for source in sources:
             is_more = True
             while is_more:
                 with watched.lock:  # for one piece only: the scheduler's `finish` need not wait for a whole log
-                    is_more = self._read_chunk(watched, log, is_final=is_final)
+                    is_more = self._read_piece(watched, source, is_final=is_final)
                 if is_more and is_cancelled():
                     return False
         return True
 
-    def _read_chunk(self, watched: _WatchedJob, log: _Log, *, is_final: bool) -> bool:
-        """Read one piece of one log; False when there is nothing more."""
-        try:
-            with log.path.open("rb") as file:
-                file.seek(log.offset)
-                chunk = file.read(_CHUNK_BYTES)
-        except FileNotFoundError:
+    def _read_piece(self, watched: _WatchedJob, source: Source, *, is_final: bool) -> bool:
+        """Read one piece of one file; False when there is nothing more."""
+        piece = source.read(watched.definitions, is_final=is_final)
+        if piece is None:
             return False
-        is_whole = len(chunk) == _CHUNK_BYTES
-        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1  # a progress bar ends its states with `\r`
-        if end == 0 and (is_whole or is_final):
-            end = len(chunk)  # a line beyond all bounds, or the last one without its end
-        if end == 0:
-            return False
-        lines = [line[:_LONGEST_LINE] for line in chunk[:end].decode("utf-8", errors="replace").splitlines()]
-        values: list[tuple[int, str, float]] = []
-        progress: dict[str, float] = {}
-        for definition in watched.definitions:
-            found = [(number, definition.name, value) for number, value in definition.values(lines)]
-            if not definition.is_progress:
-                values += found
-            elif found:
-                progress[definition.name] = found[-1][2]
-        in_order = [(name, value) for _, name, value in sorted(values, key=lambda one: one[0])]
         try:
-            if progress:  # first: read twice after a crash, it is the same figure
-                self._jobs.set_progress(watched.job_id, progress)
-            self._jobs.add_metrics(watched.job_id, in_order, instance=log.instance, offset=log.offset + end)
+            if piece.progress:  # first: read twice after a crash, it is the same figure
+                self._jobs.set_progress(watched.job_id, piece.progress)
+            self._jobs.add_metrics(watched.job_id, piece.values, key=source.key, offset=piece.end)
             self._tell_troubles(watched)
         except Fault:
             return False  # the job was deleted meanwhile
-        log.offset += end
-        return is_whole or is_final
+        source.offset = piece.end
+        return piece.is_more
 
     def _tell_troubles(self, watched: _WatchedJob) -> None:
         for definition in watched.definitions:
@@ -228,11 +199,3 @@ def _definitions(spec: AlgorithmSpec) -> list[_Definition]:
 def _compiled(pattern: str) -> Any:
     # Not kept in the library's own memory of patterns, which would outlive the job.
     return regex.compile(pattern, cache_pattern=False)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError, PaiError
-from pai_sdk.execution.base import ExecutionState, Executor
+from pai_sdk.execution.base import ExecutionState, Executor, outcome
 from pai_sdk.execution.contract import launch_spec
+from pai_sdk.execution.output_uploader import UploadCancelled
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.host_resources import Capacity, Need, need_of
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.live_outputs import LiveOutputs
 from pai_sdk.service.jobs.metrics import MetricsCollector
-from pai_sdk.service.jobs.publishing import Publisher, PublishingCancelled
+from pai_sdk.service.jobs.publishing import Publisher
 from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk.service.jobs.trash import Trash
 from pai_sdk.service.state.disk import DiskWatch
@@ -31,6 +32,7 @@ from pai_sdk.service.state.models import Job
 
 if TYPE_CHECKING:
     from pai_sdk.service.objects.store import ObjectStore
+    from pai_sdk.service.tables.job_tables import JobTables
 
 __all__ = ["Scheduler"]
 
@@ -92,8 +94,10 @@ class Scheduler:
         collector: MetricsCollector,
         *,
         capacity: Capacity,
+        tables: JobTables | None = None,
     ) -> None:
         self._jobs = jobs
+        self._tables = tables
         self._folder = folder
         self._store = store
         self._executor = executor
@@ -138,6 +142,10 @@ class Scheduler:
     def discard(self, job_id: str) -> None:
         """The job was deleted; its folder can go."""
         self._trash.put(self._folder.job_dir(job_id))
+
+    def has_begun(self, job_id: str) -> bool:
+        """Whether the job has left the queue, and not ended."""
+        return job_id in self._active
 
     @property
     def is_closing(self) -> bool:
@@ -283,6 +291,7 @@ class Scheduler:
             active.request,
             is_cancelled=is_cancelled,
             tell=partial(self._note, active.id),
+            put_table=None if self._tables is None else partial(self._tables.put, active.sandbox, active.id),
         )
         if is_cancelled():
             raise StagingCancelled
@@ -325,7 +334,7 @@ class Scheduler:
             active.work = self._finishers.submit(self._finish, active)
         if active.work.done():
             work, active.work = active.work, None
-            if not isinstance(work.exception(), PublishingCancelled):
+            if not isinstance(work.exception(), UploadCancelled):
                 work.result()
                 self._let_go(active)
 
@@ -334,9 +343,9 @@ class Scheduler:
         state = active.seen
         try:
             if not self._collector.finish(active.id, is_cancelled=self._closing.is_set):
-                raise PublishingCancelled
-            problems = active.publisher.publish(live_only=False)
-        except PublishingCancelled:
+                raise UploadCancelled
+            problems = active.publisher.upload(live_only=False)
+        except UploadCancelled:
             logger.info("job %s has ended; the next service here saves the rest of what it has left", active.id)
             raise
         status, reason_code, reason_message = _outcome(state, problems)
@@ -386,4 +395,4 @@ def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None
     if unsaved and state.succeeded:
         text = f"The job ended well, but not all of its outputs were saved: {unsaved}"
         return JobStatus.FAILED, "OutputsNotSaved", text
-    return state.outcome()
+    return outcome(state)

@@ -84,7 +84,9 @@ def _progress(figures: Sequence[Progress]) -> dict[str, Any] | None:
 
 def metric_point(metric: Metric) -> dict[str, Any]:
     """One value of a metric."""
-    return {"Name": metric.name, "Timestamp": wire_time(metric.timestamp), "Value": metric.value}
+    where = {"Step": metric.step, "Instance": metric.instance}
+    known = {key: value for key, value in where.items() if value is not None}
+    return {"Name": metric.name, "Timestamp": wire_time(metric.timestamp), "Value": metric.value, **known}
 
 
 def error_info(job: Job) -> dict[str, Any]:

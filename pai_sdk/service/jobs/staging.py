@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
-from pai_sdk.errors import InvalidInputError, StorageError
+from pai_sdk.errors import FileNameError, InvalidInputError, NameTakenError, StorageError
 from pai_sdk.execution.initial_outputs import note_resumed
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir, OssLocation
-from pai_sdk.service.objects.integrity import DAMAGED, IntegrityCheck
-from pai_sdk.storage.objects import META_EXECUTABLE
+from pai_sdk.service.objects.bucket_store import BucketStore
+from pai_sdk.service.objects.integrity import DAMAGED
+from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.sync import DirSync
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
-    from pai_sdk.service.objects.index import StoredObject
     from pai_sdk.service.objects.store import ObjectStore
 
-__all__ = ["HEADER_EXECUTABLE", "StagingCancelled", "StagingFailed", "own_uri", "stage"]
+__all__ = ["StagingCancelled", "StagingFailed", "own_uri", "stage"]
 
-_COPY_BYTES = 1 << 20
+_WORKERS = 16
 _CLOUD = ".aliyuncs.com"
-HEADER_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
-"""What the header of an object says of a file that can be executed."""
 
 REASON_CODE_MISSING = "CodeNotFound"
 REASON_INPUT_MISSING = "InputNotFound"
@@ -60,6 +61,7 @@ def stage(
     *,
     is_cancelled: Callable[[], bool],
     tell: Callable[[str], None] = lambda text: None,
+    put_table: Callable[[str, str], None] | None = None,
 ) -> None:
     """Put code, inputs and earlier checkpoints in place. May be done again: it begins anew then.
 
@@ -69,6 +71,7 @@ def stage(
         request: the job.
         is_cancelled: asked between files, and within large ones.
         tell: is told of the earlier checkpoints, before they are copied and afterwards.
+        put_table: prepares an input that is a table, by the names of the channel and of the table's URI.
 
     Raises:
         StagingFailed: something is missing, or is of a kind this service cannot read.
@@ -95,9 +98,14 @@ def stage(
         note_resumed(sandbox, request)
         for channel in request.input_channels:
             what = f"input channel {channel.name!r}"
+            if put_table is not None and (channel.input_uri or "").startswith("odps://"):
+                put_table(channel.name, channel.input_uri or "")
+                continue
             copier.copy(
                 own_uri(channel.input_uri, what), sandbox.input_dir(channel.name), what, REASON_INPUT_MISSING
             )
+    except TableFault as fault:
+        raise StagingFailed(REASON_INPUT_MISSING, f"{what}: {fault.message}") from fault
     except InvalidInputError as error:
         raise StagingFailed(REASON_NOT_SUPPORTED, str(error)) from error
     except StorageError as error:
@@ -161,10 +169,8 @@ class _Copier:
             raise StagingFailed(reason_if_missing, f"{what}: there is no bucket {uri.bucket!r} here.")
         first = None if uri.is_dir else next(iter(self._store.list(uri.bucket, uri.key, limit=1)), None)
         if first is not None and first.key == uri.key:
-            self._check_cancelled()
-            self._put(first, _below(target, uri.name, uri), what)
-            return
-        if self.copy_what_is_there(uri, target, what) is None:
+            self._copy_file(uri, target, what)
+        elif self.copy_what_is_there(uri, target, what) is None:
             raise StagingFailed(
                 reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or mend the URI."
             )
@@ -172,7 +178,7 @@ class _Copier:
     def resume(self, uri: OssUri, target: Path, channel: str, tell: Callable[[str], None]) -> None:
         """Copy what an earlier job has left in the folder, if anything, and tell of it."""
         folder = uri.as_dir()
-        if next(iter(self._store.list(folder.bucket, folder.key, limit=1)), None) is None:
+        if not self._has_objects(folder):
             return
         tell(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
         size_bytes = self.copy_what_is_there(folder, target, f"output channel {channel!r}")
@@ -181,56 +187,59 @@ class _Copier:
     def copy_what_is_there(self, uri: OssUri, target: Path, what: str) -> int | None:
         """Copy all objects of the folder; how many bytes they have together, or None when there are none."""
         folder = uri.as_dir()
-        size_bytes = None
-        for info in self._store.list(folder.bucket, folder.key):
-            self._check_cancelled()
-            size_bytes = (size_bytes or 0) + info.size_bytes
-            relative = info.key.removeprefix(folder.key)
-            if relative:
-                self._put(info, _below(target, relative.rstrip("/"), uri), what)
-        return size_bytes
+        sync = DirSync(
+            self._store_at(folder),
+            LocalStore(target),
+            remember=False,
+            note=lambda action, path: self._check_cancelled(),
+            workers=_WORKERS,
+        )
+        report = sync.attempt()
+        self._check_cancelled()
+        if report.failures:
+            path, error = min(report.failures.items())
+            raise self._why(error, folder, path, target, what) from error
+        return report.moved_bytes if report.files or self._has_objects(folder) else None
 
-    def _put(self, info: StoredObject, path: Path, what: str) -> None:
+    def _copy_file(self, uri: OssUri, target: Path, what: str) -> None:
+        folder = replace(uri, key=uri.key.removesuffix(uri.name))
+        source = self._store_at(folder)
+        self._check_cancelled()
         try:
-            if info.key.endswith("/"):
-                path.mkdir(parents=True, exist_ok=True)
-            else:
-                self._file(info, path, what)
-        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise StagingFailed(
+            LocalStore(target).write(uri.name, source.read(uri.name), executable=source.head(uri.name).executable)
+        except Exception as error:
+            raise self._why(error, folder, uri.name, target, what) from error
+
+    def _why(self, error: Exception, folder: OssUri, path: str, target: Path, what: str) -> Exception:
+        """The error of the job for that of a file."""
+        if isinstance(error, NameTakenError):
+            return StagingFailed(
                 REASON_NOT_A_FILE_NAME,
-                f"{OssUri(info.bucket, info.key)} cannot be put in place: one name cannot be a file and a folder, "
-                "as it is in OSS; delete the one that is not needed.",
-            ) from error
-
-    def _file(self, listed: StoredObject, path: Path, what: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            info, source = self._store.open_with_info(listed.bucket, listed.key)
-        except StorageError as error:
+                f"{self._key_in_two_roles(folder.join(path))} cannot be put in place: one name cannot be a file "
+                "and a folder, as it is in OSS; delete the one that is not needed.",
+            )
+        if isinstance(error, InvalidInputError | FileNameError):
+            message = f"{folder}: the object {path[:200]!r} has a name that cannot be a file's."
+            return StagingFailed(REASON_NOT_A_FILE_NAME, message)
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError):
+            return OSError(cause.errno, cause.strerror, str(target / path))
+        if isinstance(error, StorageError):
             reason = REASON_DAMAGED if error.code == DAMAGED else REASON_INPUT_MISSING
-            raise StagingFailed(reason, f"{what}: {error}") from error
-        check = IntegrityCheck(info)
-        with source, path.open("xb") as target:
-            while piece := source.read(_COPY_BYTES):
-                check.update(piece)
-                target.write(piece)
-                self._check_cancelled()
-        if problem := check.problem():
-            raise StagingFailed(REASON_DAMAGED, f"{what}: {problem}")
-        if info.headers.get(HEADER_EXECUTABLE) == "true":
-            path.chmod(0o755)
+            return StagingFailed(reason, f"{what}: {error}")
+        return error
+
+    def _key_in_two_roles(self, uri: OssUri) -> OssUri:
+        """Of an object and those below it, whichever of them could not be written: the first one below it."""
+        below = next(iter(self._store.list(uri.bucket, uri.as_dir().key, limit=1)), None)
+        return uri if below is None else replace(uri, key=below.key)
+
+    def _store_at(self, folder: OssUri) -> BucketStore:
+        return BucketStore(self._store, folder, check_cancelled=self._check_cancelled)
+
+    def _has_objects(self, folder: OssUri) -> bool:
+        return next(iter(self._store.list(folder.bucket, folder.key, limit=1)), None) is not None
 
     def _check_cancelled(self) -> None:
         if self._is_cancelled():
             raise StagingCancelled
-
-
-def _below(folder: Path, relative: str, uri: OssUri) -> Path:
-    """The file of that name in the folder, and nowhere else."""
-    parts = relative.split("/")
-    if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise StagingFailed(
-            REASON_NOT_A_FILE_NAME, f"{uri}: the object {relative[:200]!r} has a name that cannot be a file's."
-        )
-    return folder.joinpath(*parts)

@@ -1,4 +1,4 @@
-"""The object store of the service: the OSS wire on plain files."""
+"""The object store of the service: the OSS wire on plain files and SQLite."""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from pai_sdk.base.files import sync_folder
+
 __all__ = ["SHARDS", "Blob", "BlobFolder", "BlobWriter"]
 
 _log = logging.getLogger(__name__)
@@ -36,13 +38,15 @@ class BlobFolder:
 
     Args:
         root: the folder of the store. What an earlier process left half-written below it is removed.
+        most_row_bytes: a writer keeps a content of this size or less in memory until its file is needed; -1: none.
 
     Attributes:
         was_missing: whether there was no folder of blobs yet.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, most_row_bytes: int = -1) -> None:
         self._blobs, self._incoming = root / "blobs", root / "incoming"
+        self._most_row_bytes = most_row_bytes
         self.was_missing = not self._blobs.exists()
         self._lock = threading.Lock()
         self._young: set[str] | None = set()
@@ -50,6 +54,8 @@ class BlobFolder:
         self._incoming.mkdir(parents=True, mode=0o700, exist_ok=True)
         for shard in SHARDS:
             (self._blobs / shard).mkdir(parents=True, mode=0o700, exist_ok=True)
+        for folder in (self._blobs, root):
+            sync_folder(folder)
 
     def path(self, name: str) -> Path:
         """Where a blob lies."""
@@ -58,7 +64,7 @@ class BlobFolder:
     def writer(self) -> BlobWriter:
         """Begin a new blob."""
         name = self._new_name()
-        return BlobWriter(name, self._incoming / name, self.path(name))
+        return BlobWriter(name, self._incoming / name, self.path(name), most_row_bytes=self._most_row_bytes)
 
     def share(self, name: str) -> str:
         """A hard link to a blob, which is never changed; returns its name."""
@@ -71,8 +77,7 @@ class BlobFolder:
             with self.writer() as writer, self.path(name).open("rb") as stream:
                 writer.copy_from(stream)
                 return writer.finish().name
-        with self.path(twin).open("rb") as stream:
-            os.fsync(stream.fileno())  # and its new name with it
+        sync_folder(self.path(twin).parent)
         return twin
 
     def join(self, names: Sequence[str]) -> str:
@@ -135,11 +140,13 @@ class BlobFolder:
 class BlobWriter:
     """A blob that is being written; left unfinished, it vanishes at the end of the block."""
 
-    def __init__(self, name: str, draft: Path, final: Path) -> None:
+    def __init__(self, name: str, draft: Path, final: Path, *, most_row_bytes: int) -> None:
         self._name, self._draft, self._final = name, draft, final
         self._md5 = hashlib.md5(usedforsecurity=False)
+        self._most_row_bytes = most_row_bytes
         self.size_bytes = 0
-        self._stream: BinaryIO = os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+        self._in_memory = bytearray()
+        self._stream: BinaryIO | None = None if most_row_bytes >= 0 else self._opened()
 
     def __enter__(self) -> BlobWriter:
         return self
@@ -155,8 +162,11 @@ class BlobWriter:
     def keep(self, *chunks: bytes) -> None:
         """The one half of `write`; the other can go on in another thread meanwhile."""
         for chunk in chunks:
-            self._stream.write(chunk)
             self.size_bytes += len(chunk)
+            if self.size_bytes <= self._most_row_bytes and self._stream is None:
+                self._in_memory += chunk
+            else:
+                self._file().write(chunk)
 
     def hash(self, *chunks: bytes) -> None:
         """The other half of `write`."""
@@ -181,12 +191,17 @@ class BlobWriter:
 
     def copy_unhashed(self, stream: BinaryIO) -> None:
         """Append what a file still holds, without changing size and MD5: the caller knows them."""
-        shutil.copyfileobj(stream, self._stream, _CHUNK_BYTES)
+        shutil.copyfileobj(stream, self._file(), _CHUNK_BYTES)
 
     @property
     def md5(self) -> bytes:
         """The digest of what was written so far."""
         return self._md5.digest()
+
+    @property
+    def small_content(self) -> bytes | None:
+        """All that was written, if it is small enough for a row; then there is no file yet."""
+        return bytes(self._in_memory) if self._stream is None else None
 
     def finish(self, *, durable: bool = True) -> Blob:
         """Put the blob in its place, whole.
@@ -194,21 +209,34 @@ class BlobWriter:
         Args:
             durable: force it to the disk, so that a row that names it is never without it, also after a power cut.
         """
-        self._stream.flush()  # not `replace_file`: too large for the memory, and hashed as it comes
+        stream = self._file()
+        stream.flush()  # not `replace_file`: too large for the memory, and hashed as it comes
         self._draft.rename(self._final)
         if durable:
             try:
-                os.fsync(self._stream.fileno())  # behind the rename: the new name is then on the disk, too
+                os.fsync(stream.fileno())
+                sync_folder(self._final.parent)
             except BaseException:
                 self._final.unlink(missing_ok=True)
                 raise
-        self._stream.close()
+        stream.close()
         return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper())
 
     def discard(self) -> None:
         """Remove what was written, unless it is finished."""
-        with suppress(
-            OSError
-        ):  # closing writes what is buffered, and a full disk refuses it; it is not wanted anyway
+        if self._stream is None:
+            return
+        with suppress(OSError):  # closing writes what is buffered, and a full disk refuses it
             self._stream.close()
         self._draft.unlink(missing_ok=True)
+
+    def _file(self) -> BinaryIO:
+        """The file, with all that was written."""
+        if self._stream is None:
+            self._stream = self._opened()
+            self._stream.write(self._in_memory)
+            self._in_memory.clear()
+        return self._stream
+
+    def _opened(self) -> BinaryIO:
+        return os.fdopen(os.open(self._draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")

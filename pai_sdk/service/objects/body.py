@@ -17,7 +17,7 @@ from pai_sdk.service.objects.error_codes import fault
 from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.threads import Threads
 
-__all__ = ["MAX_BODY_BYTES", "read_small_body", "write_body"]
+__all__ = ["MAX_BODY_BYTES", "read_content", "read_small_body", "write_body"]
 
 T = TypeVar("T")
 
@@ -68,6 +68,34 @@ async def write_body(
         with anyio.CancelScope(shield=True):
             await asyncio.gather(writing, return_exceptions=True)
             await threads.run(writer.discard)
+
+
+async def read_content(request: OssRequest, length: int) -> tuple[bytes, bytes]:
+    """The body of a request that is small enough to be held in memory, and its MD5.
+
+    Args:
+        request: the request.
+        length: its `Content-Length`.
+
+    Raises:
+        StorageError: the body is not what its Content-Length or Content-MD5 says.
+        ClientDisconnect: it ended early.
+    """
+    wanted = _content_md5(request)
+    chunks: list[bytes] = []
+    left = length
+    async for chunk in request.stream():
+        chunks.append(chunk)
+        left -= len(chunk)
+        if left < 0:
+            break
+    if left:
+        raise fault("IncompleteBody")
+    content = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    md5 = hashlib.md5(content, usedforsecurity=False).digest()
+    if wanted is not None:
+        _check_md5(md5, wanted)
+    return content, md5
 
 
 async def read_small_body(request: OssRequest, limit_bytes: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pai_sdk.errors import StorageError
+from pai_sdk.errors import ObjectNotFoundError, StorageError
 
 __all__ = ["FAULTS", "WrongPositionError", "fault"]
 
@@ -61,6 +61,8 @@ def fault(code: str, message: str = "", *, bucket: str = "", key: str = "") -> S
     """
     status, sentence = FAULTS[code]
     uri = f"oss://{bucket}/{key}" if bucket else ""
+    if code == "NoSuchKey":
+        return ObjectNotFoundError(message or sentence, uri=uri)
     return StorageError(message or sentence, uri=uri, status_code=status, code=code)
 
 

@@ -21,7 +21,6 @@ __all__ = [
     "ObjectKind",
     "StoredObject",
     "in_shard",
-    "record_object",
     "replaced_meanwhile",
     "require_bucket",
 ]
@@ -54,7 +53,7 @@ class StoredObject:
         modified_at: seconds since 1970.
         kind: how it was made.
         headers: what goes out with it, by name: `x-oss-meta-*`, `Cache-Control` and the like.
-        blob: the file that holds its content.
+        blob: the file that holds its content, or the row of `oss_contents`.
         part_sizes: of the parts it was made of, in their order: a size, and how many have it; empty: not known.
     """
 
@@ -86,7 +85,7 @@ class BucketInfo:
 
 
 class ObjectIndex:
-    """Finds, lists, records and forgets. Knows nothing of files: what it frees it returns."""
+    """Finds, lists, records and forgets. Knows nothing of files: it returns the names of those that are free."""
 
     def __init__(self, database: IndexDatabase) -> None:
         self._database = database
@@ -95,11 +94,14 @@ class ObjectIndex:
 
     def add_bucket(self, name: str) -> bool:
         """Record a bucket; False when it is there already."""
-        with self._database.write() as connection:
+
+        def add(connection: Connection) -> bool:
             if _bucket_exists(connection, name):
                 return False
             connection.execute(insert(buckets).values(name=name, created_at=time.time()))
             return True
+
+        return self._database.write(add)
 
     def bucket(self, name: str) -> BucketInfo:
         """The bucket of that name.
@@ -125,12 +127,15 @@ class ObjectIndex:
         Raises:
             StorageError: `NoSuchBucket` or `BucketNotEmpty`.
         """
-        with self._database.write() as connection:
+
+        def drop(connection: Connection) -> None:
             require_bucket(connection, name)
             for table in (objects, uploads):
                 if connection.execute(select(literal(1)).where(table.c.bucket == name).limit(1)).first():
                     raise fault("BucketNotEmpty", bucket=name)
             connection.execute(delete(buckets).where(buckets.c.name == name))
+
+        self._database.write(drop)
 
     # ---- objects --------------------------------------------------------------------------------------------
 
@@ -182,14 +187,42 @@ class ObjectIndex:
                 require_bucket(connection, bucket)
             return list(rows)
 
-    def record(self, info: StoredObject, *, forbid_overwrite: bool = False) -> str | None:
-        """Make an object known; returns the blob that it replaces, if any.
+    def record(self, info: StoredObject, *, forbid_overwrite: bool = False) -> Sequence[str]:
+        """Make an object known whose content is a file; returns the files that are free now.
 
         Raises:
             StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
         """
-        with self._database.write() as connection:
-            return record_object(connection, info, forbid_overwrite=forbid_overwrite)
+        return self._database.write(
+            lambda connection: self.record_within(connection, info, forbid_overwrite=forbid_overwrite)
+        )
+
+    def record_within(
+        self, connection: Connection, info: StoredObject, *, forbid_overwrite: bool = False
+    ) -> Sequence[str]:
+        """`record` in a transaction that does more."""
+        key = encode_key(info.key)
+        values = {
+            "size_bytes": info.size_bytes,
+            "etag": info.etag,
+            "content_type": info.content_type,
+            "modified_at": info.modified_at,
+            "kind": info.kind,
+            "headers": dict(info.headers),
+            "crc64": None,
+            "blob": info.blob,
+            "part_sizes": [list(run) for run in info.part_sizes] or None,
+        }
+        row = connection.execute(_BUCKET_AND_BLOB, {"b_bucket": info.bucket, "b_key": key}).first()
+        if row is None:
+            raise fault("NoSuchBucket", bucket=info.bucket)
+        if row.blob is None:
+            connection.execute(_INSERT, {"bucket": info.bucket, "key": key, **values})
+            return ()
+        if forbid_overwrite:
+            raise fault("FileAlreadyExists", bucket=info.bucket, key=info.key)
+        connection.execute(_UPDATE, {"b_bucket": info.bucket, "b_key": key, **values})
+        return (row.blob,)
 
     def extend(self, info: StoredObject, longer: StoredObject) -> None:
         """Record that an appendable object has grown.
@@ -199,27 +232,33 @@ class ObjectIndex:
         """
         as_it_was = (objects.c.blob == info.blob, objects.c.size_bytes == info.size_bytes)
         values = {"size_bytes": longer.size_bytes, "etag": longer.etag, "modified_at": longer.modified_at}
-        with self._database.write() as connection:
-            where = *_is(info.bucket, encode_key(info.key)), *as_it_was
+        where = *_is(info.bucket, encode_key(info.key)), *as_it_was
+
+        def grow(connection: Connection) -> None:
             if connection.execute(update(objects).where(*where).values(**values)).rowcount != 1:
                 raise replaced_meanwhile(info)
 
-    def forget(self, bucket: str, keys: Iterable[str]) -> list[str]:
-        """Forget objects, in one transaction; returns the blobs that are free now.
+        self._database.write(grow)
+
+    def forget(self, bucket: str, keys: Iterable[str]) -> Sequence[str]:
+        """Forget objects, in one transaction; returns the files that are free now.
 
         Raises:
             StorageError: `NoSuchBucket`. A key that is not there is no error.
         """
-        freed = []
-        with self._database.write() as connection:
+        encoded = [encode_key(key) for key in keys]
+
+        def drop(connection: Connection) -> list[str]:
             require_bucket(connection, bucket)
-            for key in keys:
-                where = _is(bucket, encode_key(key))
-                blob = connection.execute(select(objects.c.blob).where(*where)).scalar()
+            freed = []
+            for key in encoded:
+                blob = connection.execute(select(objects.c.blob).where(*_is(bucket, key))).scalar()
                 if blob is not None:
-                    connection.execute(delete(objects).where(*where))
+                    connection.execute(delete(objects).where(*_is(bucket, key)))
                     freed.append(blob)
-        return freed
+            return freed
+
+        return self._database.write(drop)
 
     def of_blobs(self, shard: str) -> list[StoredObject]:
         """The objects whose blobs are in a shard."""
@@ -230,9 +269,8 @@ class ObjectIndex:
     def forget_lost(self, info: StoredObject) -> bool:
         """Forget an object whose content is lost, unless it has other content by now; whether it was forgotten."""
         as_it_is = (objects.c.blob == info.blob, objects.c.size_bytes == info.size_bytes)
-        with self._database.write() as connection:
-            found = connection.execute(delete(objects).where(*_is(info.bucket, encode_key(info.key)), *as_it_is))
-            return found.rowcount == 1
+        forget = delete(objects).where(*_is(info.bucket, encode_key(info.key)), *as_it_is)
+        return self._database.write(lambda connection: connection.execute(forget).rowcount) == 1
 
 
 def in_shard(column: Column[str], shard: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -249,33 +287,6 @@ def require_bucket(connection: Connection, name: str) -> None:
     """Raise `NoSuchBucket` unless there is such a bucket."""
     if not _bucket_exists(connection, name):
         raise fault("NoSuchBucket", bucket=name)
-
-
-def record_object(connection: Connection, info: StoredObject, *, forbid_overwrite: bool = False) -> str | None:
-    """`ObjectIndex.record` within a transaction that does more."""
-    key = encode_key(info.key)
-    values = {
-        "size_bytes": info.size_bytes,
-        "etag": info.etag,
-        "content_type": info.content_type,
-        "modified_at": info.modified_at,
-        "kind": info.kind,
-        "headers": dict(info.headers),
-        "crc64": None,
-        "blob": info.blob,
-        "part_sizes": [list(run) for run in info.part_sizes] or None,
-    }
-    row = connection.execute(_BUCKET_AND_BLOB, {"b_bucket": info.bucket, "b_key": key}).first()
-    if row is None:
-        raise fault("NoSuchBucket", bucket=info.bucket)
-    replaced: str | None = row.blob
-    if replaced is None:
-        connection.execute(_INSERT, {"bucket": info.bucket, "key": key, **values})
-    elif forbid_overwrite:
-        raise fault("FileAlreadyExists", bucket=info.bucket, key=info.key)
-    else:
-        connection.execute(_UPDATE, {"b_bucket": info.bucket, "b_key": key, **values})
-    return replaced
 
 
 def _bucket_exists(connection: Connection, name: str) -> bool:

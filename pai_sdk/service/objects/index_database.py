@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -27,12 +29,16 @@ from sqlalchemy import (
     text,
 )
 
+from pai_sdk.service.objects.writer import Operation, Writer
 from pai_sdk.service.state.schema import Schema
 from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url
 
-__all__ = ["IndexDatabase", "buckets", "objects", "parts", "uploads"]
+__all__ = ["IndexDatabase", "buckets", "contents", "objects", "parts", "uploads"]
 
-_READ_ONLY = "oss_read_only"
+T = TypeVar("T")
+
+_WITHOUT_BEGIN = "oss_without_begin"
+_BUSY_S = 30.0
 _metadata = MetaData()
 
 buckets = Table(
@@ -59,6 +65,14 @@ objects = Table(
     Column("part_sizes", JSON),
     Index("oss_objects_blob", "blob"),
     sqlite_with_rowid=False,
+)
+
+# The contents of small objects, with SQLite only; any number of objects name one in their column `blob`.
+contents = Table(
+    "oss_contents",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
 )
 
 uploads = Table(
@@ -92,47 +106,92 @@ def _with_part_sizes(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE oss_objects ADD COLUMN part_sizes JSON"))
 
 
-_SCHEMA = Schema("objects", _metadata, [_with_part_sizes])
+def _with_contents(connection: Connection) -> None:
+    """To version 3: small objects are rows of `oss_contents`; those that are files stay so.
+
+    `Schema` makes the new table. The version keeps builds away that would take such an object for a lost one.
+    """
+
+
+_SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents])
 
 
 class IndexDatabase:
-    """Reads without a transaction, writes one after the other.
+    """Reads without a transaction; writes one after the other, or in SQLite many in one transaction.
 
     Args:
         source: a database URL, or an engine that the caller made and closes.
+
+    Attributes:
+        writer: what writes to SQLite. None for an engine of the caller, and for PostgreSQL: there each operation
+            has a transaction of its own, and the contents of small objects are no rows.
     """
 
     def __init__(self, source: str | Engine) -> None:
         self._owned = isinstance(source, str)
         self._engine = _engine(source) if isinstance(source, str) else source
-        self._readers = self._engine.execution_options(**{_READ_ONLY: True})
+        self._without_begin = self._engine.execution_options(**{_WITHOUT_BEGIN: True})
         self._writing = threading.Lock()
-        with self.write() as connection:
-            _SCHEMA.prepare(connection)
+        try:
+            with self._engine.begin() as connection:
+                _SCHEMA.prepare(connection)
+            has_writer = self._owned and self._engine.dialect.name == "sqlite"
+            self.writer = Writer(self._without_begin) if has_writer else None
+        except BaseException:
+            if self._owned:
+                self._engine.dispose()
+            raise
+        self._idle: deque[sqlite3.Connection] = deque()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection for statements that stand each for itself."""
-        with self._readers.connect() as connection:
+        with self._without_begin.connect() as connection:
             yield connection
 
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction, committed at the end of the block; no other of this process runs meanwhile."""
+    def query(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        """The rows of a statement, by the driver alone: quick enough for an event loop; SQLite only."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open_reader()
+        try:
+            return connection.execute(statement, parameters).fetchall()
+        finally:
+            self._idle.append(connection)
+
+    def write(self, operation: Operation[T]) -> T:
+        """Run an operation in a transaction; when this returns, it is on the disk.
+
+        No other operation of this process runs meanwhile. What it raises undoes what it did.
+        """
+        if self.writer is not None:
+            return self.writer.run(operation)
         with self._writing, self._engine.begin() as connection:
-            yield connection
+            return operation(connection)
 
     def close(self) -> None:
-        """Close the connections, when they are ours."""
+        """End the writer, and close the connections that are ours."""
+        if self.writer is not None:
+            self.writer.close()
+        while self._idle:
+            self._idle.pop().close()
         if self._owned:
             self._engine.dispose()
+
+    def _open_reader(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            str(self._engine.url.database), timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA query_only=ON").close()
+        return connection
 
 
 def _engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
         return postgres_engine(postgres_url(url))
     engine = create_engine(
-        url, pool_size=8, max_overflow=56, connect_args={"check_same_thread": False, "timeout": 30}
+        url, pool_size=8, max_overflow=56, connect_args={"check_same_thread": False, "timeout": _BUSY_S}
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_immediate)
@@ -141,12 +200,12 @@ def _engine(url: str) -> Engine:
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver begins nothing by itself; _begin_immediate does
-    # NORMAL in WAL mode: a killed process loses nothing; only a power cut may lose the last commits.
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=30000"):
+    # FULL in WAL mode: each commit is forced to the disk, so a power cut takes nothing that was acknowledged.
+    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
 def _begin_immediate(connection: Connection) -> None:
     # Takes the write lock at once: a transaction that reads first and writes later could otherwise fail half-way.
-    if not connection.get_execution_options().get(_READ_ONLY):
+    if not connection.get_execution_options().get(_WITHOUT_BEGIN):
         connection.exec_driver_sql("BEGIN IMMEDIATE")

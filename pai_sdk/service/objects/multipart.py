@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import StoredObject, in_shard, record_object, require_bucket
+from pai_sdk.service.objects.index import ObjectIndex, StoredObject, in_shard, require_bucket
 from pai_sdk.service.objects.index_database import IndexDatabase, parts, uploads
 from pai_sdk.service.objects.object_names import encode_key, successor
 
@@ -61,17 +61,21 @@ class UploadInfo:
 class MultipartUploads:
     """Begins, feeds, completes, aborts and lists uploads in parts."""
 
-    def __init__(self, database: IndexDatabase, blobs: BlobFolder) -> None:
-        self._database, self._blobs = database, blobs
+    def __init__(self, database: IndexDatabase, index: ObjectIndex, blobs: BlobFolder) -> None:
+        self._database, self._index, self._blobs = database, index, blobs
 
     def start(self, bucket: str, key: str, *, content_type: str, headers: Mapping[str, str]) -> str:
         """Begin an upload; returns its id."""
         upload_id = uuid.uuid4().hex.upper()
         values = {"content_type": content_type, "headers": dict(headers), "started_at": time.time()}
-        with self._database.write() as connection:
+        begin = insert(uploads).values(id=upload_id, bucket=bucket, key=encode_key(key), **values)
+
+        def record(connection: Connection) -> str:
             require_bucket(connection, bucket)
-            connection.execute(insert(uploads).values(id=upload_id, bucket=bucket, key=encode_key(key), **values))
-        return upload_id
+            connection.execute(begin)
+            return upload_id
+
+        return self._database.write(record)
 
     def find(self, bucket: str, key: str, upload_id: str) -> UploadInfo:
         """The upload of that id.
@@ -103,14 +107,17 @@ class MultipartUploads:
             "blob": part.blob,
         }
         where = parts.c.upload == upload_id, parts.c.number == part.number
-        with self._database.write() as connection:
+
+        def record(connection: Connection) -> str | None:
             _find(connection, bucket, key, upload_id)
             replaced: str | None = connection.execute(select(parts.c.blob).where(*where)).scalar()
             if replaced is None:
                 connection.execute(insert(parts).values(upload=upload_id, number=part.number, **values))
             else:
                 connection.execute(update(parts).where(*where).values(**values))
-        return replaced
+            return replaced
+
+        return self._database.write(record)
 
     def parts(
         self, bucket: str, key: str, upload_id: str, *, after: int = 0, limit: int = MAX_PARTS
@@ -155,14 +162,17 @@ class MultipartUploads:
             blob=blob,
             part_sizes=[[size, len([*same])] for size, same in groupby(part.size_bytes for part in taken)],
         )
+
+        def record(connection: Connection) -> list[str]:
+            freed = _forget(connection, bucket, key, upload_id)
+            return [*freed, *self._index.record_within(connection, info, forbid_overwrite=forbid_overwrite)]
+
         try:
-            with self._database.write() as connection:
-                freed = _forget(connection, bucket, key, upload_id)
-                replaced = record_object(connection, info, forbid_overwrite=forbid_overwrite)
+            freed = self._database.write(record)
         except BaseException:
             self._blobs.remove([blob])
             raise
-        self._blobs.remove([*freed, *([replaced] if replaced else [])])
+        self._blobs.remove(freed)
         return info
 
     def _joined(
@@ -185,9 +195,7 @@ class MultipartUploads:
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
         """End an upload and remove its parts."""
-        with self._database.write() as connection:
-            freed = _forget(connection, bucket, key, upload_id)
-        self._blobs.remove(freed)
+        self._blobs.remove(self._database.write(lambda connection: _forget(connection, bucket, key, upload_id)))
 
     def of_blobs(self, shard: str) -> list[PartOfUpload]:
         """The parts whose blobs are in a shard."""
@@ -198,9 +206,8 @@ class MultipartUploads:
     def forget_lost(self, lost: PartOfUpload) -> bool:
         """Forget a part whose content is lost, unless it has come again; whether it was forgotten."""
         where = (parts.c.upload == lost.upload_id, parts.c.number == lost.part.number)
-        with self._database.write() as connection:
-            found = connection.execute(delete(parts).where(*where, parts.c.blob == lost.part.blob))
-            return found.rowcount == 1
+        forget = delete(parts).where(*where, parts.c.blob == lost.part.blob)
+        return self._database.write(lambda connection: connection.execute(forget).rowcount) == 1
 
     def idle_since(self, time_s: float) -> Sequence[UploadInfo]:
         """The uploads of all buckets that were begun before then, and have no part that came later."""
@@ -210,12 +217,15 @@ class MultipartUploads:
     def expire(self, upload: UploadInfo, time_s: float) -> bool:
         """Abort an upload, unless a part has arrived since then or it has ended; whether it was aborted."""
         still_idle = select(uploads.c.id).where(uploads.c.id == upload.id, *_is_idle_since(time_s))
-        with self._database.write() as connection:
+
+        def end(connection: Connection) -> list[str] | None:
             if connection.execute(still_idle).first() is None:
-                return False
-            freed = _forget(connection, upload.bucket, upload.key, upload.id)
-        self._blobs.remove(freed)
-        return True
+                return None
+            return _forget(connection, upload.bucket, upload.key, upload.id)
+
+        freed = self._database.write(end)
+        self._blobs.remove(freed or ())
+        return freed is not None
 
     def list(self, bucket: str, *, prefix: str = "", after: tuple[str, str] = ("", "")) -> list[UploadInfo]:
         """The unfinished uploads of a bucket, by key and id, behind a key or behind one upload of a key."""

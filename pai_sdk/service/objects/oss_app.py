@@ -185,7 +185,7 @@ class _ObjectApp:
         if operations is None:
             raise fault("MethodNotAllowed")
         names = {name for name in request.query if not _is_common(name)}
-        names.update(name for name in _CHANGES_MEANING if request.header(name))
+        names.update(name for name in _CHANGES_MEANING & request.signed.headers.keys() if request.header(name))
         for operation in operations:
             if operation.marks <= names <= operation.marks | operation.options:
                 return operation.handler

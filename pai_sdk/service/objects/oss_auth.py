@@ -8,10 +8,17 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.oss_signature import ALGORITHM_V4, OssSignedRequest, signature_v4, signatures_v1
+from pai_sdk.service.objects.oss_signature import (
+    ALGORITHM_V4,
+    OssSignedRequest,
+    signature_v4,
+    signatures_v1,
+    signing_key_v4,
+)
 
 __all__ = ["MAX_SKEW_S", "Keys", "Verifier"]
 
@@ -21,6 +28,7 @@ Keys = Mapping[str, str] | Callable[[str], str | None]
 MAX_SKEW_S = 15 * 60
 _TOKENS = ("x-oss-security-token", "security-token")
 _MAX_LIFE_S = 7 * 24 * 3600
+_MOST_SIGNING_KEYS, _MOST_DATES = 64, 128
 _V4_FIELD = re.compile(r"(Credential|AdditionalHeaders|Signature)=([^,\s]+)")
 
 
@@ -37,6 +45,10 @@ class Verifier:
         self._secret_of = keys if callable(keys) else keys.get
         self._region = region
         self._now = now
+        # The requests of a second have the same date, those of a day the same key.
+        self._signing_key = lru_cache(_MOST_SIGNING_KEYS)(signing_key_v4)
+        self._http_date = lru_cache(_MOST_DATES)(_parse_http_date)
+        self._compact_date = lru_cache(_MOST_DATES)(_parse_compact_date)
 
     def check(self, request: OssSignedRequest) -> str:
         """The access key id that signed the request.
@@ -78,7 +90,7 @@ class Verifier:
         key_id, _, signature = authorization.removeprefix("OSS ").strip().partition(":")
         date = request.header("x-oss-date") or request.header("date")
         secret = self._secret(key_id)
-        self._check_skew(_parse_http_date(date))
+        self._check_skew(self._http_date(date))
         return _accept(key_id, signatures_v1(request, secret, date), signature)
 
     def _check_v1_query(self, request: OssSignedRequest, query: Mapping[str, str]) -> str:
@@ -96,10 +108,10 @@ class Verifier:
         fields = dict(_V4_FIELD.findall(authorization))
         date = request.header("x-oss-date")
         if not date and request.header("date"):
-            date = f"{_parse_http_date(request.header('date')):%Y%m%dT%H%M%SZ}"
+            date = f"{self._http_date(request.header('date')):%Y%m%dT%H%M%SZ}"
         key_id, scope = self._scope(fields.get("Credential", ""), date)
         secret = self._secret(key_id)
-        self._check_skew(_parse_compact_date(date))
+        self._check_skew(self._compact_date(date))
         return self._check_v4(request, key_id, secret, scope, date, fields.get("AdditionalHeaders", ""), fields)
 
     def _check_v4_query(self, request: OssSignedRequest, query: Mapping[str, str]) -> str:
@@ -108,7 +120,7 @@ class Verifier:
             raise fault("AccessDenied", f"A presigned URL needs {ALGORITHM_V4} and x-oss-expires in seconds.")
         key_id, scope = self._scope(query.get("x-oss-credential", ""), date)
         secret = self._secret(key_id)
-        signed_at = _parse_compact_date(date).timestamp()
+        signed_at = self._compact_date(date).timestamp()
         also_signed = query.get("x-oss-additional-headers", "")
         self._check_v4(
             request, key_id, secret, scope, date, also_signed, {"Signature": query.get("x-oss-signature", "")}
@@ -135,7 +147,8 @@ class Verifier:
         names = [name for name in also_signed.lower().split(";") if name]
         if any(name not in request.headers for name in names):
             raise fault("SignatureDoesNotMatch", "A header that was signed is missing.")
-        expected = signature_v4(request, secret, scope=scope, date=date, also_signed=names)
+        key = self._signing_key(secret, scope)
+        expected = signature_v4(request, key, scope=scope, date=date, also_signed=names)
         return _accept(key_id, {expected}, fields.get("Signature", ""))
 
     def _scope(self, credential: str, date: str) -> tuple[str, str]:

@@ -9,7 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-__all__ = ["ALGORITHM_V4", "SUBRESOURCES", "OssSignedRequest", "signature_v1", "signature_v4", "signatures_v1"]
+__all__ = [
+    "ALGORITHM_V4",
+    "SUBRESOURCES",
+    "OssSignedRequest",
+    "signature_v1",
+    "signature_v4",
+    "signatures_v1",
+    "signing_key_v4",
+]
 
 ALGORITHM_V4 = "OSS4-HMAC-SHA256"
 
@@ -101,14 +109,22 @@ def signature_v1(
     return base64.b64encode(hmac.digest(secret.encode(), b"\n".join(lines), "sha1")).decode()
 
 
+def signing_key_v4(secret: str, scope: str) -> bytes:
+    """The key of version 4 for a day, a region and a product: `20261121/cn-hangzhou/oss/aliyun_v4_request`."""
+    key = f"aliyun_v4{secret}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
 def signature_v4(
-    request: OssSignedRequest, secret: str, *, scope: str, date: str, also_signed: Collection[str]
+    request: OssSignedRequest, signing_key: bytes, *, scope: str, date: str, also_signed: Collection[str]
 ) -> str:
     """Hexadecimal HMAC-SHA256.
 
     Args:
         request: the request.
-        secret: the access key secret.
+        signing_key: that of the secret and the scope.
         scope: `20261121/cn-hangzhou/oss/aliyun_v4_request`.
         date: `20261121T101500Z`.
         also_signed: the additional headers that were signed, in lower case.
@@ -125,11 +141,8 @@ def signature_v4(
             request.headers.get("x-oss-content-sha256", b"UNSIGNED-PAYLOAD"),
         ]
     )
-    key = f"aliyun_v4{secret}".encode()
-    for part in scope.split("/"):
-        key = hmac.digest(key, part.encode(), "sha256")
     text = "\n".join([ALGORITHM_V4, date, scope, hashlib.sha256(canonical).hexdigest()])
-    return hmac.digest(key, text.encode("latin-1"), "sha256").hex()
+    return hmac.digest(signing_key, text.encode("latin-1"), "sha256").hex()
 
 
 def _chosen_headers(request: OssSignedRequest, names: Collection[str]) -> list[tuple[bytes, bytes]]:

@@ -1,17 +1,20 @@
-"""The object store: an index in a database, the content in plain files.
+"""The object store: an index in a database, large contents in plain files, small ones in the database, too.
 
-A write is a file that grows beside the others, is renamed into its place when whole, and becomes the object by one
-row committed. Only then is it acknowledged; whatever dies before leaves a file without a row, which is swept away.
-The file is forced to the disk before its row is committed. A row whose file is lost or cut off all the same, by a
-fault of the disk, is dropped at the next start.
+A large object is a file that grows beside the others, is renamed into its place when whole, and becomes the object
+by one row committed. File and folder are forced to the disk before the commit, and the commit before it is
+acknowledged; a process that dies before leaves a file without a row, which is swept away. A row whose file is lost
+or cut off all the same, by a fault of the disk, is dropped at the next start. With SQLite, a small object is
+committed together with its content.
 """
 
 from __future__ import annotations
 
+import io
 import mimetypes
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -28,9 +31,10 @@ from pai_sdk.service.objects.index_database import IndexDatabase
 from pai_sdk.service.objects.integrity import content_is_short
 from pai_sdk.service.objects.multipart import MultipartUploads
 from pai_sdk.service.objects.object_names import check_bucket, encode_key
+from pai_sdk.service.objects.sqlite_index import MOST_ROW_BYTES, CopyOfRow, SqliteIndex, is_row
 from pai_sdk.service.objects.sweep import Sweeper
 
-__all__ = ["DEFAULT_CONTENT_TYPE", "DEFAULT_UPLOAD_LIFE_S", "ObjectStore"]
+__all__ = ["DEFAULT_CONTENT_TYPE", "DEFAULT_UPLOAD_LIFE_S", "ObjectStore", "guess_type"]
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 DEFAULT_UPLOAD_LIFE_S = 7 * 24 * 3600.0
@@ -43,6 +47,10 @@ class ObjectStore:
         root: the folder; made when missing.
         database: a database URL or an engine for the index; without it, SQLite in the folder itself.
         upload_life_s: an upload in parts that has got no part for so long is aborted.
+
+    Attributes:
+        rows: the index, where it keeps the contents of small objects; None with PostgreSQL, where all are files.
+        uploads: the uploads in parts.
 
     Raises:
         ServiceStartError: the folder cannot be written, or another process uses it.
@@ -67,16 +75,18 @@ class ObjectStore:
         self._claim = _claim(root)
         try:
             self._database = IndexDatabase(database or f"sqlite:///{root / 'objects.db'}")
-            self._blobs = BlobFolder(root)
+            writer = self._database.writer
+            self._blobs = BlobFolder(root, most_row_bytes=MOST_ROW_BYTES if writer else -1)
         except OSError as error:
             self._claim.close()
             raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
         except BaseException:
             self._claim.close()
             raise
-        self._index = ObjectIndex(self._database)
+        self.rows = SqliteIndex(self._database, writer) if writer else None
+        self._index = self.rows or ObjectIndex(self._database)
         self._appender = Appender(self._index, self._blobs)
-        self.uploads = MultipartUploads(self._database, self._blobs)
+        self.uploads = MultipartUploads(self._database, self._index, self._blobs)
         self._sweeper = Sweeper(self._index, self._blobs, self.uploads, upload_life_s=upload_life_s)
 
     def __enter__(self) -> ObjectStore:
@@ -146,7 +156,11 @@ class ObjectStore:
             StorageError: `NoSuchKey`, `NoSuchBucket`, or `ObjectDamaged` when less than all of it is on the disk.
         """
         while True:
-            info = self.head(bucket, key)
+            info, content = self._find(bucket, key)
+            if is_row(info.blob):
+                if content is None or len(content) < info.size_bytes:
+                    raise content_is_short(info, len(content or b""))
+                return info, io.BytesIO(content)
             try:
                 stream = self.path_of_blob(info.blob).open("rb")
             except FileNotFoundError:
@@ -157,6 +171,12 @@ class ObjectStore:
                 stream.close()
                 raise content_is_short(info, size_bytes)
             return info, BoundedReader.over(stream, info) if info.kind == "Appendable" else stream
+
+    def _find(self, bucket: str, key: str) -> tuple[StoredObject, bytes | None]:
+        """An object, and its content if that is a row."""
+        if self.rows is not None:
+            return self.rows.find_with_content(bucket, key)
+        return self._index.find(bucket, key), None
 
     def path_of_blob(self, blob: str) -> Path:
         """The file of that name."""
@@ -216,14 +236,13 @@ class ObjectStore:
             StorageError: among others, `FileAlreadyExists` when overwriting was forbidden.
         """
         encode_key(key)
-        return self._record(
-            bucket,
-            key,
-            writer.finish(),
-            content_type=content_type,
-            headers=headers,
-            forbid_overwrite=forbid_overwrite,
-        )
+        facts = _Facts(bucket, key, content_type, headers or {})
+        if self.rows is None or (content := writer.small_content) is None:
+            return self._record(facts, writer.finish(), forbid_overwrite=forbid_overwrite)
+        info = facts.object_of(Blob("", len(content), writer.md5.hex().upper()))
+        recorded = self.rows.put(info, content, forbid_overwrite=forbid_overwrite)
+        self.remove_files(recorded.freed)
+        return recorded.info
 
     def append(
         self,
@@ -245,15 +264,8 @@ class ObjectStore:
             if known is not None:
                 return self._appender.extend(known, writer)
             try:
-                return self._record(
-                    bucket,
-                    key,
-                    writer.finish(),
-                    content_type=content_type,
-                    headers=headers,
-                    kind="Appendable",
-                    forbid_overwrite=True,
-                )
+                facts = _Facts(bucket, key, content_type, headers or {})
+                return self._record(facts, writer.finish(), kind="Appendable", forbid_overwrite=True)
             except StorageError as error:
                 if error.code == "FileAlreadyExists":  # put there since we looked
                     raise fault("ObjectNotAppendable", bucket=bucket, key=key) from error
@@ -271,7 +283,7 @@ class ObjectStore:
         forbid_overwrite: bool = False,
         check_source: Callable[[StoredObject], None] = lambda _: None,
     ) -> StoredObject:
-        """Copy an object, without reading it where the file system has hard links.
+        """Copy an object; its content is read only if it is a file, and the file system has no hard links.
 
         Args:
             source_bucket: the bucket it is in.
@@ -284,20 +296,33 @@ class ObjectStore:
             check_source: raises, unless the object is the one that is meant; shown that whose content is copied.
         """
         encode_key(key)
+        if self.rows is not None:
+            changed = None if headers is None else (headers, content_type or guess_type(key))
+            wanted = CopyOfRow(source_bucket, source_key, bucket, key, changed, forbid_overwrite, check_source)
+            recorded = self.rows.copy(wanted)
+            if recorded is not None:
+                self.remove_files(recorded.freed)
+                return recorded.info
         self.bucket(bucket)
         info, stream = self.open_with_info(source_bucket, source_key)
+        if headers is None:
+            content_type, headers = info.content_type, info.headers
         with stream:
             check_source(info)
-            blob = self._copied(info, stream)
-        kept = headers is None
-        return self._record(
-            bucket,
-            key,
-            blob,
-            content_type=info.content_type if kept else content_type,
-            headers=info.headers if kept else headers,
-            forbid_overwrite=forbid_overwrite,
-        )
+            blob = self._shared(info)
+            if blob is not None:
+                facts = _Facts(bucket, key, content_type, headers)
+                return self._record(facts, blob, forbid_overwrite=forbid_overwrite)
+            with self.writer() as writer:
+                writer.copy_from(stream)
+                return self.finish(
+                    writer,
+                    bucket,
+                    key,
+                    content_type=content_type,
+                    headers=headers,
+                    forbid_overwrite=forbid_overwrite,
+                )
 
     def delete(self, bucket: str, key: str) -> None:
         """Delete an object; no error when there is none."""
@@ -307,45 +332,57 @@ class ObjectStore:
         """Delete objects, all or none."""
         self._blobs.remove(self._index.forget(bucket, keys))
 
-    def _copied(self, info: StoredObject, stream: BinaryIO) -> Blob:
-        if info.kind == "Normal":
-            try:
-                return Blob(self._blobs.share(info.blob), info.size_bytes, info.etag)
-            except FileNotFoundError:
-                pass  # deleted meanwhile; the open stream still has it
-        with self.writer() as writer:
-            writer.copy_from(stream)
-            return writer.finish()
+    def remove_files(self, names: Iterable[str]) -> None:
+        """Remove files of contents that no object names any more."""
+        self._blobs.remove(names)
+
+    def _shared(self, info: StoredObject) -> Blob | None:
+        """A hard link to the content of an object; None when it has to be copied."""
+        if info.kind != "Normal" or is_row(info.blob):
+            return None
+        try:
+            return Blob(self._blobs.share(info.blob), info.size_bytes, info.etag)
+        except FileNotFoundError:
+            return None  # deleted meanwhile; the open stream still has it
 
     def _record(
-        self,
-        bucket: str,
-        key: str,
-        blob: Blob,
-        *,
-        content_type: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        kind: ObjectKind = "Normal",
-        forbid_overwrite: bool = False,
+        self, facts: _Facts, blob: Blob, *, kind: ObjectKind = "Normal", forbid_overwrite: bool = False
     ) -> StoredObject:
-        info = StoredObject(
-            bucket=bucket,
-            key=key,
-            size_bytes=blob.size_bytes,
-            etag=blob.md5,
-            content_type=content_type or mimetypes.guess_type(key)[0] or DEFAULT_CONTENT_TYPE,
-            kind=kind,
-            headers=headers or {},
-            blob=blob.name,
-        )
+        info = facts.object_of(blob, kind)
         try:
-            replaced = self._index.record(info, forbid_overwrite=forbid_overwrite)
+            freed = self._index.record(info, forbid_overwrite=forbid_overwrite)
         except BaseException:
             self._blobs.remove([blob.name])
             raise
-        if replaced is not None:
-            self._blobs.remove([replaced])
+        self._blobs.remove(freed)
         return info
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What a client says of an object beside its content."""
+
+    bucket: str
+    key: str
+    content_type: str | None
+    headers: Mapping[str, str]
+
+    def object_of(self, blob: Blob, kind: ObjectKind = "Normal") -> StoredObject:
+        return StoredObject(
+            bucket=self.bucket,
+            key=self.key,
+            size_bytes=blob.size_bytes,
+            etag=blob.md5,
+            content_type=self.content_type or guess_type(self.key),
+            kind=kind,
+            headers=self.headers,
+            blob=blob.name,
+        )
+
+
+def guess_type(key: str) -> str:
+    """The content type that fits a key."""
+    return mimetypes.guess_type(key)[0] or DEFAULT_CONTENT_TYPE
 
 
 def _claim(root: Path) -> ExitStack:

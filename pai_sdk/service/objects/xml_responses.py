@@ -6,6 +6,7 @@ import base64
 import errno
 import logging
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from email.utils import formatdate
 from typing import BinaryIO
@@ -55,7 +56,8 @@ def as_fault(error: Exception) -> StorageError:
     """What went wrong, in OSS's words; what is our own fault goes to the log."""
     if isinstance(error, StorageError):
         return error
-    said = str(error.orig) if isinstance(error, DBAPIError) else ""
+    said = str(error.orig if isinstance(error, DBAPIError) else error)
+    said = said if isinstance(error, DBAPIError | sqlite3.Error) else ""
     number = error.errno if isinstance(error, OSError) else None
     if number in _NO_ROOM or "is full" in said or "No space left" in said:  # SQLite's words, and PostgreSQL's
         _log.error("the disk of the object store is full: %s", type(error).__name__)

@@ -81,6 +81,11 @@ class DataFolder:
         """The object store."""
         return self.root / "objects"
 
+    @property
+    def tables_dir(self) -> Path:
+        """The tables."""
+        return self.root / "tables"
+
     def job_dir(self, job_id: str) -> Path:
         """The folder of one job. Ids are made by the service, so they are names of one folder."""
         return self.jobs_dir / job_id

@@ -19,4 +19,15 @@ def _with_priority(connection: Connection) -> None:
             connection.execute(update(jobs).where(jobs.c.number == number).values(priority=priority))
 
 
-JOBS = Schema("jobs", Base.metadata, [_with_priority])
+def _with_steps(connection: Connection) -> None:
+    """To version 3: the step and the instance of a metric's value."""
+    connection.execute(text("ALTER TABLE metrics ADD COLUMN step BIGINT"))
+    connection.execute(text("ALTER TABLE metrics ADD COLUMN instance VARCHAR"))
+
+
+def _with_metric_times(connection: Connection) -> None:
+    """To version 4: pages of metrics in the order of their times, without sorting all of them for each page."""
+    connection.execute(text("CREATE INDEX IF NOT EXISTS metrics_by_time ON metrics (job_id, timestamp, number)"))
+
+
+JOBS = Schema("jobs", Base.metadata, [_with_priority, _with_steps, _with_metric_times])

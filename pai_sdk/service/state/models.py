@@ -118,16 +118,21 @@ class Job(Base):
 
 
 class Metric(Base):
-    """A value that a metric had."""
+    """A value that a metric had; `step` and `instance` are None where they are not known."""
 
     __tablename__ = "metrics"
-    __table_args__ = (Index("metrics_by_name", "job_id", "name", "number"),)
+    __table_args__ = (
+        Index("metrics_by_name", "job_id", "name", "number"),
+        Index("metrics_by_time", "job_id", "timestamp", "number"),
+    )
 
     number: Mapped[int] = mapped_column(primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     name: Mapped[str]
     timestamp: Mapped[float]
     value: Mapped[float]
+    step: Mapped[int | None] = mapped_column(BigInteger)
+    instance: Mapped[str | None]
 
 
 class Event(Base):
@@ -144,7 +149,7 @@ class Event(Base):
 
 
 class LogCursor(Base):
-    """How far the metrics of an instance's log have been read, in bytes."""
+    """How far a file has been read for metrics, in bytes: a log by the name of its instance, or an event file."""
 
     __tablename__ = "log_cursors"
 

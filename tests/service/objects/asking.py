@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects import ObjectStore, create_app
 from pai_sdk.service.objects.oss_request import read_request
-from pai_sdk.service.objects.oss_signature import signature_v4
+from pai_sdk.service.objects.oss_signature import signature_v4, signing_key_v4
 from tests.service.objects.serving import KEY_ID, REGION, SECRET
 
 
@@ -72,6 +72,7 @@ def _signature(scope: dict, date: str) -> list[tuple[bytes, bytes]]:
     except StorageError:
         return [(b"authorization", f"OSS {KEY_ID}:none".encode())]  # it cannot even be read
     where = f"{date[:8]}/{REGION}/oss/aliyun_v4_request"
-    signature = signature_v4(request.signed, SECRET, scope=where, date=date, also_signed=[])
+    key = signing_key_v4(SECRET, where)
+    signature = signature_v4(request.signed, key, scope=where, date=date, also_signed=[])
     value = f"OSS4-HMAC-SHA256 Credential={KEY_ID}/{where},Signature={signature}"
     return [(b"authorization", value.encode())]

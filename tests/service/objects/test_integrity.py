@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from pai_sdk.errors import StorageError
 from pai_sdk.service.objects import ObjectStore
 from pai_sdk.service.objects.integrity import IntegrityCheck
 from pai_sdk.service.objects.multipart import MIN_PART_BYTES
+from tests.service.objects.contents import blob_files, count_rows, large
 from tests.waiting import until
 
 BUCKET = "data"
@@ -82,15 +85,21 @@ def test_content_is_on_the_disk_in_its_place_before_its_row_is_committed(
     store: ObjectStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: dict[int, int] = {}  # inode to size
+    named: set[str] = set()
     fsync = os.fsync
 
     def noted(descriptor: int) -> None:
         status = os.fstat(descriptor)
-        synced[status.st_ino] = status.st_size
         fsync(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            recorded = {info.blob for info in store.list(BUCKET)}
+            new = set(os.listdir(descriptor)) - named
+            assert not new & recorded, "its row came before its name"
+            named.update(new)
+            return
+        synced[status.st_ino] = status.st_size
         files = [path for path in (root / "blobs").rglob("*") if path.is_file()]
         names = {path.name for path in files if os.path.samestat(path.stat(), status)}
-        assert names, "its name is not forced to the disk with it"
         recorded = [info for info in store.list(BUCKET) if info.blob in names]
         assert all(info.size_bytes < status.st_size or len(names) > 1 for info in recorded), "its row came first"
 
@@ -98,16 +107,16 @@ def test_content_is_on_the_disk_in_its_place_before_its_row_is_committed(
 
     def is_on_disk(key: str) -> bool:
         info = store.head(BUCKET, key)
-        return synced.get(store.path_of_blob(info.blob).stat().st_ino, -1) >= info.size_bytes
+        size_bytes = synced.get(store.path_of_blob(info.blob).stat().st_ino, -1)
+        return size_bytes >= info.size_bytes and info.blob in named
 
-    store.put_bytes(BUCKET, "put", b"hello")
+    store.put_bytes(BUCKET, "put", large(b"hello"))
     appended(store, "appended", b"a", b"bc")
     in_parts(store, "parts", MIN_PART_BYTES, 5)
     in_parts(store, "one part", 5)
-    assert all(is_on_disk(key) for key in ("put", "appended", "parts", "one part"))
-    synced.clear()
     store.copy(BUCKET, "put", BUCKET, "copy")
-    assert is_on_disk("copy")
+    assert [key for key in keys(store) if not is_on_disk(key)] == []
+    assert len(keys(store)) == 5
 
 
 def test_nothing_is_recorded_when_the_disk_does_not_take_the_content(
@@ -118,7 +127,7 @@ def test_nothing_is_recorded_when_the_disk_does_not_take_the_content(
 
     monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(OSError, match="Input/output error"):
-        store.put_bytes(BUCKET, "put", b"hello")
+        store.put_bytes(BUCKET, "put", large(b"hello"))
     assert list(store.list(BUCKET)) == []
     assert [path for path in (root / "blobs").rglob("*") if path.is_file()] == []
 
@@ -154,16 +163,16 @@ def test_what_was_appended_is_right_with_its_size(store: ObjectStore) -> None:
 
 @pytest.mark.parametrize("left", [0, 4, None])
 def test_what_is_cut_off_or_gone_is_not_read(store: ObjectStore, left: int | None) -> None:
-    store.put_bytes(BUCKET, "put", b"hello")
+    store.put_bytes(BUCKET, "put", large(b"hello"))
     path = blob_of(store, "put")
     if left is None:
         path.unlink()
     else:
         os.truncate(path, left)
-    with pytest.raises(StorageError, match=rf"{left or 0} of its 5 bytes.*upload it again") as caught:
+    with pytest.raises(StorageError, match=rf"{left or 0} of its 65,537 bytes.*upload it again") as caught:
         store.open(BUCKET, "put")
     assert (caught.value.code, caught.value.status_code) == ("ObjectDamaged", 410)
-    with pytest.raises(StorageError, match="5 bytes"):
+    with pytest.raises(StorageError, match="65,537 bytes"):
         store.copy(BUCKET, "put", BUCKET, "copy")
 
 
@@ -181,6 +190,11 @@ def test_no_object_is_made_of_a_part_that_is_cut_off(store: ObjectStore, root: P
 # ---- dropped at the next start
 
 
+def content_of(store: ObjectStore, key: str) -> bytes:
+    with store.open(BUCKET, key) as stream:
+        return stream.read()
+
+
 def keys(store: ObjectStore) -> list[str]:
     return [info.key for info in store.list(BUCKET)]
 
@@ -188,8 +202,9 @@ def keys(store: ObjectStore) -> list[str]:
 def test_rows_without_their_content_are_dropped_at_the_start(
     store: ObjectStore, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    store.put_bytes(BUCKET, "row", b"hello")
     for key in ("cut", "empty", "gone", "whole"):
-        store.put_bytes(BUCKET, key, b"hello")
+        store.put_bytes(BUCKET, key, large(b"hello"))
     appended(store, "log", b"hello")
     appended(store, "longer", b"hello")
     in_parts(store, "parts", MIN_PART_BYTES, 5)
@@ -204,22 +219,22 @@ def test_rows_without_their_content_are_dropped_at_the_start(
     store.close()
     with ObjectStore(root) as again:
         until(lambda: len(again.uploads.parts(BUCKET, "unfinished", upload_id)) == 1)
-        until(lambda: keys(again) == ["longer", "whole"])
+        until(lambda: keys(again) == ["longer", "row", "whole"])
         until(lambda: "lost" in caplog.text)
         assert "oss://data/cut" in caplog.text
-        again.put_bytes(BUCKET, "cut", b"hello")
+        again.put_bytes(BUCKET, "cut", large(b"hello"))
         with again.open(BUCKET, "cut") as stream:
-            assert stream.read() == b"hello"
+            assert stream.read() == large(b"hello")
     with ObjectStore(root) as once_more:
         until(lambda: sum(path.is_file() for path in (root / "blobs").rglob("*")) == 4)
-        assert keys(once_more) == ["cut", "longer", "whole"]
+        assert keys(once_more) == ["cut", "longer", "row", "whole"]
 
 
 def test_a_folder_that_is_not_there_costs_no_row(
     store: ObjectStore, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As when a disk is not mounted: with its content, all objects are back."""
-    store.put_bytes(BUCKET, "kept", b"hello")
+    store.put_bytes(BUCKET, "kept", large(b"hello"))
     store.close()
     shutil.move(root / "blobs", root / "elsewhere")
     with ObjectStore(root) as empty:
@@ -228,7 +243,7 @@ def test_a_folder_that_is_not_there_costs_no_row(
     shutil.rmtree(root / "blobs")
     shutil.move(root / "elsewhere", root / "blobs")
     with ObjectStore(root) as again, again.open(BUCKET, "kept") as stream:
-        assert stream.read() == b"hello"
+        assert stream.read() == large(b"hello")
 
 
 def test_an_index_of_an_earlier_build_is_carried_over(store: ObjectStore, root: Path) -> None:
@@ -243,3 +258,55 @@ def test_an_index_of_an_earlier_build_is_carried_over(store: ObjectStore, root: 
         assert "part_sizes" in {column["name"] for column in inspect(engine).get_columns("oss_objects")}
         assert [problem_of(again, key) for key in ("kept", "parts")] == ["", ""]
     engine.dispose()
+
+
+def as_of_version_2(store: ObjectStore, root: Path) -> None:
+    """Close a store, and turn it into one of the build that kept all contents in files."""
+    rows = store._database.query(
+        "SELECT blob, content FROM oss_objects JOIN oss_contents ON blob = printf('row-%012d', id)", ()
+    )
+    store.close()
+    engine = create_engine(f"sqlite:///{root / 'objects.db'}")
+    with engine.begin() as connection:
+        for row, content in rows:
+            blob = hashlib.md5(row.encode()).hexdigest()
+            (root / "blobs" / blob[:2] / blob).write_bytes(content)
+            connection.execute(
+                text("UPDATE oss_objects SET blob = :blob WHERE blob = :row"), {"blob": blob, "row": row}
+            )
+        connection.execute(text("DROP TABLE oss_contents"))
+        connection.execute(text("UPDATE schema_versions SET version = 2 WHERE name = 'objects'"))
+    engine.dispose()
+
+
+def test_small_objects_of_a_build_that_had_only_files_stay_readable(store: ObjectStore, root: Path) -> None:
+    contents = {f"k{number}": b"content %d" % number for number in range(4)}
+    for key, content in contents.items():
+        store.put_bytes(BUCKET, key, content)
+    as_of_version_2(store, root)
+    with ObjectStore(root) as again:
+        assert [problem_of(again, key) for key in contents] == [""] * 4
+        assert (count_rows(again), len(blob_files(again))) == (0, 4)
+        again.copy(BUCKET, "k0", BUCKET, "copy of a file")
+        again.put_bytes(BUCKET, "k1", b"a row now")
+        again.copy(BUCKET, "k1", BUCKET, "k2")
+        again.delete(BUCKET, "k3")
+        assert (count_rows(again), len(blob_files(again))) == (1, 2)
+    with ObjectStore(root) as once_more:
+        assert {key: content_of(once_more, key) for key in keys(once_more)} == {
+            "copy of a file": b"content 0",
+            "k0": b"content 0",
+            "k1": b"a row now",
+            "k2": b"a row now",
+        }
+        versions = once_more._database.query("SELECT version FROM schema_versions WHERE name = 'objects'", ())
+        assert versions == [(3,)]  # an older build refuses it
+
+
+def test_a_row_whose_content_is_gone_is_not_read(store: ObjectStore) -> None:
+    store.put_bytes(BUCKET, "put", b"hello")
+    store._database.write(lambda connection: connection.execute(text("DELETE FROM oss_contents")))
+    with pytest.raises(StorageError, match=r"0 of its 5 bytes.*upload it again") as caught:
+        store.open(BUCKET, "put")
+    assert (caught.value.code, caught.value.status_code) == ("ObjectDamaged", 410)
+    assert keys(store) == ["put"]

@@ -20,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
 from pai_sdk.service.objects.index import ObjectIndex
 from tests.service.objects.conftest import Serve, Wire
+from tests.service.objects.contents import LARGE, count_contents
 from tests.service.objects.serving import BUCKET
 from tests.waiting import PATIENCE_S, until
 
@@ -109,7 +110,7 @@ def read_only_database() -> Exception:
     ],
     ids=["full", "full-late", "full-index", "read-only", "read-only-index", "ours"],
 )
-@pytest.mark.parametrize("size_bytes", [10, 3_000_000])
+@pytest.mark.parametrize("size_bytes", [LARGE, 3_000_000])
 def test_a_put_that_cannot_be_kept_says_so_and_leaves_the_old_object(
     wire: Wire,
     monkeypatch: pytest.MonkeyPatch,
@@ -134,6 +135,42 @@ def test_a_put_that_cannot_be_kept_says_so_and_leaves_the_old_object(
     assert (refused.value.status, refused.value.code) == (status, code)
     assert words in refused.value.message
     assert files_of(wire) == before
+    assert bucket.get_object("old").read() == b"as it was"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "words"),
+    [
+        (sqlite3.OperationalError("database or disk is full"), 507, "InsufficientStorage", "full"),
+        (
+            sqlite3.OperationalError("attempt to write a readonly database"),
+            500,
+            "InternalError",
+            "cannot be written",
+        ),
+        (ValueError("a fault of ours"), 500, "InternalError", "its log says why"),
+    ],
+    ids=["full", "read-only", "ours"],
+)
+def test_a_small_put_that_cannot_be_kept_says_so_and_leaves_the_old_object(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, code: str, words: str
+) -> None:
+    if wire.store.rows is None:
+        pytest.skip("with PostgreSQL every content is a file")
+    bucket = wire.bucket()
+    bucket.put_object("old", b"as it was")
+    before = count_contents(wire.store)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pai_sdk.service.objects.sqlite_index._release", refuse)  # behind all that was written
+        with pytest.raises(oss2.exceptions.ServerError) as refused:
+            bucket.put_object("old", b"x" * 10)
+    assert (refused.value.status, refused.value.code) == (status, code)
+    assert words in refused.value.message
+    assert count_contents(wire.store) == before
     assert bucket.get_object("old").read() == b"as it was"
 
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from oss2 import http
 
 from pai_sdk.errors import StorageError
+from pai_sdk.service.objects import oss_auth
 from pai_sdk.service.objects.oss_auth import Verifier
-from pai_sdk.service.objects.oss_signature import OssSignedRequest, signature_v1, signature_v4
+from pai_sdk.service.objects.oss_signature import OssSignedRequest, signature_v1, signature_v4, signing_key_v4
 
 KEYS = {"my-id": "my-secret"}
 BUCKET, REGION = "my-bucket", "cn-test"
@@ -229,4 +230,22 @@ def test_examples_that_others_computed() -> None:
     )
     scope, date = "20231216/cn-hangzhou/oss/aliyun_v4_request", "20231216T162057Z"
     expected = "e21d18daa82167720f9b1047ae7e7f1ce7cb77a31e8203a7d5f4624fa0284afe"
-    assert signature_v4(put, "sk", scope=scope, date=date, also_signed=[]) == expected
+    assert signature_v4(put, signing_key_v4("sk", scope), scope=scope, date=date, also_signed=[]) == expected
+
+
+def test_the_requests_of_a_day_share_one_derived_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    derived: list[str] = []
+
+    def noted(secret: str, scope: str) -> bytes:
+        derived.append(scope)
+        return signing_key_v4(secret, scope)
+
+    monkeypatch.setattr(oss_auth, "signing_key_v4", noted)
+    verifier = Verifier(KEYS, region=REGION)
+    requests = [by_header(V4, key=f"{number}") for number in range(5)]
+    assert [verifier.check(request) for request in requests] == ["my-id"] * 5
+    assert len(derived) == len(set(derived))
+    other = by_header(oss2.AuthV4("my-id", "another"), key="0")
+    with pytest.raises(StorageError) as error:
+        verifier.check(other)
+    assert error.value.code == "SignatureDoesNotMatch"

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sqlalchemy import Engine, create_engine, event, text
 from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects import CommonPrefix, ObjectStore
 from pai_sdk.service.objects.blobs import Blob, BlobFolder
+from tests.service.objects.contents import LARGE, blob_files, count_contents, count_rows, large
 from tests.service.objects.serving import BUCKET, open_store
 from tests.waiting import PATIENCE_S, until
 
@@ -57,11 +58,6 @@ def content_of(store: ObjectStore, key: str) -> bytes:
         return stream.read()
 
 
-def blob_files(store: ObjectStore) -> list[Path]:
-    root = store.path_of_blob("00").parents[2]
-    return [path for folder in ("blobs", "incoming") for path in (root / folder).rglob("*") if path.is_file()]
-
-
 def code_of(error: pytest.ExceptionInfo[StorageError]) -> tuple[int, str]:
     return error.value.status_code, error.value.code
 
@@ -76,7 +72,7 @@ def test_any_key_comes_back_and_none_leads_out_of_the_folder(store: ObjectStore,
     assert after == before
     store.delete(BUCKET, key)
     assert keys_of(store) == []
-    assert blob_files(store) == []
+    assert count_contents(store) == 0
 
 
 @pytest.mark.parametrize("key", ["", "/a", "\\a", "k" * 1024, "é" * 512, "\ud800"], ids=ascii)
@@ -84,7 +80,7 @@ def test_keys_oss_does_not_allow_are_refused_and_leave_nothing(store: ObjectStor
     with pytest.raises(StorageError) as error:
         store.put_bytes(BUCKET, key, b"x")
     assert code_of(error) == (400, "InvalidObjectName")
-    assert blob_files(store) == []
+    assert count_contents(store) == 0
 
 
 @pytest.mark.parametrize(
@@ -123,27 +119,61 @@ def test_a_bucket_that_is_not_there_takes_and_lists_nothing(store: ObjectStore) 
         with pytest.raises(StorageError) as error:
             use()
         assert code_of(error) == (404, "NoSuchBucket")
-    assert blob_files(store) == []
+    assert count_contents(store) == 0
     assert not store.bucket_exists("no-such-bucket")
 
 
-def test_a_reader_keeps_what_it_opened(store: ObjectStore) -> None:
-    store.put_bytes(BUCKET, "k", b"old")
+@pytest.mark.parametrize("sized", [bytes, large], ids=["small", "large"])
+def test_a_reader_keeps_what_it_opened(store: ObjectStore, sized: Callable[[bytes], bytes]) -> None:
+    old, new = sized(b"old"), sized(b"new")
+    store.put_bytes(BUCKET, "k", old)
     with store.open(BUCKET, "k") as replaced:
-        store.put_bytes(BUCKET, "k", b"new")
+        store.put_bytes(BUCKET, "k", new)
         with store.open(BUCKET, "k") as deleted:
             store.delete(BUCKET, "k")
-            assert (replaced.read(), deleted.read()) == (b"old", b"new")
-    assert blob_files(store) == []
+            assert (replaced.read(), deleted.read()) == (old, new)
+    assert count_contents(store) == 0
 
 
-def test_a_copy_is_independent(store: ObjectStore) -> None:
-    store.put_bytes(BUCKET, "a", b"one")
+@pytest.mark.parametrize("sized", [bytes, large], ids=["small", "large"])
+def test_a_copy_is_independent(store: ObjectStore, sized: Callable[[bytes], bytes]) -> None:
+    store.put_bytes(BUCKET, "a", sized(b"one"))
     store.copy(BUCKET, "a", BUCKET, "b")
-    store.put_bytes(BUCKET, "a", b"two")
+    store.put_bytes(BUCKET, "a", sized(b"two"))
     store.copy(BUCKET, "b", BUCKET, "b")
-    assert content_of(store, "b") == b"one"
-    assert len(blob_files(store)) == 2
+    assert content_of(store, "b") == sized(b"one")
+    assert count_contents(store) == 2
+
+
+def test_copies_of_a_small_object_share_its_row_until_the_last_one_goes(store: ObjectStore) -> None:
+    if store.rows is None:
+        pytest.skip("with PostgreSQL every content is a file")
+    store.put_bytes(BUCKET, "a", b"content")
+    for key in ("b", "c", "d"):
+        store.copy(BUCKET, "a", BUCKET, key)
+    assert count_rows(store) == 1
+    store.put_bytes(BUCKET, "a", b"other")
+    store.put_bytes(BUCKET, "b", large(b"larger"))
+    store.delete(BUCKET, "c")
+    assert content_of(store, "d") == b"content"
+    assert count_rows(store) == 2
+    store.copy(BUCKET, "a", BUCKET, "d")
+    assert count_rows(store) == 1
+    store.delete_many(BUCKET, ["a", "b", "c", "d"])
+    assert count_contents(store) == 0
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, LARGE - 1, LARGE])
+def test_contents_of_any_size_come_back(store: ObjectStore, size_bytes: int) -> None:
+    content = os.urandom(size_bytes)
+    with store.writer() as writer:
+        for at in range(0, size_bytes, 50_000):
+            writer.write(content[at : at + 50_000])
+        info = store.finish(writer, BUCKET, "k")
+    assert content_of(store, "k") == content
+    assert (info.size_bytes, info.etag) == (size_bytes, hashlib.md5(content).hexdigest().upper())
+    assert store.head(BUCKET, "k") == info
+    assert len(blob_files(store)) == (0 if store.rows is not None and size_bytes < LARGE else 1)
 
 
 def test_appending_is_seen_only_when_recorded(store: ObjectStore) -> None:
@@ -170,7 +200,7 @@ def test_appending_is_seen_only_when_recorded(store: ObjectStore) -> None:
         with pytest.raises(StorageError) as error:
             append(position, b"x")
         assert code_of(error) == (409, code)
-    assert len(blob_files(store)) == 1
+    assert count_contents(store) == 1
 
 
 def test_an_append_does_not_replace_what_was_put_meanwhile(store: ObjectStore) -> None:
@@ -187,7 +217,7 @@ def test_an_append_does_not_replace_what_was_put_meanwhile(store: ObjectStore) -
             store.append(writer, BUCKET, "k", 0)
     assert code_of(error) == (409, "ObjectNotAppendable")
     assert content_of(store, "k") == b"put"
-    assert len(blob_files(store)) == 1
+    assert count_contents(store) == 1
 
 
 def test_a_slow_append_holds_up_no_other_object(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +255,7 @@ def test_a_slow_append_holds_up_no_other_object(store: ObjectStore, monkeypatch:
 def test_what_was_stored_is_acknowledged_though_what_it_replaced_cannot_be_removed(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.put_bytes(BUCKET, "k", b"old")
+    store.put_bytes(BUCKET, "k", large(b"old"))
     upload = store.uploads.start(BUCKET, "parts", content_type="", headers={})
     with store.writer() as writer:
         writer.write(b"part")
@@ -238,9 +268,9 @@ def test_what_was_stored_is_acknowledged_though_what_it_replaced_cannot_be_remov
         unlink(path, missing_ok=missing_ok)
 
     monkeypatch.setattr(Path, "unlink", refused)
-    store.put_bytes(BUCKET, "k", b"new")
+    store.put_bytes(BUCKET, "k", large(b"new"))
     store.uploads.complete(BUCKET, "parts", upload)
-    assert (content_of(store, "k"), content_of(store, "parts")) == (b"new", b"part")
+    assert (content_of(store, "k"), content_of(store, "parts")) == (large(b"new"), b"part")
     store.delete(BUCKET, "k")
     assert keys_of(store) == ["parts"]
     told = [record.levelname for record in caplog.records if record.name == "pai_sdk.service.objects.blobs"]
@@ -263,7 +293,7 @@ def test_an_append_to_what_was_deleted_meanwhile_is_refused(store: ObjectStore) 
         with pytest.raises(StorageError) as error:
             store.append(writer, BUCKET, "k", 5)
     assert code_of(error) == (404, "NoSuchKey")
-    assert not blob_files(store)
+    assert count_contents(store) == 0
 
 
 def test_writers_of_one_key_at_once_leave_one_whole_object(store: ObjectStore) -> None:
@@ -274,7 +304,7 @@ def test_writers_of_one_key_at_once_leave_one_whole_object(store: ObjectStore) -
     for thread in threads:
         thread.join()
     assert content_of(store, "k") in contents
-    assert len(blob_files(store)) == 1
+    assert count_contents(store) == 1
 
 
 def test_lists_are_in_the_order_of_the_bytes(store: ObjectStore) -> None:
@@ -386,15 +416,15 @@ def test_what_a_dead_process_left_is_swept_away_and_nothing_else(tmp_path: Path)
     with open_store(tmp_path) as store:
         store.create_bucket(BUCKET)
         for number in range(20):
-            store.put_bytes(BUCKET, f"k{number}", b"kept")
+            store.put_bytes(BUCKET, f"k{number}", large(b"kept"))
         kept = set(blob_files(store))
     for orphan in ("blobs/ab/" + "ab" * 16, "blobs/00/" + "00" * 16, "incoming/" + "cd" * 16):
         (tmp_path / orphan).write_bytes(b"left over")
     with open_store(tmp_path) as store:
-        store.put_bytes(BUCKET, "new", b"kept")
+        store.put_bytes(BUCKET, "new", large(b"kept"))
         until(lambda: len(blob_files(store)) <= 21)
         assert len(set(blob_files(store)) - kept) == 1
-        assert [content_of(store, key) for key in keys_of(store)] == [b"kept"] * 21
+        assert [content_of(store, key) for key in keys_of(store)] == [large(b"kept")] * 21
 
 
 def test_a_part_that_comes_again_while_the_object_is_made_spoils_nothing(
@@ -421,4 +451,4 @@ def test_a_part_that_comes_again_while_the_object_is_made_spoils_nothing(
     store.uploads.complete(BUCKET, "k", upload_id)
     assert content_of(store, "k") == b"1" * 200_000 + b"2" * 200_000
     assert left == []
-    assert len(blob_files(store)) == 1
+    assert count_contents(store) == 1

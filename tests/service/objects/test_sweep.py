@@ -13,6 +13,7 @@ import pytest
 from pai_sdk.service.objects import ObjectStore
 from pai_sdk.service.objects.index import ObjectIndex
 from pai_sdk.service.objects.sweep import Sweeper
+from tests.service.objects.contents import large
 from tests.service.objects.serving import BUCKET, open_store
 from tests.service.services import running_service
 from tests.waiting import PATIENCE_S, until
@@ -36,7 +37,7 @@ def test_an_upload_nobody_goes_on_with_is_aborted_and_its_parts_are_removed(
 ) -> None:
     with open_store(tmp_path) as store:
         store.create_bucket(BUCKET)
-        store.put_bytes(BUCKET, "object", b"kept")
+        store.put_bytes(BUCKET, "object", large(b"kept"))
         begin_upload(store, "forgotten", b"one", b"two")
     with open_store(tmp_path) as store:  # a week is long
         assert [upload.key for upload in store.uploads.list(BUCKET)] == ["forgotten"]
@@ -44,7 +45,7 @@ def test_an_upload_nobody_goes_on_with_is_aborted_and_its_parts_are_removed(
         until(lambda: len(blobs_of(tmp_path)) == 1)
         assert store.uploads.list(BUCKET) == []
         with store.open(BUCKET, "object") as stream:
-            assert stream.read() == b"kept"
+            assert stream.read() == large(b"kept")
         # Not only at the start:
         with no_round:  # or its life would be over before its part comes
             begin_upload(store, "forgotten too", b"one")
@@ -109,7 +110,7 @@ def test_a_blob_is_safe_before_its_object_is_recorded(
     with open_store(tmp_path) as store:
         store.create_bucket(BUCKET)
         orphan.write_bytes(b"left by a process that died")
-        putting = threading.Thread(target=store.put_bytes, args=(BUCKET, "k", b"content"))
+        putting = threading.Thread(target=store.put_bytes, args=(BUCKET, "k", large(b"content")))
         putting.start()
         assert recording.wait(PATIENCE_S)
         gate.set()
@@ -117,7 +118,7 @@ def test_a_blob_is_safe_before_its_object_is_recorded(
         swept.set()
         putting.join()
         with store.open(BUCKET, "k") as stream:
-            assert stream.read() == b"content"
+            assert stream.read() == large(b"content")
 
 
 @pytest.mark.slow
@@ -133,13 +134,13 @@ def test_nothing_that_is_written_while_all_is_swept_is_lost(tmp_path: Path, gate
             try:
                 for number in range(40):
                     key = f"{worker}/{number}"
-                    store.put_bytes(BUCKET, key, key.encode())
+                    store.put_bytes(BUCKET, key, large(key.encode()))
                     store.copy(BUCKET, key, BUCKET, f"{key} copy")
                     with store.writer() as writer:
-                        writer.write(key.encode())
+                        writer.write(large(key.encode()))
                         store.append(writer, BUCKET, f"{key} log", 0)
                     store.uploads.complete(
-                        BUCKET, f"{key} parts", begin_upload(store, f"{key} parts", key.encode())
+                        BUCKET, f"{key} parts", begin_upload(store, f"{key} parts", large(key.encode()))
                     )
                     gate.set()
             except BaseException as error:
@@ -154,7 +155,7 @@ def test_nothing_that_is_written_while_all_is_swept_is_lost(tmp_path: Path, gate
         until(lambda: len(blobs_of(tmp_path)) == 4 * 40 * 4)
         for info in store.list(BUCKET):
             with store.open(BUCKET, info.key) as stream:
-                assert stream.read() == info.key.split(" ")[0].encode()
+                assert stream.read() == large(info.key.split(" ")[0].encode())
 
 
 def test_the_service_is_told_how_long_an_upload_may_lie(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pai_sdk.agent import job_execution as jobrun
 from pai_sdk.agent.job_execution import JobExecution
 from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.protocol import ExecutionState
 from pai_sdk.agent.sandbox import Sandbox
 
 JOB: dict[str, Any] = {"instances": [], "max_running_s": None, "memory_limit_bytes": None, "grace_s": 1.0}
@@ -25,7 +26,7 @@ class FullFor(Journal):
         super().__init__(folder)
         self.times, self.number = times, number
 
-    def write_state(self, state: dict[str, Any]) -> None:
+    def write_state(self, state: ExecutionState) -> None:
         self.times -= 1
         if self.times >= 0:
             raise OSError(self.number, "no")
@@ -39,7 +40,7 @@ def test_the_end_is_written_when_there_is_room_again(tmp_path: Path, monkeypatch
     run._finish()
     state = journal.read_state()
     assert state is not None
-    assert (state["phase"], state["succeeded"]) == ("ended", True)
+    assert (state.phase, state.succeeded) == ("ended", True)
 
 
 def test_any_other_fault_is_not_waited_for(tmp_path: Path) -> None:
@@ -62,4 +63,4 @@ def test_an_instance_that_filled_the_disk_failed_for_that(
     run._record(1, 1)
     state = Journal(tmp_path).read_state()
     assert state is not None
-    assert state["reason_code"] == reason_code
+    assert state.reason_code == reason_code

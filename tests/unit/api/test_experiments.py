@@ -89,7 +89,7 @@ def test_a_deletion_whose_answer_was_lost_is_done(experiments: Experiments, serv
     assert len(server.asked) == 2
 
 
-def test_an_answer_without_an_id_is_told(experiments: Experiments, server: ScriptedServer) -> None:
+def test_an_answer_without_an_id_is_reported(experiments: Experiments, server: ScriptedServer) -> None:
     server.script = [Reply({"Name": "digits"})]
     with pytest.raises(BadAnswerError, match=r"CreateExperiment: .*ExperimentId"):
         experiments.create("digits")

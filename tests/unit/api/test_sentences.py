@@ -180,7 +180,7 @@ def test_https_to_a_port_of_http(server: ScriptedServer) -> None:
 
 
 class TestProxies:
-    def test_nobody_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_response(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HTTPS_PROXY", unused_endpoint())
         assert (
             str(what_is_read(CLOUD))
@@ -240,7 +240,7 @@ class TestCertificates:
         server.speak_tls(context)
         return server.endpoint.replace("http://", "https://")
 
-    def test_one_that_nobody_knows(self, secure_endpoint: str) -> None:
+    def test_an_unknown_certificate(self, secure_endpoint: str) -> None:
         assert str(what_is_read(secure_endpoint)) == (
             f"GetTrainingJob: the certificate of {secure_endpoint} is not accepted: self-signed certificate;"
             " a CA of your own is named by REQUESTS_CA_BUNDLE"

@@ -152,11 +152,11 @@ def test_70_creates_with_faults_make_one_job_each(
         service.stopped.clear()
         service.faults = [dice.choice(kinds)] + [dice.choice(["", *kinds]) for _ in range(dice.randrange(3))]
         lost += not service.faults[0].startswith(("before", *late))
-        told = f"seed {seed}: {service.faults}"
+        trial = f"seed {seed}: {service.faults}"
         job_id = submission.create(jobs, a_request(f"demo-{seed}"), policy=SubmissionPolicy(most_s=600))
         going_on = [f"t-{number + 1}" for number in range(len(service.jobs))]
         going_on = [each for each in going_on if each not in service.stopped]
-        assert going_on == [job_id], told
+        assert going_on == [job_id], trial
         service.faults, service.late = [], []
     assert lost > 15
 
@@ -243,7 +243,7 @@ def test_an_open_end_says_what_to_look_for(server: ScriptedServer, jobs: Trainin
     assert [a.method for a in server.asked].count("POST") == 1
 
 
-def test_a_wrong_endpoint_is_told_as_such(server: ScriptedServer, jobs: TrainingJobs) -> None:
+def test_a_wrong_endpoint_is_reported_as_such(server: ScriptedServer, jobs: TrainingJobs) -> None:
     server.script = [Reply(b"<html>nginx</html>", 404)]
     with pytest.raises(BadAnswerError, match="check that the endpoint"):
         submission.create(jobs, a_request())
@@ -282,7 +282,7 @@ class TestWithoutDedupe:
         assert timeouts == {"CreateTrainingJob": (20.0, 120.0)}
 
     @pytest.mark.parametrize("lag_s", [0.0, 30.0])
-    def test_a_surplus_job_is_stopped_and_told(
+    def test_a_surplus_job_is_stopped_and_reported(
         self,
         server: ScriptedServer,
         jobs: TrainingJobs,
@@ -296,7 +296,7 @@ class TestWithoutDedupe:
         assert service.stopped == ["t-2"]
         assert "t-1 is kept, t-2 was stopped" in caplog.text
 
-    def test_a_surplus_job_that_cannot_be_stopped_is_told(
+    def test_a_surplus_job_that_cannot_be_stopped_is_reported(
         self, server: ScriptedServer, jobs: TrainingJobs, clock: FakeClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         service = FakeService(server, clock)
@@ -327,7 +327,7 @@ class TestWithoutDedupe:
         assert submission.create(jobs, a_request("ours")) == "t-2"
         assert service.stopped == ["t-3"]
 
-    def test_what_may_be_of_another_submission_is_told_and_not_stopped(
+    def test_what_may_be_of_another_submission_is_reported_and_not_stopped(
         self, server: ScriptedServer, jobs: TrainingJobs, clock: FakeClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Not even the job itself shows its labels, so that all there is to know it by is the name."""

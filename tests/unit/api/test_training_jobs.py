@@ -108,11 +108,11 @@ class TestGet:
         assert asked == [(None, None), ('"7"', "wait=12"), ('"7"', None)]
 
     @pytest.mark.parametrize("offers", [None, "", "sleep", "all-instances"])
-    def test_nobody_is_asked_to_wait_who_has_not_offered_it(
+    def test_a_service_that_does_not_offer_long_polls_gets_no_wait(
         self, server: ScriptedServer, jobs: TrainingJobs, offers: str | None
     ) -> None:
-        told = {"ETag": '"7"', **({} if offers is None else {"x-pai-offers": offers})}
-        server.script = [Reply({"TrainingJobId": "t-1", "Status": "Running"}, headers=told)]
+        headers = {"ETag": '"7"', **({} if offers is None else {"x-pai-offers": offers})}
+        server.script = [Reply({"TrainingJobId": "t-1", "Status": "Running"}, headers=headers)]
         first = jobs.get("t-1")
         jobs.get("t-1", changed_from=first, wait_s=10)
         assert "prefer" not in server.asked[1].headers
@@ -131,7 +131,7 @@ class TestGet:
         with pytest.raises(NotFoundError, match="no t-9"):
             jobs.get("t-9")
 
-    def test_nonsense_is_told_with_the_field(self, server: ScriptedServer, jobs: TrainingJobs) -> None:
+    def test_nonsense_is_reported_with_the_field(self, server: ScriptedServer, jobs: TrainingJobs) -> None:
         server.script = [Reply({"Duration": "a week", "RequestId": "r-3"})]
         with pytest.raises(BadAnswerError, match=r"GetTrainingJob: .*Duration") as caught:
             jobs.get("t-1")
@@ -228,7 +228,7 @@ def test_metrics_and_events(server: ScriptedServer, jobs: TrainingJobs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         ({"ErrorInfo": {"Code": "OOM", "Message": "killed"}}, "OOM"),
         ({"ErrorInfo": {}}, None),
@@ -236,10 +236,10 @@ def test_metrics_and_events(server: ScriptedServer, jobs: TrainingJobs) -> None:
         ({}, None),
     ],
 )
-def test_error_info(server: ScriptedServer, jobs: TrainingJobs, answer: Any, told: str | None) -> None:
+def test_error_info(server: ScriptedServer, jobs: TrainingJobs, answer: Any, reported: str | None) -> None:
     server.script = [Reply(answer)]
     info = jobs.error_info("t-1")
-    assert (info.code if info else None) == told
+    assert (info.code if info else None) == reported
 
 
 def test_no_value_is_quoted_where_an_answer_cannot_be_read(

@@ -122,7 +122,7 @@ def test_the_server_says_when_to_come_back(
 
 
 @pytest.mark.parametrize("wish", ["soon", "-1", "nan", "Wed, 99 Foo"])
-def test_a_wish_nobody_understands_is_no_wish(
+def test_an_unreadable_retry_after_is_ignored(
     server: ScriptedServer, transport: Transport, clock: FakeClock, wish: str
 ) -> None:
     server.script = [Reply({}, 503, {"Retry-After": wish}), GOOD]
@@ -152,7 +152,7 @@ def test_the_deadline_ends_it(server: ScriptedServer, transport: Transport, cloc
         ("NotImplemented", 501, ServiceFaultError),
     ],
 )
-def test_refusals_are_told_at_once(
+def test_refusals_are_reported_at_once(
     server: ScriptedServer, transport: Transport, code: str, status: int, family: type[ApiError]
 ) -> None:
     server.script = [Reply({"code": code, "message": "no", "requestId": "r-5"}, status)]
@@ -205,7 +205,7 @@ def test_wrong_key_and_wrong_clock_in_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("reply", "status", "told"),
+    ("reply", "status", "reported"),
     [
         (Reply(HTML, 404), 404, "HTML or XML"),
         (Reply(b"plain words", 403), 403, "not JSON"),
@@ -220,10 +220,10 @@ def test_wrong_key_and_wrong_clock_in_one_sentence(
     ],
 )
 def test_answers_that_are_not_the_services_keep_their_status(
-    server: ScriptedServer, transport: Transport, reply: Reply, status: int, told: str
+    server: ScriptedServer, transport: Transport, reply: Reply, status: int, reported: str
 ) -> None:
     server.script = [reply]
-    with pytest.raises(BadAnswerError, match=told) as caught:
+    with pytest.raises(BadAnswerError, match=reported) as caught:
         get(transport)
     assert caught.value.status_code == status
     assert len(caught.value.body) <= 500
@@ -314,7 +314,7 @@ def test_a_hostile_id_stays_one_part_of_the_path(
     assert (things, unquote(part), x) == ("things", job_id, "x")
 
 
-def test_half_a_character_is_told(transport: Transport) -> None:
+def test_half_a_character_is_reported(transport: Transport) -> None:
     with pytest.raises(InvalidInputError, match="lone surrogate"):
         transport.call("CreateThing", "POST", "/things", body={"Name": "a\ud800b"})
     with pytest.raises(InvalidInputError, match="lone surrogate"):
@@ -382,7 +382,7 @@ class TestUsedNonces:
         assert transport.call("DoThing", method, "/api/v1/things").json["Answer"] == 42
         assert len({asked.headers["x-acs-signature-nonce"] for asked in server.asked}) == 3
 
-    def test_a_gateway_that_never_stops_is_told(self, server: ScriptedServer, transport: Transport) -> None:
+    def test_a_gateway_that_never_stops_is_reported(self, server: ScriptedServer, transport: Transport) -> None:
         server.script = [self.USED]
         with pytest.raises(RepeatedRequestError, match="repeat requests") as caught:
             get(transport)
@@ -411,7 +411,7 @@ class TestDeletion:
         assert transport.call("DeleteThing", "DELETE", "/api/v1/things/t-1").json == {}
 
     @pytest.mark.parametrize("script", [[GONE], [Reply({"Code": "Throttling"}, 429), GONE]])
-    def test_not_found_is_told_where_nothing_was_lost(
+    def test_not_found_is_reported_where_nothing_was_lost(
         self, server: ScriptedServer, transport: Transport, script: list[Any]
     ) -> None:
         server.script = script

@@ -1,4 +1,4 @@
-"""Why no answer came, told from what requests raises."""
+"""Why no answer came, found from what requests raises."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_error_that_is_its_own_cause_ends() -> None:
 
 
 @pytest.mark.parametrize("reason", ["WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"])
-def test_whoever_does_not_speak_tls_will_not_learn_it(reason: str) -> None:
+def test_an_endpoint_without_tls_is_not_retried(reason: str) -> None:
     inner = HandshakeError(1, f"[SSL: {reason}]")
     inner.__cause__ = ssl.SSLError(1, f"[SSL: {reason}]")
     inner.__cause__.reason = reason

@@ -32,7 +32,7 @@ def test_lists_go_over_all_pages_and_past_odd_items(workspaces: Workspaces, serv
     assert len(server.asked) == 2
 
 
-def test_an_answer_that_is_no_workspace_is_told(workspaces: Workspaces, server: ScriptedServer) -> None:
+def test_an_answer_that_is_no_workspace_is_reported(workspaces: Workspaces, server: ScriptedServer) -> None:
     server.script = [Reply({"IsDefault": "perhaps"})]
     with pytest.raises(BadAnswerError, match=r"GetDefaultWorkspace: .*IsDefault"):
         workspaces.default()

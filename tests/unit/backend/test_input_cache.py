@@ -174,7 +174,7 @@ def test_processes_that_want_the_same_fetch_it_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["data/../evil", "data/a//b", "data/nul\0"])
-def test_keys_that_cannot_be_files_are_told_and_written_nowhere(tmp_path: Path, key: str) -> None:
+def test_keys_that_cannot_be_files_are_reported_and_written_nowhere(tmp_path: Path, key: str) -> None:
     cache, objects = InputCache(tmp_path / "cache"), Objects({key: b"x"})
     with pytest.raises(TransferError, match="cannot be file names"):
         fill(cache, objects, tmp_path / "job" / "input")

@@ -22,7 +22,7 @@ def test_files_and_modes_are_copied(tmp_path: Path) -> None:
     assert (tmp_path / "copy" / "deep" / "a.py").read_text() == "a = 1\n"
 
 
-def test_a_source_folder_that_vanished_is_told_file_by_file(tmp_path: Path) -> None:
+def test_a_source_folder_that_vanished_is_reported_file_by_file(tmp_path: Path) -> None:
     source = tmp_path / "src"
     source.mkdir()
     (source / "a.py").write_text("")

@@ -1,4 +1,4 @@
-"""Links in an input folder: those that a container cannot follow are told before the job starts."""
+"""Links in an input folder: those that a container cannot follow are reported before the job starts."""
 
 from __future__ import annotations
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.backend.local.watching import LocalLogs, metric_values
+from pai_sdk.backend.local.watching import LatestMetrics, LocalLogs, MetricFiles, metric_values
 from pai_sdk.execution.contract import instances
+from pai_sdk.run.events import EventWriter
 from pai_sdk.schemas.request import TrainingJobRequest
 
 LAST = b"ValueError: the reason, \xff and \xe6\x8d"
@@ -57,9 +58,67 @@ def test_metrics_are_found_in_the_logs_of_all_instances(tmp_path: Path) -> None:
     second.write_bytes(b"acc=about 0.7\n")
 
     def found(name: str | None) -> list[tuple[str | None, float | None]]:
-        return [(point.name, point.value) for point in metric_values(sandbox, "t", request, name=name)]
+        return [
+            (point.name, point.value) for point in metric_values(MetricFiles(sandbox, "t", request, {}), name=name)
+        ]
 
     assert found("loss") == [("loss", 1.5), ("loss", 0.01), ("loss", 3.0), ("loss", 4.0)]
     assert found(None)[:2] == [("loss", 1.5), ("acc", 0.1)]
     assert found("acc") == [("acc", 0.1), ("acc", 0.7)]
     assert found("nothing") == []
+
+
+def test_reported_metrics_have_step_and_instance(tmp_path: Path) -> None:
+    request = TrainingJobRequest.model_validate(
+        {"TrainingJobName": "n", "ComputeResource": {"EcsSpec": "local", "EcsCount": 1}}
+    )
+    sandbox = Sandbox(tmp_path / "job")
+    sandbox.create(request)
+    for folder, job_id in ((sandbox.ml / "output" / "tensorboard", "t"), (tmp_path / "mounted", "u")):
+        with EventWriter(folder, source=f"{job_id}-master-0") as writer:
+            writer.scalars({"loss": 0.1, "acc": 0.9}, 3)
+
+    def found(
+        job_id: str, outputs: dict[str, Path]
+    ) -> list[tuple[str | None, float | None, int | None, str | None]]:
+        points = metric_values(MetricFiles(sandbox, job_id, request, outputs), name="loss")
+        return [(point.name, point.value, point.step, point.instance) for point in points]
+
+    assert found("t", {}) == [("loss", 0.1, 3, "t-master-0")]
+    assert found("u", {"tensorboard": tmp_path / "mounted"}) == [("loss", 0.1, 3, "u-master-0")]
+
+
+def test_the_last_values_are_read_on_once_a_second_and_at_the_end(tmp_path: Path) -> None:
+    request = TrainingJobRequest.model_validate(
+        {
+            "TrainingJobName": "n",
+            "AlgorithmSpec": {
+                "Image": "i",
+                "Command": ["c"],
+                "MetricDefinitions": [{"Name": "loss", "Regex": r"loss=(\S+)"}],
+            },
+            "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
+        }
+    )
+    sandbox = Sandbox(tmp_path)
+    sandbox.create(request)
+    log, asked, now = sandbox.log_file(instances("t", request)[0].name), [], [0.0]
+    latest = LatestMetrics(clock=lambda: now[0])
+
+    def files() -> MetricFiles:
+        asked.append("t")
+        return MetricFiles(sandbox, "t", request, {})
+
+    def last(at_s: float, *, is_final: bool = False) -> list[tuple[str | None, float | None]]:
+        now[0] = at_s
+        return [(point.name, point.value) for point in latest.of("t", files, is_final=is_final)]
+
+    assert last(0.0) == []
+    log.write_text("loss=3\nloss=2\n")
+    assert last(0.5) == []  # it was read less than a second ago
+    assert last(1.5) == [("loss", 2.0)]
+    with log.open("a") as file:
+        file.write("loss=1")
+    assert last(3.0) == [("loss", 2.0)]  # the line may go on
+    assert last(3.1, is_final=True) == [("loss", 1.0)]
+    assert asked == ["t"]

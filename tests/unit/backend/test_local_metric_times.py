@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.backend.local.watching import metric_values
+from pai_sdk.backend.local.watching import MetricFiles, metric_values
 from pai_sdk.schemas.request import TrainingJobRequest
 
 START = 1_700_000_000
@@ -46,7 +46,7 @@ def log(folder: Path, instance: str, lines: dict[int, str], *, is_noted: bool = 
 def values(folder: Path, wanted: TrainingJobRequest) -> list[tuple[float | None, str | None]]:
     return [
         (point.value, point.timestamp and point.timestamp[14:19])
-        for point in metric_values(Sandbox(folder), "j", wanted, name=None)
+        for point in metric_values(MetricFiles(Sandbox(folder), "j", wanted, {}), name=None)
     ]
 
 
@@ -61,7 +61,7 @@ def test_the_oldest_comes_first_whichever_instance_it_is_from(tmp_path: Path) ->
     assert [value for value, _ in values(tmp_path, request(2))] == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_where_nobody_noted_the_time_none_is_told(tmp_path: Path) -> None:
+def test_a_metric_without_a_noted_time_has_none(tmp_path: Path) -> None:
     log(tmp_path, "j-master-0", {1: "loss=3", 2: "loss=2"}, is_noted=False)
     assert values(tmp_path, request()) == [(3.0, None), (2.0, None)]
 

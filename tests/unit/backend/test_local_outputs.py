@@ -61,7 +61,7 @@ def test_a_file_in_the_way_is_named(output: Path, tmp_path: Path) -> None:
         copy_output(output, tmp_path / "copy")
 
 
-def test_an_output_without_files_is_told_as_it_is_of_oss(tmp_path: Path) -> None:
+def test_an_output_without_files_is_reported_as_it_is_of_oss(tmp_path: Path) -> None:
     """So that a script which fetches an output that is not always there fails here, not where it costs money."""
     (tmp_path / "out" / "empty").mkdir(parents=True)
     with pytest.raises(StorageError, match="no file in it") as failed:

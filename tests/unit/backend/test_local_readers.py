@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
+from pai_sdk.backend.local.jobs import LocalJobs
 from pai_sdk.errors import NotFoundError
 from pai_sdk.execution.base import ExecutionState, InstanceState
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.launch import Launch
+from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import TrainingJobRequest
 from tests.unit.backend.test_local_submit import PLAN
 
@@ -73,6 +76,22 @@ def test_a_job_is_not_pruned_before_who_waits_for_it_knows_its_end(
     assert pruner.prune() == []
     assert reader.get(job_id).status == "Succeed"
     assert pruner.prune() == [job_id]
+    with pytest.raises(NotFoundError):
+        reader.get(job_id)
+
+
+def test_a_job_that_is_deleted_while_it_is_looked_at_is_not_found(
+    backends: tuple[LocalBackend, LocalBackend], job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, _ = backends
+    record = LocalJobs.record
+
+    def deleted(jobs: LocalJobs, job_id: str, state: ExecutionState) -> JobRecord:
+        found = record(jobs, job_id, state)
+        shutil.rmtree(jobs.folder / job_id)  # by another process
+        return found
+
+    monkeypatch.setattr(LocalJobs, "record", deleted)
     with pytest.raises(NotFoundError):
         reader.get(job_id)
 

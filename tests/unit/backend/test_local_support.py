@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
-from pai_sdk.backend.local.support import check_supported, unused_fields
+from pai_sdk.backend.local.support import check_supported, unused_locally
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.schemas.compute import Settings
 from pai_sdk.schemas.request import TrainingJobRequest
@@ -176,7 +176,7 @@ def test_what_means_nothing_here_is_named(path: str) -> None:
     part, name = NOTICED[path]
     request = a_request(part)
     check_supported(request)
-    assert unused_fields(request) == [name]
+    assert unused_locally(request) == [name]
 
 
 @pytest.mark.parametrize("path", settings_but_tags())
@@ -185,7 +185,7 @@ def test_so_are_the_finer_settings(path: str) -> None:
     name = path.removeprefix("Settings.")
     field = next(f for n, f in Settings.model_fields.items() if (f.alias or _wire_name(Settings, n)) == name)
     value = next((value for kind, value in kinds.items() if kind in str(field.annotation)), "text")
-    assert unused_fields(a_request({"Settings": {name: value}})) == [path]
+    assert unused_locally(a_request({"Settings": {name: value}})) == [path]
 
 
 @pytest.mark.parametrize("path", REFUSED)

@@ -19,6 +19,7 @@ from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.errors import SettingsError, StorageError
 from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.logs import LogStream
+from pai_sdk.run.events import EventWriter
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.tree import FileTree
@@ -179,6 +180,45 @@ def test_a_job_through_the_protocol(server: ScriptedServer, backend: ServiceBack
         "PUT /api/v1/trainingjobs/t-1/stop",
         "DELETE /api/v1/trainingjobs/t-1",
     ]
+
+
+def test_reports_are_read_from_their_files_where_the_service_does_not_read_them(
+    server: ScriptedServer, backend: ServiceBackend, tmp_path: Path
+) -> None:
+    """Alibaba Cloud's service finds metrics by regular expressions only."""
+    with EventWriter(tmp_path, source="host-1") as writer:
+        writer.scalars({"loss": 0.1}, 7, wall_time=1.8e9)
+    content = writer.path.read_bytes()
+    record = {
+        "Status": "Running",
+        "GmtCreateTime": "2026-01-01T00:00:00Z",
+        "OutputChannels": [{"Name": "tensorboard", "OutputUri": "oss://models/out/tensorboard/"}],
+    }
+    parsed = [{"Name": "loss", "Value": 0.5, "Timestamp": "2026-01-02T00:00:00Z"}]
+    oss = {"ETag": '"x"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT", "x-oss-request-id": "r"}
+    status = {"of the listing": 200}
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path.endswith("/metrics"):
+            return Reply({"Metrics": parsed, "TotalCount": 1})
+        if asked.path.startswith("/api/"):
+            return Reply(record, headers={"x-pai-offers": offers})
+        if "list-type" in asked.query and status["of the listing"] != 200:
+            return Reply(b"<Error><Code>AccessDenied</Code></Error>", 403, {"x-oss-request-id": "r"})
+        if "list-type" in asked.query:
+            return oss_listing({f"out/tensorboard/{writer.path.name}": len(content)})
+        return Reply(content, 206, {**oss, "Content-Range": f"bytes 0-{len(content) - 1}/{len(content)}"})
+
+    offers = "wait"
+    server.answer = answer
+    found = [(point.value, point.step, point.instance) for point in backend.metrics("t-1", name="loss")]
+    assert found == [(0.5, None, None), (0.1, 7, "host-1")]
+    status["of the listing"] = 403
+    assert [point.value for point in backend.metrics("t-1")] == [0.5]
+    offers = "reported-metrics"
+    for _ in range(2):
+        assert [point.value for point in backend.metrics("t-1")] == [0.5]
+    assert [asked.path.rpartition("/")[2] for asked in server.asked[-3:]] == ["t-1", "metrics", "metrics"]
 
 
 def test_a_download(server: ScriptedServer, backend: ServiceBackend, tmp_path: Path) -> None:

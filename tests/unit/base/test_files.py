@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from pai_sdk.base.files import (
     locked_folder,
     publish_once,
     replace_file,
+    sync_folder,
     take_lock,
 )
 
@@ -300,3 +302,15 @@ def test_the_standard_library_is_enough() -> None:
     script = f"import sys; sys.path.insert(0, {str(root)!r}); import pai_sdk.base.files; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", script], check=True, capture_output=True, text=True)
     assert "portalocker" not in ran.stdout
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
+def test_a_file_system_that_cannot_sync_folders_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with nullcontext() if number == errno.EINVAL else pytest.raises(OSError, match="Input/output error"):
+        sync_folder(tmp_path)

@@ -1,4 +1,4 @@
-"""`pai-sdk algorithm create`: a spec that is wrong is told before anything is registered."""
+"""`pai-sdk algorithm create`: a spec that is wrong is reported before anything is registered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pai_sdk.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         (None, "spec.json cannot be read: No such file"),
         ('{"Image": "x"', "spec.json is not JSON"),
@@ -21,7 +21,7 @@ from pai_sdk.errors import InvalidInputError
     ],
 )
 def test_a_wrong_spec_registers_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, reported: str
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr("pai_sdk.cli.algorithms.get_default_session", lambda: asked.append("session"))
@@ -30,5 +30,5 @@ def test_a_wrong_spec_registers_nothing(
         path.write_text(content)
     done = CliRunner().invoke(app, ["algorithm", "create", "digits", "v1", "--spec", str(path)])
     assert isinstance(done.exception, InvalidInputError)
-    assert told in str(done.exception)
+    assert reported in str(done.exception)
     assert asked == []

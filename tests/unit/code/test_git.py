@@ -14,7 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from pai_sdk.code.git import checkout, clone, cloned
+from pai_sdk.code import git as code_git
+from pai_sdk.code.git import checkout
 from pai_sdk.code.git_config import parse_git_config
 from pai_sdk.code.package import package_code
 from pai_sdk.errors import CodeError
@@ -75,6 +76,18 @@ class Repository:
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path / "srv" / "project.git")
+
+
+def clone(git_config: dict[str, str], into: Path, *, timeout_s: float = 600.0) -> Path:
+    code_git.clone(parse_git_config(git_config), into, timeout_s=timeout_s)
+    return into
+
+
+@contextlib.contextmanager
+def cloned(git_config: dict[str, str]) -> Iterator[Path]:
+    folder, keeper = checkout(git_config)
+    yield folder
+    keeper.close()
 
 
 def content(config: dict[str, str]) -> str:
@@ -397,7 +410,7 @@ def test_a_token_opens_the_door_and_is_found_nowhere(
 
 
 @pytest.mark.parametrize("trace", [False, True])
-def test_a_wrong_token_is_told_without_being_told(
+def test_a_wrong_token_is_reported_without_its_text(
     server: _Server, monkeypatch: pytest.MonkeyPatch, trace: bool
 ) -> None:
     if trace:
@@ -415,7 +428,7 @@ def test_a_wrong_token_is_told_without_being_told(
         assert "Authorization" not in text
 
 
-def test_without_a_token_nobody_is_asked(server: _Server) -> None:
+def test_without_a_token_git_does_not_prompt(server: _Server) -> None:
     with pytest.raises(CodeError, match="give a token"):
         content({"repo": url_of(server)})
 
@@ -427,7 +440,7 @@ def test_a_host_that_hangs(server: _Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
-def test_the_process_list_tells_no_token_while_git_runs(server: _Server, tmp_path: Path) -> None:
+def test_the_process_list_shows_no_token_while_git_runs(server: _Server, tmp_path: Path) -> None:
     server.hangs = True
     config = {"repo": url_of(server), "token": TOKEN}
     with ThreadPoolExecutor(1) as pool:
@@ -483,7 +496,7 @@ def test_a_submodule_beside_the_repository_gets_the_token_too(
         assert (folder / "lib" / "train.py").read_text() == "three"
 
 
-def test_no_other_host_is_told_the_token(
+def test_no_other_host_is_sent_the_token(
     server: _Server, repository: Repository, library: Repository, tmp_path: Path
 ) -> None:
     with _another(server) as other:
@@ -499,7 +512,7 @@ def test_no_other_host_is_told_the_token(
 
 
 @pytest.mark.parametrize("asks_first", [False, True])
-def test_a_host_to_which_the_repository_has_moved_is_not_told_the_token(
+def test_a_host_to_which_the_repository_has_moved_is_not_sent_the_token(
     server: _Server, tmp_path: Path, asks_first: bool
 ) -> None:
     with _another(server) as other:
@@ -527,7 +540,9 @@ def test_a_submodule_reaches_for_no_file_of_this_machine(
         content({"repo": url_of(server), "token": TOKEN})
 
 
-def test_large_files_that_stayed_behind_are_told(repository: Repository, caplog: pytest.LogCaptureFixture) -> None:
+def test_large_files_that_stayed_behind_are_reported(
+    repository: Repository, caplog: pytest.LogCaptureFixture
+) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
     (repository.path / "weights.bin").write_text(pointer)
     git(repository.path, "add", "-A")

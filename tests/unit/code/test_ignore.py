@@ -129,9 +129,9 @@ def ignored_by_git(root: Path, names: list[str]) -> set[str]:
     subprocess.run(["git", "init", "-q"], cwd=root, env=environment, check=True)
     asked = "".join(f"{name}\0" for name in names).encode()
     command = ["git", "check-ignore", "-z", "--stdin", "--no-index"]
-    told = subprocess.run(command, cwd=root, env=environment, input=asked, capture_output=True, check=False)
-    assert told.returncode in (0, 1), told.stderr
-    return {os.fsdecode(name) for name in told.stdout.split(b"\0") if name}
+    done = subprocess.run(command, cwd=root, env=environment, input=asked, capture_output=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    return {os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_paiignore_has_the_last_word_in_its_folder(tmp_path: Path) -> None:
     assert {name for name in kept if "ignore" not in name} == {"weights.bin", "train.py", "sub/notes.md"}
 
 
-def test_rules_that_may_not_be_read_are_told(
+def test_rules_that_may_not_be_read_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> str:
@@ -223,8 +223,8 @@ def test_rules_that_may_not_be_read_are_told(
     accepts = IgnoreRules(tmp_path).accepts
     assert accepts("data", True)
     assert accepts("train.py", False)
-    (told,) = caplog.messages
-    assert told == f"{tmp_path / '.gitignore'} cannot be read, so what it names goes along: Permission denied"
+    (message,) = caplog.messages
+    assert message == f"{tmp_path / '.gitignore'} cannot be read, so what it names goes along: Permission denied"
 
 
 def test_rule_files_of_every_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -85,7 +85,7 @@ def test_a_terminal_that_cannot_show_a_name_gets_the_rest(folder: Path) -> None:
     assert b"1 B  ??.py\n" in done.stdout
 
 
-def test_keys_are_told_here_already(folder: Path) -> None:
+def test_keys_are_reported_here_already(folder: Path) -> None:
     (folder / "deploy").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
     with pytest.raises(CodeError, match=r"deploy:? holds a private key"):
         pai(folder)

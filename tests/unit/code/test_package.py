@@ -49,7 +49,7 @@ def test_near_names_are_suggested(tmp_path: Path) -> None:
         package_code(tmp_path / "no" / "such")
 
 
-def test_what_cannot_be_there_is_told_as_what_it_is(tmp_path: Path) -> None:
+def test_what_cannot_be_there_is_reported_as_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for name, says in {"loop": "is a link to nothing", "n" * 256: "cannot be read: File name too long"}.items():
         with pytest.raises(CodeError, match=rf"source_dir: '.*' {says}$"):
@@ -85,7 +85,7 @@ def test_the_ten_largest_are_named(tmp_path: Path) -> None:
     package_code(tmp_path, size_limit_bytes=78_000)
 
 
-def test_too_much_is_told_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_is_reported_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
     monkeypatch.setattr(FileTree, "of", lambda listing: pytest.fail("it is being read"))
@@ -182,7 +182,9 @@ def test_what_is_pruned_is_never_entered(tmp_path: Path, monkeypatch: pytest.Mon
     assert entered == [str(tmp_path), str(tmp_path / "src")]
 
 
-def test_files_that_cannot_be_read_are_told_with_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_read_are_reported_with_all_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, "train.py", "locked", "id_rsa")
     deny(monkeypatch, "locked")
     with pytest.raises(CodeError) as caught:

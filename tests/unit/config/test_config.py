@@ -239,7 +239,7 @@ class TestUrls:
             getattr(Settings(), url)
 
 
-def test_all_that_is_missing_is_told_at_once(clean_home: Path) -> None:
+def test_all_that_is_missing_is_reported_at_once(clean_home: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         Settings(region_id="cn-hangzhou").require("region_id", "workspace_id", "oss_bucket_name")
     text = str(caught.value)
@@ -253,13 +253,13 @@ def test_all_that_is_missing_is_told_at_once(clean_home: Path) -> None:
 
 
 @pytest.mark.usefixtures("clean_home")
-def test_where_nothing_is_configured_the_way_without_settings_is_told() -> None:
+def test_where_nothing_is_configured_the_way_without_settings_is_reported() -> None:
     with pytest.raises(SettingsError, match=r"Session\.embedded\(\) needs none of them"):
         Settings().require("region_id", "workspace_id")
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "reported"),
     [
         ("region_id", "Hangzhou!", "not a region"),
         ("region_id", "cn-hangzhou.evil.com/", "not a region"),
@@ -274,10 +274,10 @@ def test_where_nothing_is_configured_the_way_without_settings_is_told() -> None:
     ],
 )
 def test_malformed_values_name_their_source(
-    name: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch
+    name: str, value: str, reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLES[name], value)
-    with pytest.raises(SettingsError, match=told) as caught:
+    with pytest.raises(SettingsError, match=reported) as caught:
         load_settings({})
     assert f"{name} (environment variable {VARIABLES[name]})" in str(caught.value)
 
@@ -315,7 +315,7 @@ class TestFile:
         assert "unknown settings are ignored: other, wrong_key" in caplog.text
 
     @pytest.mark.parametrize(
-        ("content", "told"),
+        ("content", "reported"),
         [
             (b'{\n "region_id": "cn-hangzhou",\n}', r"line [23], column \d+: not JSON"),
             (b'{\n "region_id" "x"}', r"line 2, column 14: not JSON"),
@@ -326,9 +326,11 @@ class TestFile:
             (b'{"a": 1' + b"0" * 5000 + b"}", r"cannot be read as JSON: Exceeds the limit"),
         ],
     )
-    def test_a_broken_file_is_told_with_its_line(self, config_file: Path, content: bytes, told: str) -> None:
+    def test_a_broken_file_is_reported_with_its_line(
+        self, config_file: Path, content: bytes, reported: str
+    ) -> None:
         config_file.write_bytes(content)
-        with pytest.raises(SettingsError, match=told) as caught:
+        with pytest.raises(SettingsError, match=reported) as caught:
             load_settings({})
         assert str(caught.value).count(str(config_file)) == 1
         assert "\n" not in str(caught.value)
@@ -360,13 +362,13 @@ class TestFile:
         with pytest.raises(SettingsError, match=rf"workspace_id \(argument\): is of type {kind}"):
             load_settings({"workspace_id": value})
 
-    def test_a_variable_that_names_no_file_is_told(
+    def test_a_variable_that_names_no_file_is_reported(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setenv("PAI_CONFIG_PATH", str(tmp_path / "tpyo.json"))
         load_settings({})
-        told = f"PAI_CONFIG_PATH names {tmp_path / 'tpyo.json'}, which is not there"
-        assert caplog.messages.count(told) == 1
+        reported = f"PAI_CONFIG_PATH names {tmp_path / 'tpyo.json'}, which is not there"
+        assert caplog.messages.count(reported) == 1
 
 
 class TestSave:

@@ -88,7 +88,7 @@ class Provided:
 
 class TestGiven:
     @pytest.mark.parametrize(
-        ("given", "told"),
+        ("given", "reported"),
         [
             (lambda: ("id", "hush"), "returned a tuple"),
             (lambda: None, "returned None"),
@@ -97,8 +97,8 @@ class TestGiven:
             (Credentials("id", b"hush"), "the access key secret is of type bytes"),  # type: ignore[arg-type]
         ],
     )
-    def test_what_is_given_as_a_key_must_be_one(self, given: Any, told: str) -> None:
-        with pytest.raises(CredentialsError, match=told) as caught:
+    def test_what_is_given_as_a_key_must_be_one(self, given: Any, reported: str) -> None:
+        with pytest.raises(CredentialsError, match=reported) as caught:
             provider_of(None, None, None, given)()
         assert "hush" not in str(caught.value)
 
@@ -124,7 +124,7 @@ class TestGiven:
     @pytest.mark.parametrize(
         "fault", [KeyError("role"), FileNotFoundError(2, "no such file"), PermissionError(13, "no")]
     )
-    def test_a_function_that_never_gave_a_key_is_told_at_once(self, fault: Exception) -> None:
+    def test_a_function_that_never_gave_a_key_is_reported_at_once(self, fault: Exception) -> None:
         with pytest.raises(CredentialsError, match=f"raised {type(fault).__name__}") as caught:
             provider_of(None, None, None, Provided([fault]))()
         assert type(caught.value) is CredentialsError
@@ -169,7 +169,7 @@ class TestEnvironment:
         set_key(monkeypatch, *odd)
         assert default_credentials()() == static_credentials(*odd)() == Credentials(*odd)
 
-    def test_half_a_key_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_half_a_key_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "env-1")
         with pytest.raises(CredentialsError, match="only ALIBABA_CLOUD_ACCESS_KEY_ID is set"):
             default_credentials()()

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.display.base import duration_text, elapsed_s, visible_text
-from pai_sdk.display.card import card_html, sparkline_svg
+from pai_sdk.display.card import card_html
 from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import next_commands
+from pai_sdk.display.curves import Curve
 from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.schemas.record import JobRecord, LogLine
 from tests.waiting import PATIENCE_S
@@ -118,13 +119,13 @@ def test_a_card_takes_nothing_for_html() -> None:
     }
     for status in ("Failed", "Succeed", f"Odd{evil}"):
         html = card_html(
-            JobRecord.model_validate({**facts, "Status": status}), tail=[evil], history={evil: [1, 2]}
+            JobRecord.model_validate({**facts, "Status": status}), tail=[evil], curves={evil: Curve([1, 2])}
         )
         assert "<script" not in html
         assert "<img" not in html
 
 
-def test_detaching_tells_how_to_come_back() -> None:
+def test_detaching_reports_how_to_come_back() -> None:
     stream = io.StringIO()
     TerminalDisplay(stream).detached(record())
     assert "pai-sdk logs -f train1" in stream.getvalue()
@@ -157,7 +158,7 @@ def test_a_card_shows_all_and_trusts_nothing() -> None:
         LatestMetrics=[{"Name": "loss", "Value": 0.25}],
         **INSTANCES,
     )
-    html = card_html(hostile, tail=["<img src=x>"], history={"loss": [3.0, 1.0, 0.25]})
+    html = card_html(hostile, tail=["<img src=x>"], curves={"loss": Curve([3.0, 1.0, 0.25])})
     assert "<script>" not in html
     assert "<img" not in html
     assert "&lt;b&gt;why" in html
@@ -173,8 +174,8 @@ def test_a_card_breaks_a_name_that_is_wider_than_it_is() -> None:
 
 
 def test_a_flat_line_can_be_drawn() -> None:
-    assert sparkline_svg([1.0, 1.0]).count("polyline") == 1
-    assert sparkline_svg([1.0]) == ""
+    assert Curve([1.0, 1.0]).svg().count("polyline") == 1
+    assert Curve([1.0]).svg() == ""
 
 
 @pytest.mark.parametrize(("text", "seen"), [("a", "a"), ("a\rb", "b"), ("a\r", "a"), ("\r\r", ""), ("", "")])

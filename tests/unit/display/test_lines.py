@@ -196,7 +196,7 @@ def test_errors_that_go_to_a_file_still_do(clock: Clock, monkeypatch: pytest.Mon
     assert errors.getvalue() == "the engine does not answer\n"
 
 
-def test_a_file_is_not_told_that_time_passes(clock: Clock) -> None:
+def test_a_file_shows_no_passing_time(clock: Clock) -> None:
     stream = io.StringIO()
     LogWriter(stream, clock=clock).pass_time("● Running 5s")
     assert stream.getvalue() == ""

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.protocol import ExecutionRecord
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import ExecutionState, Executor
 from pai_sdk.execution.contract import launch_spec
@@ -63,11 +65,13 @@ class Harness:
         folder: where the folders of the jobs are.
         make: makes an executor that gives jobs this many seconds between SIGTERM and SIGKILL.
         image: what the jobs run in, for executors that need one.
+        record_of: where the job in a folder and this executor write for each other.
     """
 
     folder: Path
     make: Callable[[int], Executor]
     image: str = "unused"
+    record_of: Callable[[Path], ExecutionRecord] = lambda root: Journal(Sandbox(root).state_dir)
     executor: Executor = field(init=False)
     roots: list[Path] = field(default_factory=list)
 
@@ -217,6 +221,26 @@ class ExecutorConformance:
         ended = harness.wait(root)
         assert harness.make(1).state(root) == other.state(root) == ended
 
+    def test_the_end_is_in_the_journal(self, harness: Harness) -> None:
+        root, ended = harness.run("exit 3")
+        assert Journal(Sandbox(root).state_dir).read_state() == ended
+
+    def test_a_stop_request_is_on_disk(self, harness: Harness) -> None:
+        root = harness.start(SAVES)
+        harness.until_log(root, "up")
+        assert harness.record_of(root).stop_request is None
+        harness.executor.stop(root, **STOP)
+        assert harness.record_of(root).stop_request == ("StoppedByUser", "by Ann")
+
+    def test_a_stop_request_of_any_process_stops_the_job(self, harness: Harness) -> None:
+        root = harness.start(SAVES)
+        harness.until_log(root, "up")
+        (harness.record_of(root).path / "stop").touch()  # the disk was too full for the reason
+        state = harness.wait(root)
+        assert (state.succeeded, state.reason_code) == (False, "StoppedByUser")
+        assert "could not be written down" in state.reason_message
+        assert harness.log(root).endswith("saved\n")
+
     # ---- 4: stop ------------------------------------------------------------------------------------------
 
     def test_a_job_that_is_stopped_may_end_by_itself(self, harness: Harness) -> None:
@@ -279,6 +303,21 @@ class ExecutorConformance:
         assert (state.reason_code, state.failed_instance) == ("NonZeroExit", state.instances[1].name)
         assert [one.status for one in state.instances] == ["Terminated", "Failed", "Terminated"]
         assert state.instances[1].exit_code == 7
+
+    def test_the_first_failure_is_in_the_state_before_the_end(self, harness: Harness) -> None:
+        waits = "trap 'until [ -e go ]; do sleep 0.05; done; exit 0' TERM; touch $RANK.up; sleep 1000 & wait"
+        fails = "until [ -e 0.up ] && [ -e 2.up ]; do sleep 0.05; done; exit 7"
+        root = harness.start(f'if [ "$RANK" = 1 ]; then {fails}; fi; {waits}', count=3)
+        state = harness.until(root, lambda state: any(one.exit_code for one in state.instances))
+        assert state.phase == "running"
+        assert [(one.status, one.exit_code) for one in state.instances] == [
+            ("Running", None),
+            ("Failed", 7),
+            ("Running", None),
+        ]
+        assert state.failed_instance == state.instances[1].name
+        (Sandbox(root).usercode / "go").touch()
+        assert harness.wait(root).failed_instance == state.failed_instance
 
     def test_the_first_success_ends_no_other(self, harness: Harness) -> None:
         root, state = harness.run('[ "$RANK" = 0 ] || sleep 1; echo end', count=2)

@@ -7,13 +7,15 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pai_sdk.agent.distributed import Instance, name_instances
+from pai_sdk.agent.distributed import name_instances
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 
@@ -36,8 +38,8 @@ def told(
     job: dict[str, Any] = JOB,
     has_restarted: bool | None = False,
 ) -> dict[str, Any]:
-    instances: tuple[Instance, ...] = name_instances("j", "PyTorchJob", count)
-    return ending(job, shared, instances, ends, lambda _: has_restarted)
+    shared.instances = name_instances("j", "PyTorchJob", count)
+    return asdict(ending(job, shared, ends, lambda _: has_restarted))
 
 
 def test_a_success_that_could_not_be_written_down_is_one(shared: SharedFolder) -> None:
@@ -67,7 +69,7 @@ def test_an_instance_that_could_not_tell_itself(
 ) -> None:
     for is_told_by_us in (False, True):
         if is_told_by_us:
-            shared.tell_failure("j-master-0", end.code if end else 137)
+            shared.write_failure("j-master-0", end.code if end else 137)
         state = told(shared, {"j-master-0": end} if end else {})
         assert (state["failed_instance"], state["reason_code"]) == ("j-master-0", code)
         assert says in state["reason_message"]
@@ -84,7 +86,7 @@ def test_an_instance_that_knows_of_its_memory_what_the_engine_missed(shared: Sha
 
 def test_an_instance_that_was_paused_too_long(shared: SharedFolder) -> None:
     """The others took it for lost; when it came back it found that the job had failed."""
-    shared.tell_failure("j-worker-0", 137)
+    shared.write_failure("j-worker-0", 137)
     for name in ("j-master-0", "j-worker-0"):
         (shared.path / f"{name}.why").write_text("peer\n")
         (shared.path / f"{name}.exit").write_text("143\n")
@@ -103,7 +105,7 @@ def test_an_instance_that_the_others_took_for_lost_is_not_said_to_be_killed(
     if code == 0:
         (shared.path / "j-worker-0.exit").write_text("0\n")
     else:
-        shared.tell_lost("j-worker-0")
+        shared.write_lost("j-worker-0")
         ends = {"j-worker-0": ContainerEnd(137)}
     (shared.path / "j-master-0.why").write_text("peer\n")
     (shared.path / "j-master-0.exit").write_text("143\n")
@@ -200,7 +202,7 @@ def test_where_there_is_no_pip_nothing_is_said_of_its_exit_code(shared: SharedFo
 
 def test_half_a_wish_to_stop_is_a_wish(shared: SharedFolder) -> None:
     (shared.path / "stop").write_text('{"reason_co')
-    assert shared.stop_wish == ("", "")
+    assert shared.stop_request == ("", "")
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "j-master-0 x"])
@@ -218,24 +220,61 @@ def test_a_failure_whose_note_is_broken_is_no_success(shared: SharedFolder, text
 
 
 def test_who_was_killed_because_it_did_not_listen_to_a_stop_was_stopped(shared: SharedFolder) -> None:
-    shared.ask_to_stop("StoppedByUser", "The job was stopped.")
+    shared.request_stop("StoppedByUser", "The job was stopped.")
     state = told(shared, {"j-master-0": ContainerEnd(137)})
     assert (state["reason_code"], state["reason_message"]) == ("StoppedByUser", "The job was stopped.")
 
 
 def test_a_success_that_a_stop_came_too_late_for_is_one(shared: SharedFolder) -> None:
-    shared.ask_to_stop("StoppedByUser", "The job was stopped.")
+    shared.request_stop("StoppedByUser", "The job was stopped.")
     (shared.path / "j-master-0.exit").write_text("0\n")
     assert told(shared, {})["succeeded"]
 
 
 @pytest.mark.parametrize(
-    "text", ["garbage", "a b c", "", "x" * 1_000_000, '{"reason_code": 1}', "[]", "\0 \udcff"]
+    "text",
+    [
+        "garbage",
+        "a b c",
+        "",
+        "x" * 1_000_000,
+        '{"reason_code": 1}',
+        "[]",
+        "\0 \udcff",
+        "[" * 60_000,
+        "j-master-0 " + "9" * 5_000,
+        "9" * 4_000,
+        "nan",
+        "1e300",
+    ],
+    ids=lambda text: text[:12].encode("unicode_escape").decode(),
 )
 def test_what_a_job_writes_into_the_folder_breaks_nothing(shared: SharedFolder, text: str) -> None:
     for name in ("failed", "stop", "j-master-0.exit", "j-master-0.why", "go"):
         (shared.path / name).write_text(text, errors="surrogateescape")
     assert told(shared, {"j-master-0": ContainerEnd(3)})["phase"] == "ended"
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e300"])
+def test_a_beginning_that_is_no_time_is_not_known(shared: SharedFolder, text: str) -> None:
+    """A record of the job has dates, and a list of all jobs has all records."""
+    (shared.path / "go").write_text(text)
+    assert told(shared, {"j-master-0": ContainerEnd(3)})["started_at"] is None
+
+
+@pytest.mark.parametrize("text", ["-1", "256000", "9" * 4_000, "0x1", "٣"])
+def test_an_exit_code_that_is_none_is_asked_of_the_engine(shared: SharedFolder, text: str) -> None:
+    (shared.path / "j-master-0.exit").write_text(text)
+    (instance,) = told(shared, {"j-master-0": ContainerEnd(3)})["instances"]
+    assert instance["exit_code"] == 3
+
+
+def test_the_time_of_an_exit_is_not_later_than_now(shared: SharedFolder) -> None:
+    """A job can give its files any time, also one that no date can hold."""
+    file = shared.path / "j-master-0.exit"
+    file.write_text("0\n")
+    os.utime(file, (4e9, 4e9))
+    assert told(shared, {})["ended_at"] <= time.time()
 
 
 @pytest.mark.parametrize("name", ["failed", "stop", "j-master-0.exit", "j-master-0.why", "go"])
@@ -282,24 +321,24 @@ def test_who_looks_while_a_wish_to_stop_is_written_has_it_whole(tmp_path: Path) 
     for attempt in range(30):
         shared = SharedFolder(tmp_path / str(attempt))
         shared.prepare({}, [])
-        asking = threading.Thread(target=shared.ask_to_stop, args=("StoppedByUser", reason))
+        asking = threading.Thread(target=shared.request_stop, args=("StoppedByUser", reason))
         asking.start()
-        while (wish := shared.stop_wish) is None:
+        while (wish := shared.stop_request) is None:
             pass
         asking.join()
         assert wish == ("StoppedByUser", reason)
 
 
 def test_the_first_wish_to_stop_stays(shared: SharedFolder) -> None:
-    shared.ask_to_stop("StoppedByUser", "by Ann")
-    shared.ask_to_stop("StoppedByUser", "by Bob")
-    assert shared.stop_wish == ("StoppedByUser", "by Ann")
+    shared.request_stop("StoppedByUser", "by Ann")
+    shared.request_stop("StoppedByUser", "by Bob")
+    assert shared.stop_request == ("StoppedByUser", "by Ann")
     assert {path.name for path in shared.path.iterdir() if path.is_file()} == {"instance.sh", "go", "stop"}
 
 
 def test_an_instance_that_was_asked_to_end_has_not_succeeded(shared: SharedFolder) -> None:
     """Whatever it made of its exit code."""
-    shared.ask_to_stop("StoppedByUser", "by Ann")
+    shared.request_stop("StoppedByUser", "by Ann")
     (shared.path / "j-master-0.why").write_text("stopped\n")
     (shared.path / "j-master-0.exit").write_text("0\n")
     state = told(shared, {"j-master-0": ContainerEnd(0)})
@@ -315,5 +354,5 @@ def test_a_kill_is_blamed_on_memory_unless_the_kernel_has_killed_nothing(
     """7 now; 8 before: the machine was started anew meanwhile."""
     monkeypatch.setattr("pai_sdk.agent.memory.kernel_kills", lambda: 7)
     (shared.path / "j-master-0.exit").write_text("137\n")
-    state = ending(JOB | {"kernel_kills": kills}, shared, name_instances("j", "PyTorchJob", 1), {})
+    state = told(shared, {}, job=JOB | {"kernel_kills": kills})
     assert state["reason_code"] == reason

@@ -15,6 +15,7 @@ import pytest
 
 from pai_sdk.agent.distributed import name_instances
 from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.protocol import ExecutionState
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.docker.containers import JobContainers
 from pai_sdk.execution.docker.engine import Engine
@@ -37,7 +38,7 @@ def test_an_instance_that_ends_while_it_is_looked_at_has_told_its_end_itself(
     shared.prepare({}, [])
     shared.go()
     journal = Journal(tmp_path / "state")
-    journal.folder.mkdir()
+    journal.path.mkdir()
     instances = [asdict(one) for one in name_instances("j", "PyTorchJob", 2)]
     journal.write_job(
         {"job_id": "j", "instances": instances, "max_running_s": None, "grace_s": 1, "memory_bytes": None}
@@ -59,7 +60,7 @@ def job_of_three(root: Path) -> SharedFolder:
     shared.prepare({}, [])
     shared.go()
     journal = Journal(root / "state")
-    journal.folder.mkdir()
+    journal.path.mkdir()
     instances = [asdict(one) for one in name_instances("j", "PyTorchJob", 3)]
     facts = {"job_id": "j", "max_running_s": None, "grace_s": 1, "memory_bytes": None}
     journal.write_job({**facts, "instances": instances})
@@ -107,7 +108,7 @@ def test_a_paused_instance_that_the_others_took_for_lost_is_killed_after_the_gra
 
 def test_an_instance_that_still_gives_its_files_to_their_owner_is_not_killed(tmp_path: Path) -> None:
     shared, engine_has = job_of_three(tmp_path), Paused()
-    shared.ask_to_stop("StoppedByUser", "by Ann")
+    shared.request_stop("StoppedByUser", "by Ann")
     (shared.path / "j-worker-0.exit.part").write_text("0\n")
     JobContainers(lambda: engine_of(containers=engine_has)).kill("j", shared)
     assert engine_has.paused.status == "paused"
@@ -156,7 +157,7 @@ def test_an_end_that_cannot_be_written_down_is_told_once(
     for name in ("j-master-0", "j-worker-0", "j-worker-1"):
         (shared.path / f"{name}.exit").write_text("0\n")
 
-    def write_state(journal: Journal, state: dict[str, Any]) -> None:
+    def write_state(journal: Journal, state: ExecutionState) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(Journal, "write_state", write_state)

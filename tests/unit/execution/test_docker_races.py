@@ -15,7 +15,6 @@ from pai_sdk.agent.journal import Journal
 from pai_sdk.base.files import locked
 from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.base import ExecutionState
-from pai_sdk.execution.docker import executor as module
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 from tests.unit.execution.test_docker_looks import container
@@ -29,7 +28,7 @@ def shared(tmp_path: Path) -> SharedFolder:
     for name in ("j-master-0", "j-worker-0"):
         (shared.path / f"{name}.beat").touch()
     journal = Journal(tmp_path / "state")
-    journal.folder.mkdir()
+    journal.path.mkdir()
     instances = [asdict(one) for one in name_instances("j", "PyTorchJob", 2)]
     facts = {"max_running_s": None, "grace_s": 1, "memory_bytes": None, "give_to": "1:1"}
     journal.write_job({"job_id": "j", "instances": instances, **facts})
@@ -90,7 +89,7 @@ def test_a_job_that_is_let_go_at_this_moment_was_not_interrupted(
         shared.go()
         return False
 
-    monkeypatch.setattr(module, "_is_locked", is_locked)
+    monkeypatch.setattr(Journal, "is_locked", is_locked)
     both = [container(name, "running") for name in ("j-master-0", "j-worker-0")]
     assert executor_of(Containers(lambda: both)).state(tmp_path).phase != "ended"
 
@@ -102,7 +101,7 @@ def test_a_start_that_is_taken_back_at_this_moment_has_no_end(
         Journal(tmp_path / "state").forget_job()
         return False
 
-    monkeypatch.setattr(module, "_is_locked", is_locked)
+    monkeypatch.setattr(Journal, "is_locked", is_locked)
     assert executor_of(Containers(list)).state(tmp_path).phase == "absent"
     assert Journal(tmp_path / "state").read_state() is None
 

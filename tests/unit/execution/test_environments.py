@@ -11,6 +11,7 @@ import pytest
 
 from pai_sdk.agent import environments
 from pai_sdk.agent.pip_output import pip_problem
+from pai_sdk.base.files import take_lock
 from tests.unit.execution.conftest import Jobs, make_request
 
 
@@ -54,7 +55,7 @@ def test_one_in_use_stays_and_so_does_the_last_one_however_large(tmp_path: Path)
     used = make(tmp_path, "used", unused_s=100)
     make(tmp_path, "unused", unused_s=100)
     with Path(f"{used}.lock").open() as lock:
-        environments.use(lock.fileno())
+        take_lock(lock.fileno(), shared=True)
         environments.prune(tmp_path, kept_s=50, kept_bytes=500)
     assert left(tmp_path) == {"huge", "used"}
 

@@ -163,13 +163,13 @@ class SimulatedService:
         self._hold(headers, lambda: len(instance.seen_at(self.clock.time)) > start or is_over())
         lines = instance.seen_at(self.clock.time)
         page = lines[start : start + query["PageSize"]]
-        told = {"x-pai-offers": "wait, first-line", "x-pai-log-instance": instance.name}
+        headers = {"x-pai-offers": "wait, first-line", "x-pai-log-instance": instance.name}
         if is_over() and start + len(page) == len(lines):
-            told["x-pai-log-complete"] = "true"
+            headers["x-pai-log-complete"] = "true"
         if self.dice.random() < self.fault_rate / 3:  # a proxy gives what another had asked for
             start, page = start + 7, page[7:]
-        told["x-pai-log-first-line"] = str(start)
-        return Answer({"Logs": page, "TotalCount": str(len(lines)), **self._request_id()}, headers=told)
+        headers["x-pai-log-first-line"] = str(start)
+        return Answer({"Logs": page, "TotalCount": str(len(lines)), **self._request_id()}, headers=headers)
 
     def _hold(self, headers: Mapping[str, str], is_there: Callable[[], bool]) -> None:
         wait = headers.get("Prefer", "").partition("wait=")[2].partition(",")[0]

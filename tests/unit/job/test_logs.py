@@ -81,7 +81,7 @@ def test_without_follow_it_stops_at_the_last_line_written(fake_backend: FakeBack
     assert [line.text for line in LogStream(fake_backend, "train1", instance="worker-0")] == ["c"]
 
 
-def test_the_job_is_told_between_the_lines(fake_backend: FakeBackend) -> None:
+def test_the_job_is_reported_between_the_lines(fake_backend: FakeBackend) -> None:
     fake_backend.lines = {"train1-master-0": ["only"]}
     fake_backend.status = "Succeed"
     updates = [*LogStream(fake_backend, "train1", follow=True, policy=FAST).updates()]
@@ -110,7 +110,7 @@ def test_a_bug_in_a_thread_is_raised_not_waited_for(fake_backend: FakeBackend) -
         list(LogStream(fake_backend, "train1", follow=True, policy=FAST))
 
 
-def test_patience_ends_and_the_last_fault_is_told() -> None:
+def test_patience_ends_and_the_last_fault_is_reported() -> None:
     backend = FakeBackend(faults=0.0)
     backend.lines = {"train1-master-0": []}
 

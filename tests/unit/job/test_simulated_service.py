@@ -32,7 +32,7 @@ SEEDS = range(int(os.environ.get("PAI_SIMULATIONS", "60")))
 
 
 class Shown(Silent):
-    """Keeps what a display was told."""
+    """Keeps what a display was given."""
 
     def __init__(self) -> None:
         self.lines: dict[str, list[LogLine]] = defaultdict(list)
@@ -50,7 +50,7 @@ class Shown(Silent):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_goes_wrong_each_line_comes_once_and_the_end_is_told_soon(
+def test_whatever_goes_wrong_each_line_comes_once_and_the_end_is_reported_soon(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimulatedTime()
@@ -81,7 +81,7 @@ def test_whatever_goes_wrong_each_line_comes_once_and_the_end_is_told_soon(
         assert [*failed.log_tail] == [text for _, text in broken.lines][-200:]
 
     reachable = max([service.ends_at, *(end for _, end, _ in service.out_of_reach)])
-    assert clock.time - reachable < 120, "the end is told soon after it can be known"
+    assert clock.time - reachable < 120, "the end is reported soon after it can be known"
     assert _most_in_a_minute(service) < _fair(service)
 
 
@@ -137,7 +137,7 @@ def test_a_log_that_is_refused_for_minutes_is_read_when_it_is_there(code: tuple[
     assert shown.notices == []
 
 
-def test_a_log_that_stays_refused_is_told_and_does_not_keep_the_job_waiting() -> None:
+def test_a_log_that_stays_refused_is_reported_and_does_not_keep_the_job_waiting() -> None:
     clock, shown = SimulatedTime(), Shown()
     never = Instance(f"{JOB}-worker-0", log_from=float("inf"), refused_with=NOT_YET[1])
     there = Instance(f"{JOB}-master-0", lines=[(30.0, "all")])
@@ -180,7 +180,7 @@ def test_a_log_that_shows_the_reason_is_not_waited_for_any_longer_than_another()
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
-def test_a_job_that_is_deleted_while_it_is_followed_is_told_as_such(is_ours: bool) -> None:
+def test_a_job_that_is_deleted_while_it_is_followed_is_reported_as_such(is_ours: bool) -> None:
     clock, shown = SimulatedTime(), Shown()
     lines = [(float(second), f"second {second}") for second in range(100)]
     instance = Instance(f"{JOB}-master-0", lines=lines)

@@ -68,7 +68,7 @@ def test_waiting_shows_the_log_and_returns_the_job(fake_backend: FakeBackend) ->
 
 
 @pytest.mark.parametrize("status", ["Failed", "CreateFailed", "InitializeFailed"])
-def test_every_kind_of_failure_ends_the_wait_and_tells_why(fake_backend: FakeBackend, status: str) -> None:
+def test_every_kind_of_failure_ends_the_wait_and_reports_why(fake_backend: FakeBackend, status: str) -> None:
     fake_backend.lines = {"train1-master-0": ["fine"], "train1-worker-0": ["epoch 1", *TRACEBACK]}
     fake_backend.status = status
     fake_backend.extra = {"ReasonCode": "NonZeroExit", "ReasonMessage": "worker-0 ended with exit code 1"}
@@ -176,7 +176,7 @@ def test_a_log_that_cannot_be_read_hides_nobody_elses(fake_backend: FakeBackend)
     assert clock.time < 5, "what is never answered is not waited for"
 
 
-def test_last_lines_that_come_after_the_end_are_told_all_the_same() -> None:
+def test_last_lines_that_come_after_the_end_are_reported_all_the_same() -> None:
     clock, backend = SimulatedTime(), FakeBackend(says_complete=False)
     backend.lines, backend.status = {"train1-master-0": []}, "Failed"
     backend.on_read = lambda: (
@@ -186,7 +186,7 @@ def test_last_lines_that_come_after_the_end_are_told_all_the_same() -> None:
         TrainingJob("train1", backend).wait(show_logs=False, policy=FollowPolicy(schedule=clock))
 
 
-def test_whose_failure_is_not_told_is_found_by_its_traceback(fake_backend: FakeBackend) -> None:
+def test_whose_failure_is_not_reported_is_found_by_its_traceback(fake_backend: FakeBackend) -> None:
     long = [f"waiting for master-0, {number}" for number in range(1000)]
     fake_backend.lines = {"train1-master-0": [*long, *TRACEBACK], "train1-worker-0": long}
     fake_backend.status = "Failed"
@@ -458,7 +458,7 @@ def test_a_wait_gives_up_when_its_patience_is_used_up_and_once(
 
 
 @pytest.mark.parametrize("was_seen", [True, False])
-def test_a_wait_that_ends_without_an_answer_tells_why_there_is_none(was_seen: bool) -> None:
+def test_a_wait_that_ends_without_an_answer_reports_why_there_is_none(was_seen: bool) -> None:
     clock, backend = SimulatedTime(), FakeBackend()
     job = TrainingJob("train1", backend)
     if was_seen:
@@ -514,8 +514,8 @@ def test_a_wait_outlives_a_temporary_key_that_is_renewed_late(
     with caplog.at_level("WARNING"):
         job.wait(show_logs=show_logs, display=Recorder(), policy=FollowPolicy(schedule=clock))
     assert job.status == "Succeed"
-    told = [record for record in caplog.records if record.name.startswith("pai_sdk.job.")]
-    assert len(told) == 1, "who could renew the key is told, and once"
+    reported = [record for record in caplog.records if record.name.startswith("pai_sdk.job.")]
+    assert len(reported) == 1, "the fault of the key is reported once"
     assert "InvalidSecurityToken.Expired" in caplog.text
 
     clock.time, renewed_at, backend.status = 0, float("inf"), "Running"

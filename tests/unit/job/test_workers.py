@@ -43,7 +43,7 @@ def test_an_interrupt_while_a_wait_begins_stays_an_interrupt() -> None:
     assert lock.acquire(blocking=False), "no other thread can go on"
 
 
-def test_another_fault_while_somebody_waits_is_told() -> None:
+def test_another_fault_while_somebody_waits_is_reported() -> None:
     def is_there() -> bool:
         raise RuntimeError("a fault of the question")
 

@@ -1,4 +1,4 @@
-"""The models of a request: all fields of the wire, no other ones, and told plainly when they are misspelt."""
+"""The models of a request: all fields of the wire, no other ones, and reported plainly when they are misspelt."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ WRONG: list[tuple[Callable[[], Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("make", "words"), WRONG)
-def test_all_that_is_wrong_with_a_model_is_told(make: Callable[[], Any], words: list[str]) -> None:
+def test_all_that_is_wrong_with_a_model_is_reported(make: Callable[[], Any], words: list[str]) -> None:
     with pytest.raises(InvalidInputError) as caught:
         make()
     assert len(caught.value.problems) == len(words)

@@ -18,6 +18,7 @@ from pai_sdk import (
     TrainingJob,
     setup_default_session,
 )
+from pai_sdk.storage import oss_http
 from pai_sdk.submit.submitter import JobSubmitter
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
 
@@ -183,16 +184,31 @@ def test_each_request_has_an_end(
     make: Callable[..., JobSubmitter], mine: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a limit, the wait for a silent host would never end."""
-    timeouts: list[Any] = []
-    send = requests.Session.send
+    timeouts: list[Any] = []  # one a request
+    to_connect: list[Any] = []  # one a connection, of requests or of the short path
+    connect = oss_http.HTTPConnection.connect
+    send_by_requests = requests.Session.send
+    send_by_short_path = oss_http._Connection.send
 
-    def timed(self: Any, request: Any, **settings: Any) -> Any:
+    def connected(self: Any) -> None:
+        to_connect.append(self.timeout)
+        connect(self)
+
+    def by_requests(self: Any, request: Any, **settings: Any) -> Any:
         timeouts.append(settings.get("timeout"))
-        return send(self, request, **settings)
+        return send_by_requests(self, request, **settings)
 
-    monkeypatch.setattr(requests.Session, "send", timed)
+    def by_short_path(self: Any, *sent: Any) -> None:
+        timeouts.append(self._socket.gettimeout())
+        send_by_short_path(self, *sent)
+
+    monkeypatch.setattr(oss_http.HTTPConnection, "connect", connected)
+    monkeypatch.setattr(requests.Session, "send", by_requests)
+    monkeypatch.setattr(oss_http._Connection, "send", by_short_path)
     with Session(**mine.session("7")) as passed:
         used_to_the_full(make, tmp_path, session=passed)
     assert len(timeouts) >= len(mine.asked) > 5
+    assert any(not isinstance(timeout, tuple) for timeout in timeouts), "no request took the short path"
+    assert to_connect
     seconds = [each for timeout in timeouts for each in (timeout if isinstance(timeout, tuple) else (timeout,))]
-    assert all(each is not None and 0 < each <= 120 for each in seconds), seconds
+    assert all(each is not None and 0 < each <= 120 for each in [*seconds, *to_connect]), (seconds, to_connect)

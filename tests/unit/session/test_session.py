@@ -262,7 +262,7 @@ def test_a_closed_session_can_be_used_again(service: ScriptedServer) -> None:
 
 
 @pytest.mark.usefixtures("no_network")
-def test_a_wrong_uri_is_told_before_anything_is_started(tmp_path: Path) -> None:
+def test_a_wrong_uri_is_reported_before_anything_is_started(tmp_path: Path) -> None:
     cloud = Session("cn-hangzhou", "123", oss_bucket_name="models", **KEY)
     for wrong in ("data/", "s3://models/data/", "oss://UPPER/data/"):
         with pytest.raises(InvalidInputError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import requests.utils
 
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials
@@ -19,6 +20,13 @@ def oss() -> Iterator[FakeOss]:
     fake = FakeOss(BUCKET)
     yield fake
     fake.close()
+
+
+@pytest.fixture(params=["own connections", "requests"])
+def wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of a request: over our own connections, and by requests, as where there is a proxy."""
+    if request.param == "requests":
+        monkeypatch.setattr(requests.utils, "select_proxy", lambda url, proxies: "http://proxy")
 
 
 @pytest.fixture

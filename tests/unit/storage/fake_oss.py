@@ -162,6 +162,10 @@ class _Handler(BaseHTTPRequestHandler):
         if digest and base64.b64decode(digest) != hashlib.md5(body).digest():
             return self._refuse(400, "InvalidDigest", "The Content-MD5 you specified was invalid.")
         meta = {name: value for name, value in seen.headers.items() if name.startswith("x-oss-meta-")}
+        if not seen.key and "delete" in seen.query:
+            for key in ElementTree.fromstring(body).iter("Key"):
+                objects.pop(unquote(key.text or ""), None)
+            return self._answer(200, b"<DeleteResult/>", {"Content-Type": "application/xml"})
         if not seen.key:
             return self._list(objects, seen.query)
         if "uploads" in seen.query or "uploadId" in seen.query:
@@ -201,6 +205,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "range" in seen.headers:
             first, _, last = seen.headers["range"].removeprefix("bytes=").partition("-")
             part = found.content[int(first) : int(last) + 1]
+            if int(first) >= len(found.content):
+                return self._refuse(416, "InvalidRange", "The requested range cannot be satisfied")
+            last = str(min(int(last), len(found.content) - 1))
             span = f"bytes {first}-{last}/{len(found.content)}"
             return self._answer(206, part, {**headers, "Content-Range": span})
         return self._answer(200, found.content, headers)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import itertools
 import logging
 import os
@@ -10,7 +12,7 @@ import ssl
 import subprocess
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,10 +24,13 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import CredentialsError, SettingsError, StorageError
 from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss2_import import ignore_utcnow
 from pai_sdk.storage.uri import OssUri
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss, StoredObject
 from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.usefixtures("wire")
 
 SECRET, TOKEN = "s3cret-of-the-key", "token-of-the-session"
 KEYS = ["plain", "a/b c.txt", "ü/#?%41+&='\".txt", "line\nbreak", "日本/../x", "%2e%2e/y", "a//b", " ", "~-_."]
@@ -44,6 +49,48 @@ def test_any_key_round_trips(client: OssClient, oss: FakeOss, key: str) -> None:
     client.delete(uri(key))
     client.delete(uri(key))
     assert not client.exists(uri(key))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_requests_are_those_of_oss2(client: OssClient, oss: FakeOss, key: str) -> None:
+    """Their path, and all that is signed but the time."""
+    auth = oss2.AuthV4("key-id", "key-secret")
+    bucket = oss2.Bucket(auth, oss.endpoint, BUCKET, region="cn-test", enable_crc=False)
+    oss.buckets[BUCKET]["source"] = StoredObject(b"source")
+    copied = {
+        "x-oss-copy-source-if-match": oss.buckets[BUCKET]["source"].etag,
+        "x-oss-metadata-directive": "REPLACE",
+    }
+    ours: list[Callable[[], object]] = [
+        lambda: client.put_bytes(uri(key), b"content", meta={"owner": "me"}),
+        lambda: client.head(uri(key)),
+        lambda: client.get_bytes(uri(key)),
+        lambda: client.copy(uri("source"), uri(key), etag=oss.buckets[BUCKET]["source"].etag),
+    ]
+    put = {"x-oss-meta-owner": "me", "Content-MD5": base64.b64encode(hashlib.md5(b"content").digest()).decode()}
+    kind = oss2.utils.content_type_by_name(key) or "application/octet-stream"
+    theirs: list[Callable[[], object]] = [
+        lambda: bucket.put_object(key, b"content", headers=put),
+        lambda: bucket.head_object(key),
+        lambda: bucket.get_object(key).read(),
+        lambda: bucket.copy_object(BUCKET, "source", key, headers={**copied, "Content-Type": kind}),
+    ]
+    ignore_utcnow()
+    for our_call, their_call in zip(ours, theirs, strict=True):
+        our_call()
+        their_call()
+        our_request, their_request = oss.seen[-2:]
+        assert (our_request.method, our_request.key, our_request.query) == (
+            their_request.method,
+            their_request.key,
+            their_request.query,
+        )
+        assert signed_part(our_request.headers) == signed_part(their_request.headers)
+
+
+def signed_part(headers: dict[str, str]) -> dict[str, str]:
+    names = [name for name in headers if name.startswith(("x-oss-", "content-"))]
+    return {name: headers[name] for name in names if name != "x-oss-date"}
 
 
 def test_files_come_and_go_with_hash_and_mode(client: OssClient, tmp_path: Path) -> None:
@@ -314,10 +361,28 @@ def test_a_bearer_token_is_not_enough(oss: FakeOss) -> None:
     assert oss.seen == []
 
 
-def test_a_store_with_a_host_name(oss: FakeOss) -> None:
-    endpoint = "http://store.example.com"
-    client = OssClient(endpoint, lambda: Credentials("id", SECRET), region="cn-test", path_style=True)
-    assert client._connection.bucket(uri("k"))._make_url(BUCKET, "k") == f"{endpoint}/{BUCKET}/k"
+@pytest.mark.parametrize("endpoint", ["http://store.example.com", "http://10.0.0.7:80", "http://localhost:8080"])
+@pytest.mark.parametrize("path_style", [True, False])
+def test_where_the_bucket_is_named(endpoint: str, path_style: bool) -> None:
+    client = OssClient(endpoint, lambda: Credentials("id", SECRET), region="cn-test", path_style=path_style)
+    url = client._connection.requests(uri("k")).url
+    assert url == client._connection.bucket(uri("k"))._make_url(BUCKET, "")
+    is_host = "example" in endpoint and not path_style
+    assert url == (f"http://{BUCKET}.store.example.com/" if is_host else f"{endpoint}/{BUCKET}/")
+
+
+def test_a_proxy_of_the_environment_is_used(
+    oss: FakeOss, retry: RetryPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fake store stands for the proxy: it gets requests for a host that does not exist."""
+    monkeypatch.undo()  # of `wire`
+    monkeypatch.setenv("HTTP_PROXY", oss.endpoint)
+    key = Credentials("id", SECRET)
+    far = OssClient("http://store.example.com", lambda: key, region="cn-test", retry=retry, path_style=True)
+    with far:
+        far.put_bytes(uri("k"), b"content")
+        assert far.get_bytes(uri("k")) == b"content"
+    assert {seen.headers["host"] for seen in oss.seen} == {"store.example.com"}
 
 
 def test_each_request_is_signed_with_one_triple(oss: FakeOss) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from pai_sdk.storage import file_download, file_upload
 from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.pool import LARGE_WORKERS, SMALL_BYTES, SMALL_WORKERS, TransferPool
 from pai_sdk.storage.transfer import download, upload
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
@@ -78,3 +79,26 @@ def test_parts_of_a_file(client: OssClient, oss: FakeOss, tmp_path: Path) -> Non
         transfer()
         assert company.was_there
     assert (tmp_path / "to").read_bytes() == (tmp_path / "from").read_bytes()
+
+
+def test_small_files_have_more_threads_than_large_ones() -> None:
+    """A small file costs a round trip; a part of a large one costs memory and bandwidth."""
+    arrived = threading.Semaphore(0)
+    gate = threading.Event()
+
+    def hold() -> None:
+        arrived.release()
+        gate.wait(PATIENCE_S)
+
+    begun = {"small": 0, "large": 0}
+    with TransferPool() as pool:
+        for kind, size_bytes in (("small", SMALL_BYTES), ("large", SMALL_BYTES + 1)):
+            most = SMALL_WORKERS if kind == "small" else LARGE_WORKERS
+            for number in range(most + 3):  # those that find no thread wait in the queue
+                pool.submit_file(f"{kind}{number}", hold, size_bytes=size_bytes)
+            while begun[kind] < most and arrived.acquire(timeout=PATIENCE_S):
+                begun[kind] += 1
+        assert not arrived.acquire(blocking=False)
+        gate.set()
+    assert begun == {"small": SMALL_WORKERS, "large": LARGE_WORKERS}
+    assert pool.failures == {}

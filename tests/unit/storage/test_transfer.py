@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import threading
 from functools import partial
 from pathlib import Path
@@ -457,21 +458,18 @@ def test_an_interrupt_stops_what_has_not_begun() -> None:
 
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("files", [{f"f{number}": b"x" for number in range(99)}, {"large": bytes(1_000_000)}])
-def test_an_interrupt_does_not_wait_for_a_dead_line(
-    oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]
-) -> None:
+def test_an_interrupt_does_not_wait_for_a_dead_line(oss: FakeOss, tmp_path: Path, files: dict[str, bytes]) -> None:
     tree = folder_with(tmp_path, files)
     patient = RetryPolicy(deadline_s=5_000, first_pause_s=1_000, longest_pause_s=1_000)
-    acquire, interrupted = threading.Semaphore.acquire, threading.Event()
+    interrupted = threading.Event()
 
-    def interrupt(slots: threading.Semaphore, *args: object) -> bool:
-        """As a Ctrl-C that comes while the caller waits for a thread that has time."""
-        if len(oss.seen) >= 4 and not interrupted.is_set():
+    def interrupt(seen: Seen) -> None:
+        """A Ctrl-C that comes while the caller waits for a thread that has time."""
+        if len(oss.seen) >= 3 and not interrupted.is_set():
             interrupted.set()
-            raise KeyboardInterrupt
-        return acquire(slots, timeout=0.1) or interrupt(slots)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    monkeypatch.setattr(threading.BoundedSemaphore, "acquire", interrupt)
+    oss.before = interrupt
     oss.fail("status", times=999, fits=lambda seen: seen.method == "PUT")
     with (
         OssClient(oss.endpoint, lambda: Credentials("id", "secret"), region="cn-test", retry=patient) as client,

@@ -10,7 +10,7 @@ import pytest
 from pai_sdk import Estimator, Processor, Session
 from pai_sdk.api.refusals import api_error
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.errors import JobFailed, PaiError, StorageError
+from pai_sdk.errors import JobFailed, ObjectNotFoundError, PaiError
 from pai_sdk.job.follow import FollowPolicy
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord
@@ -145,7 +145,7 @@ def test_a_job_that_has_ended_already_is_hardly_waited_for(
     assert clock.time <= longest_s
 
 
-def test_ctrl_c_right_after_the_submission_tells_of_the_job(
+def test_ctrl_c_right_after_the_submission_names_the_job(
     service: ScriptedServer, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service that is slow to describe the job gives time for it."""
@@ -185,17 +185,17 @@ def test_every_job_is_waited_for_when_one_has_failed() -> None:
 
 
 @pytest.mark.parametrize(("status", "so_far"), [("Succeed", ""), ("Running", "; it is Running")])
-def test_an_output_that_was_never_written_is_told_as_that(
+def test_an_output_that_was_never_written_is_reported_as_that(
     fake_backend: FakeBackend, tmp_path: Path, status: str, so_far: str
 ) -> None:
     def nothing_there(uri: str, *_: object, **__: object) -> Path:
-        raise StorageError(f"{uri}: there is no such file or folder", uri=uri, status_code=404, code="NoSuchKey")
+        raise ObjectNotFoundError(f"{uri}: there is no such file or folder", uri=uri)
 
     fake_backend.status = status
     fake_backend.extra = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://bucket/m/"}]}
     fake_backend.download = nothing_there  # type: ignore[method-assign]
-    with pytest.raises(StorageError) as caught:
+    with pytest.raises(ObjectNotFoundError) as caught:
         TrainingJob("train1", fake_backend).download("model", tmp_path)
-    told = "job train1 wrote nothing to its output 'model'" + so_far
-    assert str(caught.value) == f"{told} (oss://bucket/m/: there is no such file or folder)"
+    reported = "job train1 wrote nothing to its output 'model'" + so_far
+    assert str(caught.value) == f"{reported} (oss://bucket/m/: there is no such file or folder)"
     assert caught.value.code == "NoSuchKey"

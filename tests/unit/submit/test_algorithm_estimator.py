@@ -128,7 +128,7 @@ def test_the_algorithm_is_asked_for_once(catalog: ScriptedServer) -> None:
     assert estimator.plan(TRAIN).request.algorithm_version == "v2"
 
 
-def test_what_is_not_there_is_told_with_all_else(catalog: ScriptedServer) -> None:
+def test_what_is_not_there_is_reported_with_all_else(catalog: ScriptedServer) -> None:
     there = session(catalog.endpoint)
     assert complaints(AlgorithmEstimator("digit", max_run_time=0, session=there)) == {
         "algorithm_name": "there is no algorithm 'digit' in the workspace (did you mean 'digits'?)",
@@ -150,7 +150,7 @@ def test_a_whole_spec_needs_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name: sent[name] for name in SPEC} == SPEC
 
 
-def test_all_that_the_algorithm_does_not_take_is_told_at_once() -> None:
+def test_all_that_the_algorithm_does_not_take_is_reported_at_once() -> None:
     wrong = {"lr": 0, "epoch": 5, "mode": "slow", "tag": "A", "shuffle": "maybe", "own": "anything"}
     estimator = given(hyperparameters=wrong, instance_type="ecs.c6.larg", instance_count=2)
     found = complaints(estimator, {"trian": "oss://models/a/"}, {"modle": "oss://models/b/"})

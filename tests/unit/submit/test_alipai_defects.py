@@ -30,7 +30,7 @@ def wire(submitter: Any, *args: Any) -> dict[str, Any]:
     return submitter.plan(*args).request.to_wire()
 
 
-def told(submitter: Any, *args: Any) -> dict[str, str]:
+def reported(submitter: Any, *args: Any) -> dict[str, str]:
     with pytest.raises(InvalidInputError) as caught:
         submitter.plan(*args)
     return {problem.where: f"{problem.what} {problem.hint}" for problem in caught.value.problems}
@@ -38,7 +38,7 @@ def told(submitter: Any, *args: Any) -> dict[str, str]:
 
 def test_a_resource_type_is_checked_and_not_lost() -> None:
     """It is dropped by the client below; a Lingjun job goes to general resources."""
-    assert "give its `resource_id`" in told(made(resource_type=ResourceType.Lingjun))["resource_type"]
+    assert "give its `resource_id`" in reported(made(resource_type=ResourceType.Lingjun))["resource_type"]
     quota = {"instance_type": None, "instance_spec": {"cpu": 8}, "resource_id": "quota-lingjun"}
     assert wire(made(resource_type="Lingjun", **quota))["ComputeResource"]["ResourceId"] == "quota-lingjun"
 
@@ -60,10 +60,10 @@ def test_all_of_a_vpc_reaches_the_request() -> None:
 def test_what_cannot_be_sent_together_is_refused() -> None:
     """The quota is dropped beside an instance type, spot terms beside an instance spec, and unknown settings."""
     spot = {"spot_strategy": "SpotAsPriceGo"}
-    assert "contradicts" in told(made(resource_id="q"))["resource_id"]
+    assert "contradicts" in reported(made(resource_id="q"))["resource_id"]
     quota = {"instance_type": None, "instance_spec": {"cpu": 8}, "resource_id": "q"}
-    assert "instance_type only" in told(made(**quota, spot_spec=spot))["spot_spec"]
-    assert "did you mean 'EnableRDMA'" in told(made(settings={"EnableRDAM": True}))["settings.EnableRDAM"]
+    assert "instance_type only" in reported(made(**quota, spot_spec=spot))["spot_spec"]
+    assert "did you mean 'EnableRDMA'" in reported(made(settings={"EnableRDAM": True}))["settings.EnableRDAM"]
     assert wire(made(settings={"EnableRDMA": True}))["Settings"] == {"EnableRDMA": True}
 
 
@@ -107,7 +107,7 @@ def test_an_experiment_moves_no_outputs() -> None:
 
 def test_a_wrong_input_is_named() -> None:
     """The message has the text `{item}`, not the item."""
-    assert "/no/such/data" in told(made(), {"train": "/no/such/data"})["inputs['train']"]
+    assert "/no/such/data" in reported(made(), {"train": "/no/such/data"})["inputs['train']"]
 
 
 def test_no_workspace_is_no_workspace() -> None:
@@ -150,7 +150,7 @@ def test_the_model_of_a_local_job_is_found() -> None:
 
 
 @pytest.mark.parametrize("kind", [Estimator, Processor, AlgorithmEstimator, Session, TrainingJob])
-def test_whoever_checks_types_is_told_the_right_ones(kind: type) -> None:
+def test_type_checkers_see_the_right_types(kind: type) -> None:
     """No `py.typed`, a third of the parameters without a type, and wrong ones (`resource_id: Dict`)."""
     assert (Path(pai_sdk.__file__).parent / "py.typed").exists()
     for name, method in inspect.getmembers(kind, inspect.isfunction):

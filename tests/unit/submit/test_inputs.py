@@ -97,7 +97,7 @@ def test_a_dataset_that_is_a_file_too_is_not_guessed(tmp_path: Path, monkeypatch
     assert made().plan({"a": f"./{DATASET}"}).uploads
 
 
-def test_a_required_channel_and_a_misnamed_one_are_told_together() -> None:
+def test_a_required_channel_and_a_misnamed_one_are_reported_together() -> None:
     processor = made()
     processor.set_input_channels([Channel(name="train", required=True)])
     assert {*problems(processor, {"trian": FileSystemInput("a")})} == {"inputs['trian']", "inputs['train']"}

@@ -1,4 +1,4 @@
-"""A misspelt keyword is told by its name, with the nearest one, all at once; nothing else of a call changes."""
+"""A misspelt keyword is reported by its name, with the nearest one, all at once; nothing else changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def problems(call: Any) -> dict[str, str]:
     return {problem.where: problem.hint or problem.what for problem in caught.value.problems}
 
 
-def test_all_misspelt_keywords_are_told_at_once() -> None:
+def test_all_misspelt_keywords_are_reported_at_once() -> None:
     assert problems(lambda: Estimator("img", comand="true", instance_typ="x", resorce_id="q", zzzzz=1)) == {
         "comand": "did you mean 'command'?",  # and not, beside it, that `command` is missing
         "instance_typ": "did you mean 'instance_type'?",
@@ -34,7 +34,7 @@ def test_all_misspelt_keywords_are_told_at_once() -> None:
     }
 
 
-def test_missing_ones_are_told_with_them() -> None:
+def test_missing_ones_are_reported_with_them() -> None:
     assert problems(lambda: Processor(paramters={})) == {
         "paramters": "did you mean 'parameters'?",
         "image_uri": "is missing",
@@ -42,12 +42,14 @@ def test_missing_ones_are_told_with_them() -> None:
     }
 
 
-def test_what_sagemaker_calls_otherwise_is_told_by_our_name() -> None:
-    told = problems(lambda: Estimator("img", entry_point="train.py", role="r", sagemaker_session=None, tags=[]))
-    assert "command='python train.py'" in told["entry_point"]
-    assert "role_arn" in told["role"]
-    assert told["sagemaker_session"] == "did you mean 'session'?"
-    assert told["tags"] == "did you mean 'labels'?"
+def test_what_sagemaker_calls_otherwise_is_reported_by_our_name() -> None:
+    reported = problems(
+        lambda: Estimator("img", entry_point="train.py", role="r", sagemaker_session=None, tags=[])
+    )
+    assert "command='python train.py'" in reported["entry_point"]
+    assert "role_arn" in reported["role"]
+    assert reported["sagemaker_session"] == "did you mean 'session'?"
+    assert reported["tags"] == "did you mean 'labels'?"
     # Only where there is such a parameter.
     assert problems(lambda: Processor("img", "true").run(tags=[])) == {"tags": "is an unknown keyword argument"}
 

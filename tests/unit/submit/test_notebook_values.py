@@ -50,7 +50,7 @@ def test_a_whole_number_of_a_library_is_a_number() -> None:
 
 
 @pytest.mark.parametrize("name", ["instance_count", "max_run_time", "priority"])
-def test_a_number_that_is_not_whole_is_told_as_such(name: str) -> None:
+def test_a_number_that_is_not_whole_is_reported_as_such(name: str) -> None:
     assert "whole" in problems(made(**{name: 2.5}))[name]
 
 
@@ -60,13 +60,13 @@ def test_a_wrong_description_can_be_looked_at(name: str, value: Any) -> None:
     assert repr(made(Estimator, **{name: value})).startswith("Estimator(")
 
 
-def test_arrays_are_told_where_none_is_wanted() -> None:
+def test_arrays_are_reported_where_none_is_wanted() -> None:
     names = ["source_dir", "requirements", "image_uri", "labels"]
     assert set(problems(made(Estimator, **{name: Array() for name in names}))) == set(names)
 
 
 @pytest.mark.parametrize("path", ["~no-such-user/data", Path("~no-such-user/data"), PathInBytes()])
-def test_a_path_nobody_has_is_told_by_its_parameter(path: Any) -> None:
+def test_a_path_of_no_such_user_is_reported_by_its_parameter(path: Any) -> None:
     assert set(problems(made(source_dir=path))) == {"source_dir"}
     assert set(problems(made(), {"data": path})) == {"inputs['data']"}
 
@@ -77,7 +77,7 @@ def test_outputs_go_to_no_such_path(path: Any) -> None:
     assert set(problems(made(output_path=path))) == {"output_path"}
 
 
-def test_no_config_file_of_nobody() -> None:
+def test_no_config_file_in_the_home_of_an_unknown_user() -> None:
     with pytest.raises(SettingsError, match="no config file ~no-such-user"):
         Session(config_path="~no-such-user/config.json")
 
@@ -91,12 +91,12 @@ def test_a_name_is_refused_once() -> None:
 
 @pytest.mark.parametrize("flaw", ["\0", "\ud800"])
 def test_a_text_that_cannot_be_sent_is_not_shown(flaw: str) -> None:
-    told = problems(made(environments={"TOKEN": f"hush{flaw}"}, description=f"a{flaw}b"))
-    assert set(told) == {"request: Environments.TOKEN", "request: TrainingJobDescription"}
-    assert "hush" not in str(told)
+    reported = problems(made(environments={"TOKEN": f"hush{flaw}"}, description=f"a{flaw}b"))
+    assert set(reported) == {"request: Environments.TOKEN", "request: TrainingJobDescription"}
+    assert "hush" not in str(reported)
 
 
-def test_a_requirement_that_is_none_does_not_tell_its_password() -> None:
+def test_a_requirement_that_is_none_does_not_show_its_password() -> None:
     given = ["--index-url https://user:hush@example.com/simple\n"]
     assert "hush" not in str(problems(made(requirements=given)))
     assert "hush" not in repr(made(requirements=given))

@@ -59,6 +59,7 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
         lambda v, w, _: [m["Regex"] for m in w["AlgorithmSpec"]["MetricDefinitions"]] == [m["regex"] for m in v],
     ),
     "checkpoints_path": (URIS, lambda v, w, _: _output(w, "checkpoints") == v.rstrip("/") + "/"),
+    "resume": (st.sampled_from([False, True, "/no/such", "train1"]), lambda v, w, plan: not v or plan.resume),
     "environments": (
         st.dictionaries(st.one_of(NAMES, st.just("PAI_HPS"), TEXT), TEXT, max_size=2),
         lambda v, w, _: w.get("Environments", {}) == v,
@@ -175,7 +176,7 @@ def test_each_value_is_sent_or_refused_by_its_name(kind: Any, source: str, data:
     assert [name for name, value in given.items() if not SHOWN[name][1](value, wire, plan)] == []
 
 
-# What contradicts what, and who is told; all of it in one error.
+# What contradicts what, and which parameters are reported; all of it in one error.
 CONFLICTS: list[tuple[dict[str, Any], set[str]]] = [
     (
         {"instance_type": "t", "instance_spec": {"cpu": 1}, "resource_id": "q"},
@@ -195,12 +196,12 @@ CONFLICTS: list[tuple[dict[str, Any], set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), CONFLICTS)
-def test_contradictions_are_refused_all_at_once(given: dict[str, Any], told: set[str]) -> None:
+@pytest.mark.parametrize(("given", "reported"), CONFLICTS)
+def test_contradictions_are_refused_all_at_once(given: dict[str, Any], reported: set[str]) -> None:
     session = FakeSession()
     with pytest.raises(InvalidInputError) as caught:
         Processor("img", "true", **given, session=session).run()
-    assert {problem.where for problem in caught.value.problems} == told
+    assert {problem.where for problem in caught.value.problems} == reported
     assert session.backend.calls == []
 
 

@@ -1,4 +1,4 @@
-"""Values of a wrong kind: each is told by its parameter's name, before anything is sent, and never as a crash."""
+"""Values of a wrong kind: reported by their parameters' names, before anything is sent, and never as a crash."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def problems(submitter: Any, *args: Any) -> dict[str, str]:
     return {problem.where: f"{problem.what} {problem.hint}" for problem in caught.value.problems}
 
 
-def told_of(submitter: Any) -> list[str]:
-    """What is told of a description; nothing when it can be sent."""
+def reported_of(submitter: Any) -> list[str]:
+    """What is reported of a description; nothing when it can be sent."""
     try:
         submitter.plan().request.to_json().encode()
     except InvalidInputError as error:
@@ -65,16 +65,16 @@ def told_of(submitter: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "name"), PARAMETERS)
-def test_odd_values_are_taken_or_told(kind: Any, name: str) -> None:
+def test_odd_values_are_taken_or_reported(kind: Any, name: str) -> None:
     values = [value for value in ODD if not (value is None and name == "session")]
-    told = [told_of(made(kind, **{name: value})) for value in values]
+    reported = [reported_of(made(kind, **{name: value})) for value in values]
     unclear = [
         (value, wheres)
-        for value, wheres in zip(values, told, strict=True)
+        for value, wheres in zip(values, reported, strict=True)
         if wheres and not any(where.startswith((name, "request")) for where in wheres)
     ]
     assert not unclear
-    assert sum(bool(wheres) for wheres in told) >= 8
+    assert sum(bool(wheres) for wheres in reported) >= 8
 
 
 @pytest.mark.parametrize("value", [value for value in ODD if value not in (None, {})])
@@ -95,7 +95,7 @@ def test_a_refused_value_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "reported"),
     [
         ("s3://bucket/x", "is not a URI of"),
         ("file:///etc/passwd", "is not a URI of"),
@@ -104,10 +104,10 @@ def test_a_refused_value_is_not_repeated() -> None:
         ("nas://", "names no file system"),
     ],
 )
-def test_uris_nobody_can_use(uri: str, told: str) -> None:
-    assert told in problems(made(), {"data": uri})["inputs['data']"]
-    assert told in problems(made(), {}, {"data": uri})["outputs['data']"]
-    assert any(told in text for text in problems(made(output_path=uri)).values())
+def test_uris_that_cannot_be_used(uri: str, reported: str) -> None:
+    assert reported in problems(made(), {"data": uri})["inputs['data']"]
+    assert reported in problems(made(), {}, {"data": uri})["outputs['data']"]
+    assert any(reported in text for text in problems(made(output_path=uri)).values())
 
 
 @pytest.mark.parametrize("name", ["PAI_HPS", "PAI_HPS_LR", "PAI_USER_ARGS", "PAI_OUTPUT_MODEL", "PAI_WORKING_DIR"])
@@ -142,7 +142,7 @@ def test_sizes_may_be_numbers() -> None:
     assert quota.plan().request.to_wire()["ComputeResource"]["InstanceSpec"] == {"CPU": "8", "Memory": "32Gi"}
 
 
-def test_misspelt_fields_are_told_in_plain_words() -> None:
+def test_misspelt_fields_are_reported_in_plain_words() -> None:
     assert problems(made(spot_spec={"strategy": "x"})) == {
         "spot_spec.SpotStrategy": "is missing ",
         "spot_spec.strategy": "is not known; did you mean 'spot_strategy'? ",

@@ -150,8 +150,8 @@ def test_a_plan_becomes_one_job(cloud: Cloud, source: Path) -> None:
     session = cloud.session()
     plan = make_plan(session, source)
     session.submit(plan)
-    told = refused(lambda: session.submit(plan))
-    assert told == {
+    reported = refused(lambda: session.submit(plan))
+    assert reported == {
         "plan": "was submitted already, as job train1 "
         "(plan again for another job: it gets a name and output folders of its own)"
     }
@@ -207,9 +207,9 @@ def test_a_saved_plan_is_loaded_and_sent_byte_by_byte(cloud: Cloud, source: Path
 def test_a_loaded_plan_whose_files_are_not_in_oss_says_so(cloud: Cloud, source: Path, tmp_path: Path) -> None:
     session = cloud.session()
     path = make_plan(session, source).save(tmp_path / "plan.json")
-    told = refused(lambda: session.submit(Plan.load(path)))
-    assert {*told} == {"source_dir", "inputs['train']"}
-    for text in told.values():
+    reported = refused(lambda: session.submit(Plan.load(path)))
+    assert {*reported} == {"source_dir", "inputs['train']"}
+    for text in reported.values():
         assert "its files are not in oss://models/pai/" in text
         assert "submit the plan where it was made, or plan again" in text
     assert cloud.bodies == []
@@ -221,8 +221,8 @@ def test_a_loaded_plan_whose_files_were_deleted_since_says_so(cloud: Cloud, sour
     session.submit(make_plan(session, source))
     for key in [key for key in cloud.objects if key.endswith("train.py")]:
         del cloud.objects[key]
-    told = refused(lambda: session.submit(Plan.load(path)))
-    assert {*told} == {"source_dir"}
+    reported = refused(lambda: session.submit(Plan.load(path)))
+    assert {*reported} == {"source_dir"}
     assert len(cloud.bodies) == 1
 
 
@@ -249,7 +249,7 @@ def test_a_body_of_any_origin_can_be_loaded(cloud: Cloud, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         (None, {"No such file"}),
         ("{", {"is not JSON"}),
@@ -257,14 +257,16 @@ def test_a_body_of_any_origin_can_be_loaded(cloud: Cloud, tmp_path: Path) -> Non
         ('{"TrainingJobName": "n", "ComputResource": {}}', {"did you mean 'ComputeResource'", "is missing"}),
     ],
 )
-def test_a_file_that_is_no_plan_says_what_is_wrong(tmp_path: Path, content: str | None, told: set[str]) -> None:
+def test_a_file_that_is_no_plan_says_what_is_wrong(
+    tmp_path: Path, content: str | None, reported: set[str]
+) -> None:
     path = tmp_path / "plan.json"
     if content is not None:
         path.write_text(content)
     texts = [f"{where}: {text}" for where, text in refused(lambda: Plan.load(path)).items()]
-    assert len(texts) == len(told)
+    assert len(texts) == len(reported)
     assert all("plan.json" in text for text in texts)
-    assert all(any(words in text for text in texts) for words in told)
+    assert all(any(words in text for text in texts) for words in reported)
 
 
 def test_a_file_that_is_no_plan_is_not_quoted(tmp_path: Path) -> None:

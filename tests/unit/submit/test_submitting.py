@@ -1,4 +1,4 @@
-"""From parameters to a request: everything given reaches it or is refused, and all mistakes are told at once."""
+"""From parameters to a request: everything given reaches it or is refused, with all mistakes reported at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from pai_sdk import Estimator, Processor
 from pai_sdk.backend.base import Plan
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.errors import InvalidInputError, NotFoundError
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.spec import Channel, DatasetConfig, UriInput
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
@@ -31,6 +31,12 @@ class FakeSession:
 
     def backend_for(self, instance_type: str | None) -> FakeBackend:
         return self.backend
+
+    def files(self) -> Any:
+        return SimpleNamespace(list=lambda *_, **__: iter(()))  # an empty bucket
+
+    def get_job(self, job_id: str) -> TrainingJob:
+        raise NotFoundError(f"there is no job {job_id!r}", code="TrainingJobNotFound", status_code=404)
 
     def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
         return TrainingJob(self.backend.submit(plan), self.backend)
@@ -125,7 +131,7 @@ GIVEN: list[tuple[dict[str, Any], str, Any]] = [
     ({"checkpoints_path": "oss://bkt/ckpt"}, "OutputChannels.1.OutputUri", "oss://bkt/ckpt/"),
 ]
 # Seen elsewhere: the code, its own tests; the session and the class's name, everywhere.
-ELSEWHERE = {"source_dir", "git_config", "allow_secrets", "session", "base_job_name", "jobs"}
+ELSEWHERE = {"source_dir", "git_config", "allow_secrets", "session", "base_job_name", "jobs", "resume"}
 
 
 @pytest.mark.parametrize(("given", "path", "expected"), GIVEN)
@@ -146,7 +152,7 @@ def test_no_parameter_is_missing_above() -> None:
     assert {f.name for f in fields(Estimator)} - tried == ELSEWHERE
 
 
-def test_all_mistakes_are_told_at_once(session: Any) -> None:
+def test_all_mistakes_are_reported_at_once(session: Any) -> None:
     found = problems(
         estimator(
             session,

@@ -56,10 +56,11 @@ def list_training_job_metrics(
         conditions.append(Metric.timestamp >= started_at)
     if ended_at is not None:
         conditions.append(Metric.timestamp <= ended_at)
-    column = Metric.number.asc() if order.upper() == "ASC" else Metric.number.desc()
+    columns = [Metric.timestamp, Metric.number]  # several files are read in turn, so the number is not the order
+    sorting = [column.asc() if order.upper() == "ASC" else column.desc() for column in columns]
     with context.jobs.database.read() as session:
         total = session.scalar(select(func.count()).select_from(Metric).where(*conditions)) or 0
-        page = select(Metric).where(*conditions).order_by(column)
+        page = select(Metric).where(*conditions).order_by(*sorting)
         metrics = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size)).all()
     return answer(request, {"Metrics": [metric_point(metric) for metric in metrics], "TotalCount": total})
 

@@ -89,12 +89,13 @@ def list_training_jobs(
 async def get_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
     """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the answer waits for the next snapshot.
 
-    `x-pai-offers` announces this, and that an instance is listed before there is a line of its log.
+    `x-pai-offers` announces this, that an instance is listed before there is a line of its log, and that the
+    metrics of a job are also those that it reports.
     """
     known = request.headers.get("if-none-match")
     hold_s = wished_hold_s(request, context.settings.longest_hold_s)
     applied = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
-    headers = {**offering("wait", "all-instances"), **applied}
+    headers = {**offering("wait", "all-instances", "reported-metrics"), **applied}
     deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
     with context.changes.of(job_id) as news:
         while known is not None:

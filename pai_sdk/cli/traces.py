@@ -1,0 +1,93 @@
+"""`pai-sdk trace head` and `query`: the rows that a training has traced."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pai_sdk.base.paths import expanded
+from pai_sdk.display.base import visible_text
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.storage.uri import uri_scheme
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pai_sdk.trace.trace_data import TraceData
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Look at the rows that a training has traced.")
+
+
+class RowFormat(str, Enum):
+    """How rows are printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A job's id, or the folder or URI of a trace.")]
+Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="The most rows to print.")]
+Format = Annotated[RowFormat, typer.Option("--format", "-f", help="table, csv, or json: one object a line.")]
+
+
+@app.command()
+def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table) -> None:
+    """Print the first rows."""
+    _print(_trace_of(run).head(rows), as_format)
+
+
+@app.command()
+def query(
+    run: Run,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="For DuckDB; the table is called trace.")],
+    rows: Rows = 1000,
+    as_format: Format = RowFormat.table,
+) -> None:
+    """Print the answer to a query: `SELECT step, avg(loss) FROM trace GROUP BY step`."""
+    _print(_trace_of(run).rows_of(sql, rows), as_format)
+
+
+def _trace_of(run: str) -> TraceData:
+    from pai_sdk.trace.trace_data import read_trace
+
+    if uri_scheme(run) is not None:
+        return read_trace(run)
+    if "/" in run or Path(run).exists():
+        return read_trace(expanded(Path(run)))
+    return TrainingJob.get(run).trace()
+
+
+def _print(found: pa.Table, as_format: RowFormat) -> None:
+    rows = found.to_pylist()
+    if as_format is RowFormat.json:
+        for row in rows:
+            typer.echo(json.dumps(row, default=str, ensure_ascii=False))
+    elif as_format is RowFormat.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(found.column_names)
+        writer.writerows(row.values() for row in rows)
+    else:
+        _print_table(found.column_names, rows)
+
+
+def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(Text(name), overflow="ellipsis", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text("" if value is None else visible_text(str(value))) for value in row.values()))
+    console = Console(highlight=False, soft_wrap=False)
+    console.print(table, width=None if console.is_terminal else 1000)

@@ -1,0 +1,259 @@
+"""`pai-sdk cp`, `ls`, `sync` and `rm`: files and folders, local ones and those at any URI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pai_sdk.base.paths import expanded
+from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
+from pai_sdk.storage.tree import size_text
+from pai_sdk.storage.uri import uri_scheme
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.store import Store
+    from pai_sdk.storage.stored_file import StoredFile
+    from pai_sdk.storage.sync import SyncReport
+
+__all__ = ["cp", "ls", "rm", "sync"]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with all that is below it.")]
+_PLACE = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or another of fsspec."
+
+
+def cp(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=_PLACE)],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Likewise; with / at its end, a folder.")],
+    recursive: Recursive = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Copy a file, or with --recursive what is in a folder."""
+    from pai_sdk.storage.store import open_store
+
+    found = _find(source)
+    if found.file is None:
+        _need_recursive(found, recursive, "cp")
+        _show(_move(source, target, dry_run=dry_run, remember=False), "copied", target, dry_run=dry_run)
+        return
+    place = _place_of(target)
+    if target.endswith("/") or (isinstance(place, Path) and place.is_dir()):
+        store, name = open_store(place), found.name
+    else:
+        store, name = _parent_of(place)
+    _say(f"would copy {source} to {store.uri}{name}" if dry_run else _copy_file(found, store, name))
+
+
+def ls(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help=_PLACE)] = ".",
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="All files below, not only what is directly in the folder.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")] = False,
+) -> None:
+    """List a folder, or show the facts about a file."""
+    found = _find(place)
+    if found.file is not None:
+        rows: Iterator[tuple[str, StoredFile | None]] = iter([(found.name, found.file)])
+    else:
+        cut = len(found.prefix)
+        files = ((file.path[cut:], file) for file in found.store.list(found.prefix))
+        rows = iter(files) if recursive else _directly_in(files)
+    for path, file in rows:
+        _say(_json_row(path, file) if as_json else _row(path, file))
+
+
+def sync(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"A folder. {_PLACE}")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The folder that becomes like it.")],
+    delete: Annotated[bool, typer.Option("--delete", help="Delete files that the source does not have.")] = False,
+    checksum: Annotated[
+        bool, typer.Option("--checksum", help="Compare the content of files that no earlier sync has moved.")
+    ] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Make a folder like another one; only what is new or changed is moved."""
+    found = _find(source)
+    if found.file is not None:
+        raise InvalidInputError([Problem("SOURCE", f"{source} is a file", "copy it with: pai-sdk cp")])
+    report = _move(source, target, dry_run=dry_run, delete=delete, checksum=checksum, verify=True)
+    _show(report, "moved", target, dry_run=dry_run)
+
+
+def rm(
+    place: Annotated[str, typer.Argument(metavar="PLACE", help=_PLACE)],
+    recursive: Recursive = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Delete a file, or with --recursive a folder with all that is below it. Links are not followed."""
+    found = _find(place, follow=False)
+    if found.file is None:
+        _need_recursive(found, recursive, "rm")
+        paths = [file.path for file in found.store.list(found.prefix, folders=True)]
+    else:
+        paths = [found.name]
+    count = sum(not path.endswith("/") for path in paths)
+    if not dry_run:
+        found.store.delete(paths)
+    _say(f"{'would delete' if dry_run else 'deleted'} {_objects(count)} at {place}")
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is at a place.
+
+    Attributes:
+        place: as it was given.
+        store: of the folder around it, or of the whole bucket.
+        name: in the store; empty for a whole bucket.
+        file: None for a folder.
+    """
+
+    place: str
+    store: Store
+    name: str
+    file: StoredFile | None = None
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of the paths of what is in the folder."""
+        return f"{self.name}/" if self.name else ""
+
+
+def _find(text: str, *, follow: bool = True) -> _Found:
+    from pai_sdk.storage.local_store import LocalStore
+
+    place = _place_of(text)
+    store, name = _parent_of(place)
+    if not follow and isinstance(store, LocalStore):
+        store = LocalStore(store.root, links="store")
+    if not follow and isinstance(place, Path) and place.is_symlink():
+        return _Found(text, store, name, next(iter(store.list(name))))
+    if name and not text.endswith("/"):
+        try:
+            return _Found(text, store, name, store.head(name))
+        except ObjectNotFoundError:
+            pass
+    found = _Found(text, store, name)
+    if not (isinstance(place, Path) and place.is_dir()) and not any(True for _ in store.list(found.prefix)):
+        raise ObjectNotFoundError(f"{text}: there is no such file or folder", uri=text)
+    return found
+
+
+def _place_of(text: str) -> Path | str:
+    """A local path, or a URI."""
+    from pai_sdk.storage.local_store import path_of_file_uri
+
+    if not text:
+        raise InvalidInputError([Problem("PLACE", "is empty", "give a path or a URI; '.' is the current folder")])
+    if text.startswith("file:"):
+        return path_of_file_uri(text)
+    return expanded(text).absolute() if uri_scheme(text) is None else text
+
+
+def _parent_of(place: Path | str) -> tuple[Store, str]:
+    """The store of the folder around a place, and the place's name in it; a whole bucket has no name."""
+    from pai_sdk.storage.store import open_store
+
+    if isinstance(place, Path):
+        place = place.resolve() if ".." in place.parts else place
+        return open_store(place.parent), place.name
+    scheme, _, rest = place.partition("://")
+    folder, slash, name = rest.rstrip("/").rpartition("/")
+    return (open_store(f"{scheme}://{folder}/"), name) if slash else (open_store(place), "")
+
+
+def _need_recursive(found: _Found, recursive: bool, command: str) -> None:
+    if recursive:
+        return
+    count = sum(1 for _ in found.store.list(found.prefix))
+    raise InvalidInputError(
+        [
+            Problem(
+                found.place,
+                f"is a folder with {_objects(count)}",
+                f"pai-sdk {command} --recursive takes all of it",
+            )
+        ]
+    )
+
+
+def _move(source: str, target: str, *, dry_run: bool, **options: Any) -> SyncReport:
+    from pai_sdk.storage.store import open_store
+    from pai_sdk.storage.sync import DirSync
+
+    def note(action: str, path: str) -> None:
+        _say(f"would {action} {path}")
+
+    if dry_run:
+        options["note"] = note
+    stores = open_store(_place_of(source)), open_store(_place_of(target))
+    return DirSync(*stores, dry_run=dry_run, progress=True, title="copying", **options).run()
+
+
+def _copy_file(found: _Found, store: Store, name: str) -> str:
+    from pai_sdk.storage.local_store import LocalStore
+    from pai_sdk.storage.progress import ByteBar
+
+    file = found.file
+    assert file is not None  # noqa: S101 - the caller has looked
+    with ByteBar("copying", shown=True) as bar:
+        bar.expect(file.size_bytes)
+
+        def counted() -> Iterator[bytes]:
+            for piece in found.store.read(found.name):
+                yield piece
+                bar.advance(len(piece))
+
+        # A local file is given as it is, so that an interrupted upload of a large one is resumed.
+        local = isinstance(found.store, LocalStore) and found.store.root / found.name
+        written = store.write(name, local or counted(), executable=file.executable)
+    return f"copied {found.place} ({size_text(written.size_bytes)}) to {store.uri}{name}"
+
+
+def _directly_in(files: Iterator[tuple[str, StoredFile]]) -> Iterator[tuple[str, StoredFile | None]]:
+    last = ""
+    for path, file in files:
+        child, slash, _ = path.partition("/")
+        if not slash:
+            yield path, file
+        elif child != last:
+            last = child
+            yield f"{child}/", None
+
+
+def _row(path: str, file: StoredFile | None) -> str:
+    size = "" if file is None else size_text(file.size_bytes)
+    date = ""
+    if file is not None and file.modified_ns is not None:
+        date = datetime.fromtimestamp(file.modified_ns // 10**9, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{size:>10}  {date:19}  {path}"
+
+
+def _json_row(path: str, file: StoredFile | None) -> str:
+    facts: dict[str, Any] = {"path": path}
+    if file is not None:
+        facts.update(size_bytes=file.size_bytes, modified_ns=file.modified_ns, etag=file.etag)
+    return json.dumps(facts, ensure_ascii=False)
+
+
+def _show(report: SyncReport, done: str, target: str, *, dry_run: bool) -> None:
+    unchanged = f", {report.unchanged} unchanged" if report.unchanged else ""
+    deleted = f", {report.deleted} deleted" if report.deleted else ""
+    head = f"would have {done}" if dry_run else done
+    _say(f"{head} {_objects(report.moved)} ({size_text(report.moved_bytes)}) to {target}{unchanged}{deleted}")
+
+
+def _objects(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
+def _say(text: str) -> None:
+    """One line, whatever a file is called."""
+    typer.echo("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text))

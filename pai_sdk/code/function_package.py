@@ -1,0 +1,227 @@
+"""A function call as the code of a job: what is pickled, the versions it needs, its signature.
+
+The code folder gets a folder `_pai_function`, with the program of the job (a copy of `run/calling.py`), a copy of
+cloudpickle, and the pickled call, signed with a key that only the job and the submitter have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import os
+import re
+import shutil
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pai_sdk.base.files import publish_once
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.run import calling
+
+__all__ = ["FOLDER", "LABEL", "PROGRAM", "FunctionCall", "job_key", "write_package"]
+
+FOLDER = "_pai_function"
+PROGRAM = f"{FOLDER}/run.py"
+LABEL = "pai-sdk.function"
+"""The label with the number of the call, from which the submitter derives the key of the job."""
+
+_SECRET_BYTES = 32
+_PIN = re.compile(r"\s*([A-Za-z0-9._-]+)\s*(?:\[[^]]*\])?\s*==\s*([0-9][^\s,;]*)")
+_registry_lock = threading.Lock()  # what is pickled by value is a setting of the whole process
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """What a job calls.
+
+    Attributes:
+        function: anything that can be called.
+        args: its arguments.
+        kwargs: its keyword arguments.
+        is_training: whether it is `f(config)` or another kind of training, whose values are reported.
+    """
+
+    function: Callable[..., Any]
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] | None = None
+    is_training: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+
+def job_key(nonce: str) -> bytes:
+    """The key of one job, from its number and the secret of this user, `~/.pai/function-secret`.
+
+    So every process of the user can read the results of the user's jobs, and no key needs to be kept.
+    """
+    path = Path.home() / ".pai" / "function-secret"
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        publish_once(path, os.urandom(_SECRET_BYTES))
+    return hmac.new(path.read_bytes(), nonce.encode(), hashlib.sha256).digest()
+
+
+def write_package(
+    call: FunctionCall,
+    folder: Path,
+    *,
+    key: bytes,
+    nonce: str,
+    source_dir: Path | None = None,
+    requirements: Sequence[str] = (),
+) -> None:
+    """Write `_pai_function` into a code folder.
+
+    Args:
+        call: what the job calls.
+        folder: the code folder.
+        key: signs the call.
+        nonce: the number of the call.
+        source_dir: where the code that comes along is; its modules are in the job, so they are not pickled.
+        requirements: of the job; what they pin must go with what is installed here.
+
+    Raises:
+        InvalidInputError: the function or an argument cannot be pickled, or needs another version.
+    """
+    import cloudpickle
+
+    payload, modules = _pickled(call, source_dir)
+    distributions = _distributions(modules)
+    _check_pins(requirements, dict(distributions.values()))
+    header = {
+        "kind": "training" if call.is_training else "call",
+        "name": call.name,
+        "nonce": nonce,
+        "python": "{}.{}".format(*sys.version_info),
+        "modules": distributions,
+    }
+    place = folder / FOLDER
+    place.mkdir()
+    shutil.copyfile(calling.__file__, folder / PROGRAM)
+    shutil.copytree(
+        Path(cloudpickle.__file__).parent, place / "cloudpickle", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (place / calling.CALL_FILE).write_bytes(calling.signed(key, header, payload))
+
+
+def _pickled(call: FunctionCall, source_dir: Path | None) -> tuple[bytes, set[str]]:
+    """The call, and the top-level modules that it takes from the image.
+
+    Modules that are neither installed nor in the code folder are pickled by value.
+    """
+    what = (call.function, tuple(call.args), dict(call.kwargs or {}))
+    by_value: set[str] = set()
+    while True:
+        with _by_value(by_value):
+            payload, modules = _dumped(what, call.name)
+        own = {name for name in modules if name not in by_value and _is_own(name, source_dir)}
+        if not own:
+            return payload, {name.partition(".")[0] for name in modules - by_value}
+        by_value |= own  # which may refer to more of them
+
+
+def _dumped(what: Any, name: str) -> tuple[bytes, set[str]]:
+    import cloudpickle
+
+    modules: set[str] = set()
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
+        def persistent_id(self, value: Any) -> None:
+            if isinstance(value, ModuleType):
+                modules.add(value.__name__)
+            else:
+                kind = value if isinstance(getattr(value, "__module__", None), str) else type(value)
+                modules.add(kind.__module__)
+
+    whole = io.BytesIO()
+    try:
+        Pickler(whole).dump(what)
+    except Exception as error:  # pickling runs code of any class
+        hint = "leave out open files, locks, connections and generators; make them in the function"
+        raise InvalidInputError([Problem("function", f"{name} cannot be pickled: {error}", hint)]) from error
+    return whole.getvalue(), modules
+
+
+@contextmanager
+def _by_value(names: Iterable[str]) -> Iterator[None]:
+    import cloudpickle
+
+    with _registry_lock:
+        registered = []
+        try:
+            for name in names:
+                if name not in cloudpickle.list_registry_pickle_by_value():
+                    cloudpickle.register_pickle_by_value(sys.modules[name])
+                    registered.append(name)
+            yield
+        finally:
+            for name in registered:
+                cloudpickle.unregister_pickle_by_value(sys.modules[name])
+
+
+def _is_own(name: str, source_dir: Path | None) -> bool:
+    """Whether a module is a file of the user: not installed, and not in the code that comes along."""
+    top = name.partition(".")[0]
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None or name == "__main__" or top in sys.stdlib_module_names or top == "pai_sdk":
+        return False
+    path = Path(file).resolve()
+    if source_dir is not None and path.is_relative_to(source_dir.resolve()):
+        return False
+    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")}
+    return not any(path.is_relative_to(place) for place in installed) and "site-packages" not in path.parts
+
+
+def _distributions(modules: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Installed module to its distribution and version. pai_sdk is shipped, and the standard library is there."""
+    found = {}
+    for name in sorted(modules):
+        if name in sys.stdlib_module_names or name in ("pai_sdk", "cloudpickle", "__main__"):
+            continue
+        # Most distributions have the name of their module; a look at all of them takes a second.
+        candidates = [name] if _is_installed(name) else _distributions_of().get(name, [])
+        for distribution in filter(_is_installed, candidates[:1]):
+            found[name] = (distribution, version(distribution))
+    return found
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+@cache
+def _distributions_of() -> Mapping[str, Sequence[str]]:
+    return packages_distributions()
+
+
+def _check_pins(requirements: Sequence[str], here: Mapping[str, str]) -> None:
+    problems = []
+    for number, requirement in enumerate(requirements):
+        pin = _PIN.match(requirement) if isinstance(requirement, str) else None
+        found = next((each for name, each in here.items() if pin and _plain(name) == _plain(pin[1])), None)
+        if pin is not None and found is not None and calling.series_of(found) != calling.series_of(pin[2]):
+            what = f"{requirement} does not go with {pin[1]} {found}, with which the function is pickled here"
+            problems.append(Problem(f"requirements[{number}]", what, f"'{pin[1]}=={found}'"))
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")

@@ -1,0 +1,119 @@
+"""The course of a metric: as a small picture with its scale, and as a row of blocks in a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from pai_sdk.schemas.record import MetricPoint
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_MOST_POINTS = 200
+_WIDTH, _HEIGHT = 180, 36
+_LINE = "#0969da"
+
+
+@dataclass
+class Curve:
+    """The values of one metric, oldest first.
+
+    Attributes:
+        values: finite ones; the oldest half is thinned out when there are too many.
+        first_step: the step of the first value, where steps are known.
+        last_step: likewise of the last value.
+    """
+
+    values: list[float] = field(default_factory=list)
+    first_step: int | None = None
+    last_step: int | None = None
+    _last: tuple[int | None, str | None, float] | None = None
+
+    def add(self, point: MetricPoint) -> None:
+        """Add a value, unless it is the last one once more."""
+        if point.value is None or not math.isfinite(point.value):
+            return
+        key = point.step, point.timestamp, point.value
+        if key == self._last:
+            return
+        self._last = key
+        self.values.append(point.value)
+        self.first_step = point.step if self.first_step is None else self.first_step
+        self.last_step = point.step
+        if len(self.values) > 2 * _MOST_POINTS:
+            del self.values[1:-1:2]  # the ends stay
+
+    def svg(self) -> str:
+        """The curve with its scale, as inline SVG: largest and smallest value, first and last step.
+
+        Example:
+            >>> "polyline" in Curve([3.0, 1.0, 2.0], 0, 2).svg(), Curve([3.0]).svg()
+            (True, '')
+        """
+        if len(self.values) < 2:
+            return ""
+        low, high = min(self.values), max(self.values)
+        spread = (high - low) or 1.0
+        left, step_x = 46, (_WIDTH - 48) / (len(self.values) - 1)
+        points = " ".join(
+            f"{left + number * step_x:.1f},{_HEIGHT - 12 - (value - low) / spread * (_HEIGHT - 18):.1f}"
+            for number, value in enumerate(self.values)
+        )
+        texts = [(left - 4, 9, "end", f"{high:.4g}"), (left - 4, _HEIGHT - 9, "end", f"{low:.4g}")]
+        if self.last_step is not None and self.first_step is not None:
+            texts.append((left, _HEIGHT - 1, "start", f"step {self.first_step}"))
+            texts.append((_WIDTH - 2, _HEIGHT - 1, "end", str(self.last_step)))
+        labels = "".join(
+            f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for x, y, anchor, text in texts
+        )
+        return (
+            f'<svg width="{_WIDTH}" height="{_HEIGHT}" style="vertical-align:middle" role="img" '
+            f'aria-label="from {self.values[0]:.5g} to {self.values[-1]:.5g}">'
+            f'<g font-size="8" fill="currentColor" opacity=".65">{labels}</g>'
+            f'<polyline points="{points}" fill="none" stroke="{_LINE}" stroke-width="1.5"/></svg>'
+        )
+
+    def blocks(self, width: int = 12) -> str:
+        """The last values as a row of blocks, scaled to their range.
+
+        Example:
+            >>> Curve([0.0, 1.0, 2.0, 4.0]).blocks(), Curve([1.0]).blocks()
+            ('▁▂▄█', '')
+        """
+        shown = self.values[-width:]
+        if len(shown) < 2:
+            return ""
+        low, high = min(shown), max(shown)
+        scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
+        return "".join(_BLOCKS[int((value - low) * scale)] for value in shown)
+
+
+def curves_of(points: Iterable[MetricPoint]) -> dict[str, Curve]:
+    """The curve of each metric. Of a metric that several instances report, the first instance is drawn.
+
+    Args:
+        points: oldest first.
+    """
+    curves: dict[str, Curve] = {}
+    drawn: dict[str, str | None] = {}
+    for point in points:
+        if point.name and drawn.setdefault(point.name, point.instance) == point.instance:
+            curves.setdefault(point.name, Curve()).add(point)
+    return curves
+
+
+def metrics_text(latest: Sequence[MetricPoint], curves: Mapping[str, Curve], *, most: int = 4) -> str:
+    """The last values on one line: `loss 0.25 ▄▃▁  accuracy 0.9`; empty without any.
+
+    Args:
+        latest: the last value of each metric.
+        curves: metric to its course; drawn where it is known.
+        most: how many metrics.
+    """
+    parts = []
+    for point in latest[:most]:
+        if point.name and point.value is not None:
+            blocks = curves[point.name].blocks() if point.name in curves else ""
+            parts.append(f"{point.name} {point.value:.5g}{' ' + blocks if blocks else ''}")
+    return "  ".join(parts)

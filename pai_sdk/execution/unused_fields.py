@@ -1,0 +1,61 @@
+"""The fields of a request that have no effect on machines that we control."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from pai_sdk.schemas.request import TrainingJobRequest
+
+__all__ = ["unused_fields"]
+
+_TOP_LEVEL = {
+    "experiment_config": "ExperimentConfig",
+    "user_vpc": "UserVpc",
+    "role_arn": "RoleArn",
+    "priority": "Priority",
+    "algorithm_name": "AlgorithmName",
+    "algorithm_version": "AlgorithmVersion",
+    "algorithm_provider": "AlgorithmProvider",
+    "assign_node_spec": "AssignNodeSpec",
+    "credential_config": "CredentialConfig",
+}
+
+
+def unused_fields(request: TrainingJobRequest, *, used: Collection[str]) -> list[str]:
+    """The fields that are set and have no effect, as the wire names them.
+
+    Args:
+        request: the job.
+        used: fields that have an effect in this place, and not in every one.
+
+    Example:
+        >>> wire = {"TrainingJobName": "n", "ComputeResource": {"EcsSpec": "x"}, "RoleArn": "r", "Priority": 2}
+        >>> unused_fields(TrainingJobRequest.model_validate(wire), used=["Priority"])
+        ['RoleArn']
+    """
+    return [name for name in _set_fields(request) if name not in used]
+
+
+def _set_fields(request: TrainingJobRequest) -> Iterator[str]:
+    yield from (name for field, name in _TOP_LEVEL.items() if getattr(request, field) is not None)
+    if resource := request.compute_resource:
+        if resource.spot_spec is not None or resource.use_spot_instance:
+            yield "ComputeResource.SpotSpec"
+        if resource.resource_id is not None:
+            yield "ComputeResource.ResourceId"
+        if resource.instance_spec and resource.instance_spec.gpu_type is not None:
+            yield "ComputeResource.InstanceSpec.GPUType"
+        if resource.instance_spec and resource.instance_spec.shared_memory is not None:
+            yield "ComputeResource.InstanceSpec.SharedMemory"
+    for where, channels in (
+        ("InputChannels", request.input_channels),
+        ("OutputChannels", request.output_channels),
+    ):
+        for channel in channels:
+            given = {"RoleArn": channel.role_arn, "VersionName": channel.version_name}
+            yield from (f"{where}.{channel.name}.{name}" for name, value in given.items() if value is not None)
+    for channel in request.input_channels:
+        if channel.options is not None:
+            yield f"InputChannels.{channel.name}.Options"
+    if request.settings is not None:
+        yield from (f"Settings.{name}" for name in request.settings.to_wire() if name != "Tags")

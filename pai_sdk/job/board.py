@@ -1,0 +1,141 @@
+"""TensorBoard on what a job has reported: the real program, on a folder of this machine.
+
+A folder of this machine is opened as it is. One in an object store is copied into a temporary folder, and a thread
+copies what is new every few seconds, until the board is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from pai_sdk.errors import MissingExtraError, PaiError, ServiceStartError
+
+_URL = re.compile(r"http://\S+")
+_START_S = 60.0
+_STOP_S = 5.0
+_COPY_EVERY_S = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class Board:
+    """A running TensorBoard. Use it as a context manager, or call `close`.
+
+    Args:
+        folder: what it shows; None for a temporary folder that `copy` fills.
+        copy: brings what is new into a folder.
+        port: where it listens; 0 for any free port.
+
+    Attributes:
+        url: where a browser finds it.
+
+    Raises:
+        MissingExtraError: TensorBoard is not installed.
+        ServiceStartError: it did not start; the message has its last words.
+    """
+
+    def __init__(
+        self, folder: Path | None, copy: Callable[[Path], None] = lambda folder: None, *, port: int = 0
+    ) -> None:
+        if importlib.util.find_spec("tensorboard") is None:
+            raise MissingExtraError(
+                "TensorBoard is not installed; run: pip install tensorboard", extra="tensorboard"
+            )
+        self._stack = contextlib.ExitStack()
+        self._closed = threading.Event()
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            if folder is None:
+                made = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="pai-board-")), "logs")
+                made.mkdir()
+                copy(made)
+                copier = threading.Thread(target=self._go_on_copying, args=(copy, made), daemon=True)
+                copier.start()
+                self._stack.callback(copier.join, _STOP_S)
+                folder = made
+            self._program, self.url = self._start(folder, port)
+            undo.pop_all()
+
+    def __enter__(self) -> Board:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Board {self.url}>"
+
+    def _repr_html_(self) -> str:
+        return f'TensorBoard: <a href="{escape(self.url)}" target="_blank">{escape(self.url)}</a>'
+
+    def wait(self) -> None:
+        """Return when the program has ended, or the board is closed."""
+        self._program.wait()
+
+    def close(self) -> None:
+        """End the program, and remove the temporary folder. Closing again does nothing."""
+        self._closed.set()
+        self._stack.close()
+
+    def _start(self, folder: Path, port: int) -> tuple[subprocess.Popen[str], str]:
+        command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), "--host", "127.0.0.1"]
+        program = subprocess.Popen(
+            [*command, "--port", str(port), "--reload_interval", "5"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        self._stack.callback(_end, program)
+        found: list[str] = []
+        is_told, words = threading.Event(), list[str]()
+        reader = threading.Thread(target=_read, args=(program.stderr, words, found, is_told), daemon=True)
+        reader.start()
+        self._stack.callback(reader.join, _STOP_S)
+        is_told.wait(_START_S)
+        if not found:
+            said = "".join(words[-5:]).strip() or "nothing"
+            raise ServiceStartError(f"TensorBoard did not start; it said: {said}")
+        return program, found[0]
+
+    def _go_on_copying(self, copy: Callable[[Path], None], folder: Path) -> None:
+        while not self._closed.wait(_COPY_EVERY_S):
+            try:
+                copy(folder)
+            except PaiError as error:
+                logger.warning("the board shows an older state: %s", error)
+
+
+def _read(stream: IO[str] | None, words: list[str], found: list[str], is_told: threading.Event) -> None:
+    """Read all that the program says, so that it never waits for a reader; the first URL is where it listens."""
+    for line in stream or ():
+        words[:] = [*words[-20:], line]
+        if not found and (url := _URL.search(line)):
+            found.append(url[0])
+            is_told.set()
+    is_told.set()
+
+
+def _end(program: subprocess.Popen[str]) -> None:
+    program.terminate()
+    try:
+        program.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        program.wait()
+    if program.stderr is not None:
+        program.stderr.close()

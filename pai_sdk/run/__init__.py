@@ -1,0 +1,1 @@
+"""What a training leaves behind: a folder with a URI."""

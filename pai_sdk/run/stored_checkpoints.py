@@ -1,0 +1,256 @@
+"""Complete checkpoints in a store, wherever it is, and copies of them from one store to another.
+
+The marker of a checkpoint is written last and removed first (`run.checkpoints`), here too. So a reader of an
+object storage, which cannot rename a folder, sees a checkpoint as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from pai_sdk.errors import CheckpointError, ObjectNotFoundError
+from pai_sdk.run.checkpoints import MARKER, Checkpoint, CheckpointFile, parsed_marker
+from pai_sdk.run.layout import RunLayout
+from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.oss_store import OssStore
+from pai_sdk.storage.pool import TransferPool
+from pai_sdk.storage.store import Store, open_store
+from pai_sdk.storage.uri import OssUri
+
+__all__ = [
+    "CheckpointedRun",
+    "StoredCheckpoint",
+    "complete_checkpoints",
+    "copy_checkpoint",
+    "latest_checkpoint",
+    "latest_of_each_rank",
+]
+
+_Sizes: TypeAlias = dict[tuple[int, int], dict[str, int]]  # rank and step to the sizes of the files
+
+_CHECKPOINTS = "checkpoints"
+_RANK = re.compile(r"rank-([1-9][0-9]*)/")
+_LARGEST_COPY_BYTES = 1 << 30  # what OSS copies with one request without trouble
+
+
+@runtime_checkable
+class _SavesCheckpoints(Protocol):
+    """A job; `TrainingJob` is one."""
+
+    def open_output(self, channel: str) -> Store: ...
+
+
+CheckpointedRun: TypeAlias = str | Path | Store | _SavesCheckpoints
+"""Where checkpoints are looked for: the URI or local path of a run or of its `checkpoints`, a store, or a job."""
+
+
+@dataclass(frozen=True)
+class StoredCheckpoint:
+    """A complete checkpoint in a store.
+
+    Attributes:
+        store: where it is.
+        folder: its folder in the store, with a `/` at its end.
+        step: of the training.
+        metrics: reported with it.
+        time: when it was complete, in seconds since 1970.
+        files: path in the folder, with `/`, to size and checksum.
+        rank: of the process that saved it.
+    """
+
+    store: Store
+    folder: str
+    step: int
+    metrics: Mapping[str, float]
+    time: float
+    files: Mapping[str, CheckpointFile]
+    rank: int = 0
+    marker: bytes = field(default=b"", repr=False)
+    """The content of its marker, by which it is known again."""
+
+    @property
+    def uri(self) -> str:
+        """The URI of its folder, with a `/` at its end."""
+        return self.store.uri + self.folder
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files together."""
+        return sum(file.size_bytes for file in self.files.values())
+
+    def is_sound(self) -> bool:
+        """Whether the content of all files has the checksums of the marker. Reads all of it."""
+        return all(self._crc32_of(name) == file.crc32 for name, file in self.files.items())
+
+    def download(self, target: str | Path) -> Checkpoint:
+        """Copy it into a local folder, which becomes the same checkpoint.
+
+        Raises:
+            CheckpointError: it was changed or removed meanwhile.
+        """
+        copy_checkpoint(self, LocalStore(target), "")
+        found = Checkpoint.from_directory(target)
+        if not found.files:
+            raise CheckpointError(f"{self.uri} was changed while it was copied; look for the latest one again")
+        return found
+
+    def _crc32_of(self, name: str) -> str | None:
+        crc = 0
+        try:
+            for piece in self.store.read(self.folder + name):
+                crc = zlib.crc32(piece, crc)
+        except ObjectNotFoundError:
+            return None
+        return f"{crc:08x}"
+
+
+def complete_checkpoints(
+    run: CheckpointedRun, *, session: Any = None, rank: int = 0, checksums: bool = False
+) -> Iterator[StoredCheckpoint]:
+    """The complete checkpoints of a run, the latest step first. What is only partly there is left out.
+
+    Args:
+        run: the URI or local path of a run or of its `checkpoints`, a store, or a job.
+        session: whose keys `oss://` takes; the default session without it.
+        rank: of the process that saved them, in jobs of several processes.
+        checksums: read all files, and leave out checkpoints whose content is damaged.
+
+    Example:
+        >>> import tempfile
+        >>> from pai_sdk.run.checkpoints import commit
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     step = Path(folder, "checkpoints", "7")
+        ...     step.mkdir(parents=True)
+        ...     _ = (step / "weights").write_text("1.0")
+        ...     before = list(complete_checkpoints(folder))
+        ...     _ = commit(step, step=7)
+        ...     before, [found.step for found in complete_checkpoints(folder)]
+        ([], [7])
+    """
+    store = _store_of(run, session)
+    for checkpoint in _of_rank(store, rank, *_listed(store)):
+        if not checksums or checkpoint.is_sound():
+            yield checkpoint
+
+
+def latest_of_each_rank(store: Store) -> Iterator[StoredCheckpoint]:
+    """The latest complete checkpoint of rank 0, and of each other rank the latest one that is not newer."""
+    base, found = _listed(store)
+    first: StoredCheckpoint | None = None
+    for rank in sorted({rank for rank, _ in found}):
+        for checkpoint in _of_rank(store, rank, base, found):
+            first = first or checkpoint
+            if checkpoint.step <= first.step:
+                yield checkpoint
+                break
+
+
+def latest_checkpoint(
+    run: CheckpointedRun, *, session: Any = None, rank: int = 0, checksums: bool = False
+) -> StoredCheckpoint | None:
+    """The complete checkpoint of the latest step, or None; arguments as for `complete_checkpoints`."""
+    return next(complete_checkpoints(run, session=session, rank=rank, checksums=checksums), None)
+
+
+def copy_checkpoint(checkpoint: StoredCheckpoint, target: Store, folder: str) -> None:
+    """Copy a checkpoint. Within one bucket, and within one local disk, no byte goes over the network.
+
+    Args:
+        checkpoint: which one.
+        target: the store that it is copied to.
+        folder: the checkpoint's folder in that store, with a `/` at its end; empty for the store itself.
+
+    Raises:
+        CheckpointError: the checkpoint was changed or removed meanwhile. The target has no marker then.
+        StorageError: a file cannot be read or written.
+    """
+    present = _content(target, folder + MARKER)
+    if present == checkpoint.marker and _sizes_fit(target, folder, checkpoint.files):
+        return
+    target.delete([folder + MARKER])
+    with TransferPool() as pool:
+        for name, file in checkpoint.files.items():
+            copy = partial(_copy, checkpoint.store, checkpoint.folder + name, target, folder + name, file)
+            pool.submit_file(name, copy, size_bytes=file.size_bytes)
+    for name, error in pool.failures.items():
+        raise CheckpointError(f"{checkpoint.uri}{name} was not copied to {target.uri}{folder}: {error}") from error
+    # As long as the marker is there, the files are the ones that it lists.
+    if _content(checkpoint.store, checkpoint.folder + MARKER) != checkpoint.marker:
+        raise CheckpointError(f"{checkpoint.uri} was changed or removed while it was copied; submit a new plan")
+    target.write(folder + MARKER, checkpoint.marker)
+
+
+def _store_of(run: CheckpointedRun, session: Any) -> Store:
+    if isinstance(run, str | Path):
+        return open_store(run, session)
+    if isinstance(run, _SavesCheckpoints):
+        return run.open_output(_CHECKPOINTS)
+    return run
+
+
+def _listed(store: Store) -> tuple[str, _Sizes]:
+    """The folder of all checkpoints in the store, and for each rank and step the sizes of the files."""
+    for base in (f"{_CHECKPOINTS}/", ""):
+        found: _Sizes = {}
+        # A file that no path can name belongs to no complete checkpoint.
+        for file in store.list(base, unlisted=lambda path, error: None):
+            path, rank = file.path[len(base) :], 0
+            if match := _RANK.match(path):
+                path, rank = path[match.end() :], int(match[1])
+            name_of_step, _, name = path.partition("/")
+            step = RunLayout.step_of(name_of_step)
+            if step is not None and name:
+                found.setdefault((rank, step), {})[name] = file.size_bytes
+        if any(MARKER in sizes for sizes in found.values()):
+            return base, found
+    return "", {}
+
+
+def _of_rank(store: Store, rank: int, base: str, found: _Sizes) -> Iterator[StoredCheckpoint]:
+    for step in sorted((step for found_rank, step in found if found_rank == rank), reverse=True):
+        folder = f"{base}rank-{rank}/{step}/" if rank else f"{base}{step}/"
+        checkpoint = _read(store, folder, step, rank, found[rank, step])
+        if checkpoint is not None:
+            yield checkpoint
+
+
+def _read(store: Store, folder: str, step: int, rank: int, sizes: Mapping[str, int]) -> StoredCheckpoint | None:
+    content = _content(store, folder + MARKER) if MARKER in sizes else None
+    marked = None if content is None else parsed_marker(content)
+    if content is None or marked is None:
+        return None
+    if any(sizes.get(name) != file.size_bytes for name, file in marked.files.items()):
+        return None
+    return StoredCheckpoint(store, folder, step, marked.metrics, marked.time, marked.files, rank, content)
+
+
+def _content(store: Store, path: str) -> bytes | None:
+    try:
+        return b"".join(store.read(path))
+    except ObjectNotFoundError:
+        return None
+
+
+def _sizes_fit(store: Store, folder: str, files: Mapping[str, CheckpointFile]) -> bool:
+    sizes = {file.path.removeprefix(folder): file.size_bytes for file in store.list(folder)}
+    return all(sizes.get(name) == file.size_bytes for name, file in files.items())
+
+
+def _copy(source: Store, path: str, target: Store, target_path: str, file: CheckpointFile) -> None:
+    if isinstance(source, OssStore) and isinstance(target, OssStore) and file.size_bytes <= _LARGEST_COPY_BYTES:
+        here, there = source.folder, target.folder
+        if (here.bucket, here.endpoint) == (there.bucket, there.endpoint):
+            bucket = OssStore(target.client, OssUri(there.bucket, "", there.endpoint))
+            bucket.copy(here.key + path, there.key + target_path)
+            return
+    if isinstance(source, LocalStore):
+        local = source.root / path
+        target.write(target_path, local, executable=source.head(path).executable)
+        return
+    target.write(target_path, source.read(path), executable=source.head(path).executable)

@@ -1,0 +1,132 @@
+"""A folder of the service's own object store as a store, for the files of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pai_sdk.errors import ObjectNotFoundError
+from pai_sdk.service.objects.error_codes import fault
+from pai_sdk.service.objects.index import StoredObject
+from pai_sdk.service.objects.integrity import DAMAGED, IntegrityCheck
+from pai_sdk.service.objects.store import ObjectStore
+from pai_sdk.storage.objects import META_EXECUTABLE
+from pai_sdk.storage.store_paths import checked_path
+from pai_sdk.storage.stored_file import StoredFile, Unlisted, pieces_of
+from pai_sdk.storage.uri import OssUri
+
+__all__ = ["HEADER_EXECUTABLE", "BucketStore"]
+
+HEADER_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
+"""The header of an object that is a program."""
+
+_PIECE_BYTES = 1 << 20
+
+
+class BucketStore:
+    """The objects whose keys begin with that of a folder, without a network between.
+
+    Args:
+        store: the object store.
+        folder: the folder.
+        check_cancelled: called for each piece that is read or written; it raises to end the transfer.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root, ObjectStore(root) as store:
+        ...     _ = store.create_bucket("models")
+        ...     files = BucketStore(store, OssUri("models", "runs/"))
+        ...     _ = files.write("7/model.pt", b"weights")
+        ...     [file.path for file in files.list()], store.head("models", "runs/7/model.pt").size_bytes
+        (['7/model.pt'], 7)
+    """
+
+    def __init__(
+        self, store: ObjectStore, folder: OssUri, *, check_cancelled: Callable[[], None] = lambda: None
+    ) -> None:
+        self._store = store
+        self._folder = folder.as_dir()
+        self._check_cancelled = check_cancelled
+        self.uri = str(self._folder)
+
+    def list(
+        self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
+    ) -> Iterator[StoredFile]:
+        """All files whose paths begin with `prefix`, sorted by path."""
+        cut = len(self._folder.key)
+        for info in self._store.list(self._folder.bucket, self._folder.key + prefix):
+            path = info.key[cut:]
+            if path and (folders or info.size_bytes or not path.endswith("/")):
+                yield _stored_file(info, path)
+
+    def head(self, path: str) -> StoredFile:
+        """The facts about a file.
+
+        Raises:
+            ObjectNotFoundError: there is no such object.
+        """
+        with self._named(path):
+            return _stored_file(self._store.head(self._folder.bucket, self._key(path)), path)
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` to `end`, in pieces. All of a file is compared with its checksum at the end.
+
+        Raises:
+            ObjectNotFoundError: there is no such object.
+            StorageError: its content is damaged.
+        """
+        with self._named(path):
+            info, stream = self._store.open_with_info(self._folder.bucket, self._key(path))
+        check = IntegrityCheck(info) if start == 0 and end is None else None
+        with stream:
+            stream.seek(start)
+            left = (info.size_bytes if end is None else end) - start
+            while left > 0 and (piece := stream.read(min(left, _PIECE_BYTES))):
+                self._check_cancelled()
+                left -= len(piece)
+                if check is not None:
+                    check.update(piece)
+                yield piece
+        if check is not None and (problem := check.problem()):
+            raise fault(DAMAGED, problem, bucket=info.bucket, key=info.key)
+
+    def write(self, path: str, content: bytes | Path | Iterable[bytes], *, executable: bool = False) -> StoredFile:
+        """Make or replace an object; when this returns, it survives a power cut."""
+        key = self._key(path)
+        with self._store.writer() as writer:
+            for piece in pieces_of(content):
+                writer.write(piece)
+                self._check_cancelled()
+            self._check_cancelled()
+            headers = {HEADER_EXECUTABLE: "true"} if executable else {}
+            return _stored_file(self._store.finish(writer, self._folder.bucket, key, headers=headers), path)
+
+    def copy(self, source: str, target: str) -> StoredFile:
+        """Copy an object without reading it.
+
+        Raises:
+            ObjectNotFoundError: there is no such object.
+        """
+        bucket = self._folder.bucket
+        with self._named(source):
+            return _stored_file(self._store.copy(bucket, self._key(source), bucket, self._key(target)), target)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete objects, all or none."""
+        self._store.delete_many(self._folder.bucket, [self._key(path) for path in paths])
+
+    @contextmanager
+    def _named(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except ObjectNotFoundError as error:
+            raise ObjectNotFoundError(f"{self.uri}{path}: there is no such object", uri=error.uri) from error
+
+    def _key(self, path: str) -> str:
+        return self._folder.key + checked_path(path)
+
+
+def _stored_file(info: StoredObject, path: str) -> StoredFile:
+    executable = info.headers.get(HEADER_EXECUTABLE) == "true"
+    return StoredFile(path, info.size_bytes, int(info.modified_at * 1e9), info.etag, executable)

@@ -1,0 +1,364 @@
+"""Tables as folders of Parquet files.
+
+    <root>/tables/<project>/<table>/table.json            columns and partition columns
+    <root>/tables/<project>/<table>/data/dt=1/<upload>/   the blocks of one committed upload, a Parquet file each
+    <root>/uploads/<upload>/upload.json, blocks/          an upload that is not committed
+
+A commit is one rename of `blocks` into the table: its rows are visible together, also after a crash. An upload is
+committed when its blocks are in the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.base.files import replace_file, sync_folder
+from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.trace.types import trace_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pai_sdk.service.tables.statements import Statement
+
+__all__ = ["DownloadSession", "Table", "TableStore", "UploadSession"]
+
+_NAME = re.compile(r"\w{1,128}", re.ASCII)
+_ID = re.compile(r"[0-9a-f]{32}")
+_MOST_BLOCKS = 20_000
+_MOST_DOWNLOADS = 1_000
+_UPLOAD_LIFE_S = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        folder: where it is.
+        columns: name to type, in MaxCompute's words.
+        partition_columns: likewise.
+        table_id: another one after the table was dropped and made again.
+        lifecycle: days that rows are kept, as it was given; nothing is removed here.
+    """
+
+    project: str
+    name: str
+    folder: Path
+    columns: Mapping[str, str]
+    partition_columns: Mapping[str, str]
+    table_id: str
+    lifecycle: int | None
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns without those of the partitions."""
+        return trace_schema(self.columns)
+
+    @property
+    def data(self) -> Path:
+        """The folder of its rows, which DuckDB and pyarrow can read as a data set."""
+        return self.folder / "data"
+
+    def partition_folder(self, partition: Mapping[str, str]) -> Path:
+        """The folder of a partition; of the whole table without one."""
+        missing = [name for name in self.partition_columns if name not in partition]
+        if missing or len(partition) != len(self.partition_columns):
+            names = ", ".join(self.partition_columns) or "none"
+            raise TableFault(400, "ODPS-0110031", f"The table's partition columns are: {names}.")
+        return self.data.joinpath(*(f"{name}={partition[name]}" for name in self.partition_columns))
+
+
+@dataclass(frozen=True)
+class UploadSession:
+    """An upload session.
+
+    Attributes:
+        folder: its own folder, until it is committed.
+        overwrite: whether the commit replaces what the partition has.
+    """
+
+    upload_id: str
+    table: Table
+    partition: Mapping[str, str]
+    folder: Path
+    overwrite: bool
+
+    @property
+    def target(self) -> Path:
+        """The folder in the table that its blocks become."""
+        return self.table.partition_folder(self.partition) / self.upload_id
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether its rows are visible."""
+        return self.target.is_dir()
+
+    def block_ids(self) -> list[int]:
+        """The blocks that were stored."""
+        folder = self.target if self.is_committed else self.folder / "blocks"
+        return sorted(int(path.stem) for path in folder.glob("*.parquet"))
+
+
+@dataclass(frozen=True)
+class DownloadSession:
+    """A download session: the files that a partition had when it began."""
+
+    download_id: str
+    table: Table
+    partition: Mapping[str, str]
+    paths: tuple[Path, ...]
+    rows: int
+
+
+class TableStore:
+    """Tables in a folder. Safe to use from many threads of one process.
+
+    `_lock` guards what changes which files a table has: creation, drop and commit. Blocks are written without it.
+
+    Args:
+        root: the folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._downloads: OrderedDict[str, DownloadSession] = OrderedDict()
+        self._remove_old_uploads()
+
+    # ---- tables and partitions
+
+    def create(self, project: str, statement: Statement) -> bool:
+        """Make a table; whether it is new."""
+        folder = self._folder(project, statement.table)
+        with self._lock:
+            if (folder / "table.json").exists():
+                return False
+            (folder / "data").mkdir(parents=True, exist_ok=True)
+            facts = {
+                "id": uuid.uuid4().hex,
+                "columns": dict(statement.columns),
+                "partitions": dict(statement.partition_columns),
+                "lifecycle": statement.lifecycle,
+                "properties": dict(statement.properties),
+            }
+            replace_file(folder / "table.json", json.dumps(facts, indent=1), mode=0o600)
+            return True
+
+    def table(self, project: str, name: str) -> Table:
+        """A table.
+
+        Raises:
+            TableFault: there is none of this name.
+        """
+        folder = self._folder(project, name)
+        try:
+            facts = json.loads((folder / "table.json").read_text())
+        except FileNotFoundError:
+            raise TableFault(404, "NoSuchTable", f"Table not found - {project}.{name}") from None
+        given = facts["columns"], facts["partitions"], facts["id"], facts["lifecycle"]
+        return Table(project, name.lower(), folder, *given)
+
+    def tables(self, project: str) -> list[str]:
+        """The names of all tables of a project."""
+        return sorted(path.parent.name for path in self._root.glob(f"tables/{_checked(project)}/*/table.json"))
+
+    def drop(self, project: str, name: str) -> bool:
+        """Remove a table and its rows; whether there was one."""
+        folder = self._folder(project, name)
+        with self._lock:
+            if not folder.exists():
+                return False
+            trash = folder.with_name(f".{uuid.uuid4().hex}")
+            folder.rename(trash)
+        shutil.rmtree(trash, ignore_errors=True)
+        return True
+
+    def add_partition(self, table: Table, partition: Mapping[str, str]) -> bool:
+        """Make a partition; whether it is new."""
+        folder = table.partition_folder(partition)
+        with self._lock:
+            is_new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+            return is_new
+
+    def remove_partition(self, table: Table, partition: Mapping[str, str]) -> bool:
+        """Remove a partition and its rows; whether there was one."""
+        folder = table.partition_folder(partition)
+        with self._lock:
+            exists = folder.exists()
+            shutil.rmtree(folder, ignore_errors=True)
+            return exists
+
+    def partitions(self, table: Table) -> list[dict[str, str]]:
+        """All partitions of a table."""
+        found = table.data.glob("/".join(f"{name}=*" for name in table.partition_columns) or ".")
+        parts = [path.relative_to(table.data).parts for path in found if table.partition_columns]
+        return [dict(part.split("=", 1) for part in each) for each in sorted(parts)]
+
+    # ---- uploads
+
+    def begin_upload(
+        self, table: Table, partition: Mapping[str, str], *, overwrite: bool = False, create: bool = False
+    ) -> UploadSession:
+        """Begin an upload session.
+
+        Raises:
+            TableFault: there is no such partition, and it is not to be made.
+        """
+        self._remove_old_uploads()
+        if create:
+            self.add_partition(table, partition)
+        if not table.partition_folder(partition).exists():
+            raise TableFault(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
+        upload_id = uuid.uuid4().hex
+        folder = self._root / "uploads" / upload_id
+        (folder / "blocks").mkdir(parents=True)
+        facts = {
+            "project": table.project,
+            "table": table.name,
+            "table_id": table.table_id,
+            "partition": dict(partition),
+            "overwrite": overwrite,
+        }
+        replace_file(folder / "upload.json", json.dumps(facts), mode=0o600)
+        return UploadSession(upload_id, table, partition, folder, overwrite)
+
+    def _remove_old_uploads(self) -> None:
+        """Forget uploads that began more than a day ago: committed ones, and those of writers that died."""
+        oldest = time.time() - _UPLOAD_LIFE_S
+        for facts in self._root.glob("uploads/*/upload.json"):
+            with contextlib.suppress(FileNotFoundError):
+                if facts.stat().st_mtime < oldest:
+                    shutil.rmtree(facts.parent, ignore_errors=True)
+
+    def upload(self, upload_id: str) -> UploadSession:
+        """An upload session, committed or not.
+
+        Raises:
+            TableFault: there is none with this id.
+        """
+        folder = self._root / "uploads" / upload_id
+        if not _ID.fullmatch(upload_id) or not (folder / "upload.json").exists():
+            raise TableFault(404, "NoSuchUpload", f"There is no upload {upload_id}.")
+        facts = json.loads((folder / "upload.json").read_text())
+        table = self.table(facts["project"], facts["table"])
+        if table.table_id != facts["table_id"]:
+            raise TableFault(404, "NoSuchUpload", f"The table of upload {upload_id} was dropped and made again.")
+        return UploadSession(upload_id, table, facts["partition"], folder, facts["overwrite"])
+
+    def put_block(self, upload: UploadSession, block_id: int, rows: pa.Table) -> None:
+        """Store a block; one with the same id is replaced. On the disk when it returns.
+
+        Raises:
+            TableFault: the id is out of range, or the upload is committed.
+        """
+        if not 0 <= block_id < _MOST_BLOCKS:
+            raise TableFault(400, "InvalidArgument", f"Block ids go from 0 to {_MOST_BLOCKS - 1}.")
+        if upload.is_committed:
+            raise TableFault(400, "StatusConflict", "The upload is committed, and takes no more blocks.")
+        import io
+
+        import pyarrow.parquet as pq
+
+        file = io.BytesIO()
+        pq.write_table(rows, file, compression="zstd")
+        path = upload.folder / "blocks" / f"{block_id}.parquet"
+        replace_file(path, file.getvalue(), mode=0o600, durable=True)
+
+    def commit(self, upload: UploadSession) -> None:
+        """Make the blocks visible, all at once. A repetition does nothing."""
+        with self._lock:
+            if upload.is_committed:
+                return
+            before = [path for path in upload.target.parent.iterdir() if path.is_dir()] if upload.overwrite else []
+            sync_folder(upload.folder / "blocks")
+            (upload.folder / "blocks").rename(upload.target)
+            sync_folder(upload.target.parent)
+            for path in before:
+                shutil.rmtree(path, ignore_errors=True)
+
+    # ---- downloads
+
+    def begin_download(self, table: Table, partition: Mapping[str, str]) -> DownloadSession:
+        """Begin a download session of what is visible now."""
+        import pyarrow.parquet as pq
+
+        folder = table.partition_folder(partition)
+        if not folder.exists():
+            raise TableFault(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
+        with self._lock:
+            paths = tuple(sorted(folder.glob("*/*.parquet"), key=_order))
+        rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        download = DownloadSession(uuid.uuid4().hex, table, partition, paths, rows)
+        with self._lock:
+            self._downloads[download.download_id] = download
+            while len(self._downloads) > _MOST_DOWNLOADS:
+                self._downloads.popitem(last=False)
+        return download
+
+    def download(self, download_id: str) -> DownloadSession:
+        """A download session.
+
+        Raises:
+            TableFault: there is none with this id, or the service was started again since.
+        """
+        try:
+            return self._downloads[download_id]
+        except KeyError:
+            raise TableFault(404, "NoSuchDownload", f"There is no download {download_id}.") from None
+
+    def rows(
+        self, download: DownloadSession, start: int, count: int, columns: list[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """Rows of a download session, file by file."""
+        import pyarrow.parquet as pq
+
+        for path in download.paths:
+            if count <= 0:
+                return
+            with pq.ParquetFile(path) as file:
+                here = file.metadata.num_rows
+                if start >= here:
+                    start -= here
+                    continue
+                table = file.read(columns=columns).cast(_selected(download.table.schema, columns))
+            table = table.slice(start, count)
+            start, count = 0, count - table.num_rows
+            yield table
+
+    def _folder(self, project: str, name: str) -> Path:
+        return self._root / "tables" / _checked(project) / _checked(name).lower()
+
+
+def _selected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
+    import pyarrow as pa
+
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+def _order(path: Path) -> tuple[float, str, int]:
+    """Uploads in the order of their commits, blocks by id."""
+    return path.parent.stat().st_mtime, path.parent.name, int(path.stem)
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise TableFault(400, "ODPS-0130161", f"{name!r} is not the name of a project or a table.")
+    return name
+
+
+def _partition_text(partition: Mapping[str, Any]) -> str:
+    return ",".join(f"{name}={value}" for name, value in partition.items()) or "none was given"

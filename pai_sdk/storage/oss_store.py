@@ -1,0 +1,231 @@
+"""A folder in OSS as a store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import FileChangedError, ObjectNotFoundError
+from pai_sdk.storage.file_download import FileDownload, fetched_in_parts
+from pai_sdk.storage.file_move import FileMove
+from pai_sdk.storage.file_upload import PART_BYTES, FileUpload, object_meta, sent_in_parts
+from pai_sdk.storage.local_store import stored_file_of
+from pai_sdk.storage.objects import META_EXECUTABLE, META_LINK, ObjectInfo
+from pai_sdk.storage.pool import TransferPool
+from pai_sdk.storage.progress import NO_BAR, FileShare
+from pai_sdk.storage.store_paths import checked_path
+from pai_sdk.storage.stored_file import StoredFile, Unlisted
+from pai_sdk.storage.tree import FileEntry
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss import OssClient
+
+__all__ = ["OssStore", "stored_file_of_object"]
+
+_PIECE_BYTES = 8 << 20
+_PART_THREADS = 4
+
+
+def stored_file_of_object(info: ObjectInfo, path: str) -> StoredFile:
+    """The facts about an object as those about a file of a store."""
+    modified_ns = None if info.modified_s is None else int(info.modified_s * 1e9)
+    executable = info.meta.get(META_EXECUTABLE) == "true"
+    return StoredFile(path, info.size_bytes, modified_ns, info.etag, executable)
+
+
+class OssStore:
+    """The objects whose keys begin with that of a folder.
+
+    Args:
+        client: reads and writes the objects; it stays open.
+        uri: the folder; empty for a whole bucket.
+
+    Example:
+        >>> OssStore(client, OssUri.parse("oss://models/runs")).uri  # doctest: +SKIP
+        'oss://models/runs/'
+    """
+
+    def __init__(self, client: OssClient, uri: OssUri) -> None:
+        self.client = client
+        self.folder = uri.as_dir()
+        self.uri = str(self.folder)
+
+    def __repr__(self) -> str:
+        return f"OssStore({self.uri!r})"
+
+    def list(
+        self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
+    ) -> Iterator[StoredFile]:
+        """All files whose paths begin with `prefix`, sorted by path, page after page."""
+        beginning = replace(self.folder, key=self.folder.key + prefix)
+        cut = len(self.folder.key)
+        for info in self.client.list(
+            beginning, unnamed=unlisted and (lambda key, error: unlisted(key[cut:], error))
+        ):
+            path = info.uri.key[cut:]
+            # An empty object whose key ends with a slash stands for a folder.
+            if path and (folders or info.size_bytes or not path.endswith("/")):
+                yield stored_file_of_object(info, path)
+
+    def head(self, path: str) -> StoredFile:
+        """The facts about a file.
+
+        Raises:
+            ObjectNotFoundError: there is no such object.
+        """
+        return stored_file_of_object(self._info(path), path)
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` to `end`, in pieces of 8 MiB; each is a request with retries.
+
+        Raises:
+            ObjectNotFoundError: there is no such object.
+            StorageError: it was replaced while it was read.
+        """
+        uri, etag = self._uri(path), None
+        while end is None or start < end:
+            size_bytes = _PIECE_BYTES if end is None else min(end - start, _PIECE_BYTES)
+            info, piece = self.client.get_piece(uri, start, size_bytes, etag=etag)
+            if piece:
+                yield piece
+            start, etag = start + len(piece), info.etag
+            if not piece or start >= info.size_bytes:
+                return
+
+    def write(self, path: str, content: bytes | Path | Iterable[bytes], *, executable: bool = False) -> StoredFile:
+        """Make or replace an object; a large one in parts. Parts of a local file that arrived earlier are used."""
+        uri = self._uri(path)
+        if isinstance(content, Path):
+            return self._write_file(path, content, executable=executable)
+        pieces = iter((content,) if isinstance(content, bytes) else content)
+        head = bytearray()
+        for piece in pieces:
+            head += piece
+            if len(head) > PART_BYTES:
+                return self._write_parts(uri, path, chain((bytes(head),), pieces), executable=executable)
+        entry = FileEntry(path, len(head), executable, hashlib.sha256(head).hexdigest())
+        etag = self.client.put_bytes(uri, bytes(head), meta=object_meta(entry))
+        return StoredFile(path, len(head), None, etag, executable)
+
+    def cancelled_by(self, pool: TransferPool) -> OssStore:
+        """The same store for one transfer."""
+        return type(self)(self.client.cancelled_by(pool.stopped, pool.may_retry), self.folder)
+
+    def sends_in_parts(self, size_bytes: int) -> bool:
+        """Whether a file of this size is sent in parts."""
+        return sent_in_parts(size_bytes)
+
+    def fetches_in_parts(self, size_bytes: int) -> bool:
+        """Whether a file of this size is fetched in ranges."""
+        return fetched_in_parts(size_bytes)
+
+    def send_file(self, move: FileMove) -> StoredFile:
+        """Make or replace an object by a local file. Its parts that arrived earlier are not sent again."""
+        path, executable = move.file.path, move.file.executable
+        uri = self._uri(path)
+        if not sent_in_parts(move.file.size_bytes):
+            with move.local.open("rb") as stream:
+                content = stream.read(PART_BYTES + 1)
+            if len(content) > PART_BYTES:
+                raise FileChangedError(f"{move.local} grew while it was read")
+            meta = object_meta(FileEntry(path, len(content), executable, hashlib.sha256(content).hexdigest()))
+            etag = self.client.put_bytes(uri, content, meta=meta)
+            move.share.advance(len(content))
+            return StoredFile(path, len(content), None, etag, executable)
+        entry = _entry_of(path, move.local, executable=executable)
+        etags: list[str] = []
+        FileUpload(self.client, move.local, entry, uri, NO_BAR, etags.append, move.share).in_parts(move.pool)
+        return StoredFile(path, entry.size_bytes, None, etags[0], executable)
+
+    def fetch_file(self, move: FileMove) -> StoredFile:
+        """Replace a local file by an object, which is checked. Ranges that arrived earlier are used."""
+        file = move.file
+        listed = ObjectInfo(self._uri(file.path), file.size_bytes, file.etag, {})
+        skip = move.skip_same
+        download = FileDownload(self.client, listed, move.local, NO_BAR, skip_unchanged=skip, share=move.share)
+        if fetched_in_parts(file.size_bytes):
+            download.in_parts(move.pool)
+        else:
+            download.whole()
+        read = stored_file_of_object(download.read, file.path)
+        if download.read.meta.get(META_LINK) == "true":
+            read = replace(read, link=move.local.read_text(encoding="utf-8"))
+        # A listing does not say what is a program, so this is no part of what is compared.
+        return replace(read, executable=False)
+
+    def write_link(self, path: str, target: str) -> StoredFile:
+        """Make or replace an object that stands for a symbolic link."""
+        etag = self.client.put_bytes(self._uri(path), target.encode(), meta={META_LINK: "true"})
+        return StoredFile(path, len(target.encode()), None, etag, link=target)
+
+    def _write_file(self, path: str, file: Path, *, executable: bool) -> StoredFile:
+        listed = replace(stored_file_of(path, file.stat()), executable=executable)
+        with TransferPool(_PART_THREADS) as pool:
+            return self.cancelled_by(pool).send_file(FileMove(listed, file, pool, FileShare(NO_BAR)))
+
+    def _write_parts(self, uri: OssUri, path: str, pieces: Iterable[bytes], *, executable: bool) -> StoredFile:
+        """Write content of unknown length. Parts are sent one after the other, as they come."""
+        meta = {META_EXECUTABLE: "true"} if executable else {}
+        upload_id = self.client.parts.begin(uri, meta=meta)
+        etags: list[str] = []
+        size_bytes = 0
+        try:
+            for part in _in_parts(pieces):
+                etags.append(self.client.parts.put(uri, upload_id, len(etags) + 1, part))
+                size_bytes += len(part)
+            etag = self.client.parts.end(uri, upload_id, etags)
+        except BaseException:
+            self.client.parts.drop(uri, upload_id)
+            raise
+        return StoredFile(path, size_bytes, None, etag, executable)
+
+    def copy(self, source: str, target: str) -> StoredFile:
+        """Copy an object within OSS.
+
+        Raises:
+            ObjectNotFoundError: there is no such object.
+        """
+        info = self._info(source)
+        etag = self.client.copy(info.uri, self._uri(target), etag=info.etag, meta=info.meta)
+        return replace(stored_file_of_object(info, target), etag=etag, modified_ns=None)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete objects, a thousand with a request."""
+        self.client.delete_many([self._uri(path) for path in paths])
+
+    def _uri(self, path: str) -> OssUri:
+        return replace(self.folder, key=self.folder.key + checked_path(path))
+
+    def _info(self, path: str) -> ObjectInfo:
+        uri = self._uri(path)
+        info = self.client.head(uri)
+        if info is None:
+            raise ObjectNotFoundError(f"{uri}: there is no such object", uri=str(uri))
+        return info
+
+
+def _entry_of(path: str, file: Path, *, executable: bool) -> FileEntry:
+    content, size_bytes = hashlib.sha256(), 0
+    with file.open("rb", buffering=0) as stream:
+        while piece := stream.read(1 << 20):
+            content.update(piece)
+            size_bytes += len(piece)
+    return FileEntry(path, size_bytes, executable, content.hexdigest())
+
+
+def _in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in parts that grow with their number, so that 10,000 of them are enough for 5 TB."""
+    waiting, number = bytearray(), 0
+    for piece in pieces:
+        waiting += piece
+        while len(waiting) >= (part_bytes := PART_BYTES << number // 1000):
+            yield bytes(waiting[:part_bytes])
+            del waiting[:part_bytes]
+            number += 1
+    if waiting or not number:
+        yield bytes(waiting)

@@ -1,0 +1,476 @@
+"""Moves a folder between two stores: the one engine for uploads, downloads, inputs and outputs.
+
+The listings of both sides and the rows of earlier syncs are read side by side, all sorted by path, so that memory
+does not grow with the number of files. Files are moved on the threads of a `TransferPool`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Protocol, runtime_checkable
+
+from pai_sdk.errors import (
+    FileChangedError,
+    InvalidInputError,
+    NameTakenError,
+    ObjectNotFoundError,
+    Problem,
+    StorageError,
+    SyncError,
+)
+from pai_sdk.storage.base import Store
+from pai_sdk.storage.file_move import FetchesFiles, FileMove, SendsFiles
+from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.pool import WHY_NOT_ALL, TransferPool
+from pai_sdk.storage.progress import ByteBar, FileShare
+from pai_sdk.storage.stored_file import StoredFile
+from pai_sdk.storage.sync_memory import Moved, SyncMemory, memory_path
+
+__all__ = ["DirSync", "SyncReport"]
+
+_MOST_READS = 4  # of a file that changes while it is read
+_DELETED_AT_ONCE = 1000
+_MD5 = re.compile(r"[0-9A-Fa-f]{32}")
+
+
+@runtime_checkable
+class _KeepsLinks(Protocol):
+    def write_link(self, path: str, target: str) -> StoredFile: ...
+
+
+@runtime_checkable
+class _OfOneTransfer(Protocol):
+    def cancelled_by(self, pool: TransferPool) -> Store: ...
+
+
+@dataclass
+class SyncReport:
+    """What a sync did, or would do in a dry run.
+
+    Attributes:
+        files: files of the source, and its empty folders.
+        moved: those that were moved.
+        moved_bytes: their bytes.
+        unchanged: those that both sides had already.
+        deleted: files of the target that were deleted.
+        failures: files that could not be moved, each with its error.
+        unlisted: what is no file, or could not be listed, each with its error.
+        gave_up: whether the remaining files were skipped, because the other side is down or refuses the key.
+    """
+
+    files: int = 0
+    moved: int = 0
+    moved_bytes: int = 0
+    unchanged: int = 0
+    deleted: int = 0
+    failures: dict[str, Exception] = field(default_factory=dict)
+    unlisted: dict[str, Exception] = field(default_factory=dict)
+    gave_up: bool = False
+
+    @property
+    def why_not_all(self) -> str:
+        """The end of a message about the failures: why files were skipped, if any were."""
+        return WHY_NOT_ALL if self.gave_up else ""
+
+    def raise_failures(self, source: Store, target: Store) -> None:
+        """Raise an error that has all failures, if there are any.
+
+        Args:
+            source: what was read.
+            target: what was written.
+
+        Raises:
+            SyncError: some files could not be moved.
+        """
+        failures = {**self.unlisted, **self.failures}
+        if failures or self.gave_up:
+            raise SyncError(
+                f"{len(failures)} of {self.files + len(self.unlisted)} files were not moved from "
+                f"{source.uri} to {target.uri}{self.why_not_all}",
+                failures=failures,
+            )
+
+
+class DirSync:
+    """Makes a folder like another one; only what is new or changed is moved.
+
+    A local file is unchanged when size, time in nanoseconds and inode are the same as in the last sync, an object
+    when its ETag is. What was moved is remembered on this machine, also by a sync that is killed. A file that
+    changes while it is read is read again. A file that fails does not stop the others.
+
+    Args:
+        source: what is read.
+        target: what is written.
+        delete: delete what the source does not have. Nothing is deleted when the source could not be listed.
+        checksum: compare the content of files that no earlier sync has moved, and do not move equal ones.
+        verify: list the target, and move again what was changed or deleted there. Always done for a local target.
+        folders: make empty folders, too.
+        remember: where rows about moved files are kept; True for a place below `~/.cache`, False for nowhere.
+        skip: called with each file of the source; what it accepts counts as unchanged.
+        note: called with `move` or `delete` and the path, for each decision.
+        takes_growing: for files that are written all the time, such as logs: what was read of one is kept, and the
+            next sync moves it again. Without it, a file that changes each time it is read is a failure.
+        dry_run: decide, but change nothing.
+        progress: show a bar.
+        title: what the bar is called.
+        workers: threads; by default many for small files, few for large ones.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     here, there = LocalStore(f"{folder}/here"), LocalStore(f"{folder}/there")
+        ...     _ = here.write("a/b.txt", b"hello")
+        ...     report = DirSync(here, there, remember=Path(folder, "memory.db")).run()
+        ...     report.moved, [file.path for file in there.list()]
+        (1, ['a/b.txt'])
+    """
+
+    def __init__(
+        self,
+        source: Store,
+        target: Store,
+        *,
+        delete: bool = False,
+        checksum: bool = False,
+        verify: bool = False,
+        folders: bool = True,
+        remember: bool | Path = True,
+        skip: Callable[[StoredFile], bool] = lambda file: False,
+        note: Callable[[str, str], None] = lambda action, path: None,
+        takes_growing: bool = False,
+        dry_run: bool = False,
+        progress: bool = False,
+        title: str = "syncing",
+        workers: int | None = None,
+    ) -> None:
+        _must_be_apart(source, target)
+        self._source = source
+        self._target = target
+        self._delete = delete
+        self._checksum = checksum
+        self._folders = folders
+        self._memory_path = memory_path(source.uri, target.uri) if remember is True else remember or None
+        # A store that fetches files compares their content itself.
+        compares = checksum and not (isinstance(source, FetchesFiles) and isinstance(target, LocalStore))
+        is_cheap = isinstance(target, LocalStore) and self._memory_path is not None
+        self._lists_target = verify or delete or compares or is_cheap
+        self._skip = skip
+        self._note = note
+        self._takes_growing = takes_growing
+        self._dry_run = dry_run
+        self._progress = progress
+        self._title = title
+        self._workers = workers
+
+    def run(self) -> SyncReport:
+        """Move what is new or changed.
+
+        Raises:
+            SyncError: some files could not be moved; the others are complete and in place.
+            StorageError: the source is not there, or the other side cannot be used at all.
+        """
+        report = self.attempt()
+        report.raise_failures(self._source, self._target)
+        return report
+
+    def attempt(self) -> SyncReport:
+        """The same; the failures are only in the report.
+
+        Raises:
+            StorageError: the source is not there, or the other side cannot be used at all.
+        """
+        if isinstance(self._source, LocalStore) and not self._source.root.is_dir():
+            raise ObjectNotFoundError(f"{self._source.root}: there is no such folder", uri=self._source.uri)
+        report = SyncReport()
+        rest = _Rest()
+        with SyncMemory(self._memory_path) as memory, ByteBar(self._title, shown=self._progress) as bar:
+            with self._files(report, memory, bar) as files:
+                self._walk(files, memory, rest)
+            if not report.gave_up:
+                self._delete_all(rest, report)
+            if rest.after_deletions and not report.gave_up:
+                with self._files(report, memory, bar) as files:
+                    for source in rest.after_deletions:
+                        files.begin(source)
+        return report
+
+    @contextmanager
+    def _files(self, report: SyncReport, memory: SyncMemory, bar: ByteBar) -> Iterator[_Files]:
+        try:
+            with TransferPool(self._workers) as pool:
+                pool.failures = report.failures
+                yield _Files(
+                    self._source,
+                    self._target,
+                    memory,
+                    pool,
+                    bar,
+                    report,
+                    skip_same=self._checksum,
+                    takes_growing=self._takes_growing,
+                )
+        finally:
+            report.gave_up |= pool.gave_up
+
+    def _walk(self, files: _Files, memory: SyncMemory, rest: _Rest) -> None:
+        report = files.report
+
+        sources = self._source.list(folders=self._folders, unlisted=report.unlisted.__setitem__)
+        for path, source, row, target in _side_by_side(sources, memory.rows(), self._targets(report)):
+            memory.write()
+            if source is not None:
+                report.files += 1
+                self._decide(source, row, target, files, rest)
+            else:
+                if row is not None and not self._dry_run:
+                    memory.forget(path)
+                if target is not None and self._delete:
+                    rest.gone[path] = None
+            if files.pool.gave_up:
+                return
+
+    def _targets(self, report: SyncReport) -> Iterator[StoredFile]:
+        if not self._lists_target:
+            return iter(())
+        target = self._target
+        if isinstance(target, LocalStore):
+            # Links of the target are not followed: a deletion would go on where they lead.
+            target = LocalStore(target.root, links="store")
+        # A file of the target that is not listed is moved again, which reports the error.
+        unlisted = report.unlisted.__setitem__ if self._delete else (lambda path, error: None)
+        return target.list(folders=self._folders, unlisted=unlisted)
+
+    def _decide(
+        self, source: StoredFile, row: Moved | None, target: StoredFile | None, files: _Files, rest: _Rest
+    ) -> None:
+        """Move a file now, or after the deletions, or not."""
+        path, report = source.path, files.report
+        if self._is_unchanged(source, row, target) or self._skip(source):
+            report.unchanged += 1
+            return
+        if target is not None and self._has_same_content(source, target):
+            report.unchanged += 1
+            if not self._dry_run:
+                files.remember(source, target)
+            return
+        self._note("move", path)
+        if self._dry_run:
+            report.moved += 1
+            report.moved_bytes += source.size_bytes
+            return
+        if isinstance(self._target, LocalStore):
+            self._target.open()  # one error, not one for each file
+        if self._delete and isinstance(self._target, LocalStore):
+            in_the_way = [str(folder) for folder in PurePosixPath(path).parents if str(folder) in rest.gone]
+            if in_the_way and not report.unlisted:
+                self._delete_now(in_the_way, rest, report)
+            # What is in a folder is deleted first; a folder that becomes empty by it is removed with it.
+            if source.is_folder or (self._target.root / path).is_dir():
+                rest.after_deletions.append(source)
+                return
+        files.begin(source)
+
+    def _is_unchanged(self, source: StoredFile, row: Moved | None, target: StoredFile | None) -> bool:
+        if source.is_folder and target is not None:
+            return True
+        if row is None or row.source != _mark(source):
+            return False
+        return not self._lists_target or (target is not None and target.etag == row.target)
+
+    def _has_same_content(self, source: StoredFile, target: StoredFile) -> bool:
+        if not self._checksum or source.size_bytes != target.size_bytes or source.link or target.link:
+            return False
+        if isinstance(self._source, FetchesFiles) and isinstance(self._target, LocalStore):
+            return False  # compared on the threads, by the store
+        try:
+            return _same_content(self._source, source, self._target, target)
+        except (OSError, StorageError):  # moving it will report the error
+            return False
+
+    def _delete_all(self, rest: _Rest, report: SyncReport) -> None:
+        """Delete what the source does not have, unless some of the source could not be listed."""
+        while rest.gone and not report.unlisted:
+            self._delete_now(list(islice(rest.gone, _DELETED_AT_ONCE)), rest, report)
+
+    def _delete_now(self, paths: Sequence[str], rest: _Rest, report: SyncReport) -> None:
+        for path in paths:
+            self._note("delete", path)
+            del rest.gone[path]
+        report.deleted += len(paths)
+        if not self._dry_run:
+            self._target.delete(paths)
+
+
+@dataclass
+class _Rest:
+    """What is left to do when the listings have been read."""
+
+    gone: dict[str, None] = field(default_factory=dict)
+    after_deletions: list[StoredFile] = field(default_factory=list)
+
+
+class _Files:
+    """Moves files on the threads of a pool."""
+
+    def __init__(
+        self,
+        source: Store,
+        target: Store,
+        memory: SyncMemory,
+        pool: TransferPool,
+        bar: ByteBar,
+        report: SyncReport,
+        *,
+        skip_same: bool,
+        takes_growing: bool,
+    ) -> None:
+        self._source = source.cancelled_by(pool) if isinstance(source, _OfOneTransfer) else source
+        self._target = target.cancelled_by(pool) if isinstance(target, _OfOneTransfer) else target
+        self._memory = memory
+        self._bar = bar
+        self._skip_same = skip_same
+        self._takes_growing = takes_growing
+        self._lock = threading.Lock()
+        self.pool = pool
+        self.report = report
+
+    def begin(self, file: StoredFile) -> None:
+        """Move a file; the pool keeps its error. A large file is read in this thread, its parts on others."""
+        self._bar.expect(file.size_bytes)
+        if self._is_in_parts(file.size_bytes):
+            self.pool.run_file(file.path, partial(self._move, file))
+        else:
+            self.pool.submit_file(file.path, partial(self._move, file), size_bytes=file.size_bytes)
+
+    def remember(self, source: StoredFile, target: StoredFile) -> None:
+        """Record that both sides have a file."""
+        self._memory.put(source.path, _mark(source), target.etag)
+
+    def _is_in_parts(self, size_bytes: int) -> bool:
+        if isinstance(self._source, LocalStore) and isinstance(self._target, SendsFiles):
+            return self._target.sends_in_parts(size_bytes)
+        if isinstance(self._target, LocalStore) and isinstance(self._source, FetchesFiles):
+            return self._source.fetches_in_parts(size_bytes)
+        return False
+
+    def _move(self, file: StoredFile) -> None:
+        for _ in range(_MOST_READS):
+            share = FileShare(self._bar)
+            try:
+                read, written = self._moved(file, share)
+                if self._is_as(file, read):
+                    return self._done(read, written)
+                if self._takes_growing:  # with the mark of before, so that the next sync finds it changed
+                    return self._done(file, written)
+                file = read
+            except FileChangedError:
+                file = self._source.head(file.path)
+            except (FileNotFoundError, ObjectNotFoundError):
+                if self._is_there(file):
+                    raise
+                return share.restart()
+            share.restart()
+        raise FileChangedError(f"{file.path} changes all the time; sync it again when no program writes to it")
+
+    def _is_as(self, listed: StoredFile, read: StoredFile) -> bool:
+        # A store that fetches files says which version it has read. Any other file is looked at again.
+        return isinstance(self._source, FetchesFiles) or read.etag == listed.etag
+
+    def _done(self, read: StoredFile, written: StoredFile) -> None:
+        self.remember(read, written)
+        with self._lock:
+            self.report.moved += 1
+            self.report.moved_bytes += read.size_bytes
+
+    def _moved(self, file: StoredFile, share: FileShare) -> tuple[StoredFile, StoredFile]:
+        """Move the file once. Returns the facts about it, as they are after that, and those of the target."""
+        source, target, path = self._source, self._target, file.path
+        if file.is_folder and file.size_bytes:
+            raise NameTakenError("its key is that of a folder, but it has content; it cannot be a file here")
+        if file.is_folder:
+            return file, target.write(path, b"")
+        if file.link:
+            return file, self._linked(path, file.link)
+        if isinstance(source, LocalStore) and isinstance(target, SendsFiles):
+            written = target.send_file(FileMove(file, source.root / path, self.pool, share))
+            return source.head(path), written
+        if isinstance(target, LocalStore) and isinstance(source, FetchesFiles):
+            place = target.place(path, file.size_bytes)
+            assert place is not None  # noqa: S101 - only the path of a folder has none
+            read = source.fetch_file(FileMove(file, place, self.pool, share, skip_same=self._skip_same))
+            return read, self._linked(path, read.link) if read.link else target.head(path)
+        # The listing of an object storage does not say what is a program.
+        executable = file.executable if isinstance(source, LocalStore) else source.head(path).executable
+        written = target.write(path, self._counted(source.read(path), share), executable=executable)
+        return replace(source.head(path), executable=file.executable), written
+
+    def _linked(self, path: str, link: str) -> StoredFile:
+        if not isinstance(self._target, _KeepsLinks):
+            raise StorageError(f"{path} is a link, which {self._target.uri} cannot hold; choose links='follow'")
+        return self._target.write_link(path, link)
+
+    def _counted(self, pieces: Iterable[bytes], share: FileShare) -> Iterator[bytes]:
+        for piece in pieces:
+            if self.pool.stopped.is_set():
+                raise StorageError("the transfer was stopped")
+            yield piece
+            share.advance(len(piece))
+
+    def _is_there(self, file: StoredFile) -> bool:
+        try:
+            self._source.head(file.path)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+
+def _mark(file: StoredFile) -> str:
+    """What changes with a file."""
+    return "folder" if file.is_folder else f"{file.etag}{'x' if file.executable else ''}"
+
+
+def _must_be_apart(source: Store, target: Store) -> None:
+    if source.uri.startswith(target.uri) or target.uri.startswith(source.uri):
+        what = f"{target.uri} and {source.uri} overlap"
+        raise InvalidInputError([Problem("target", what, "choose a folder that is not within the other one")])
+
+
+def _side_by_side(
+    sources: Iterator[StoredFile], rows: Iterator[Moved], targets: Iterator[StoredFile]
+) -> Iterator[tuple[str, StoredFile | None, Moved | None, StoredFile | None]]:
+    """Three sequences that are sorted by path, matched by path."""
+    source, row, target = next(sources, None), next(rows, None), next(targets, None)
+    while source is not None or row is not None or target is not None:
+        path = min(item.path for item in (source, row, target) if item is not None)
+        source_here = source if source is not None and source.path == path else None
+        row_here = row if row is not None and row.path == path else None
+        target_here = target if target is not None and target.path == path else None
+        yield path, source_here, row_here, target_here
+        if source_here is not None:
+            source = next(sources, None)
+        if row_here is not None:
+            row = next(rows, None)
+        if target_here is not None:
+            target = next(targets, None)
+
+
+def _same_content(source: Store, here: StoredFile, target: Store, there: StoredFile) -> bool:
+    """Whether two files of one size are equal. The ETag of most objects is their MD5; else both are read."""
+    return _md5(source, here) == _md5(target, there)
+
+
+def _md5(store: Store, file: StoredFile) -> str:
+    if _MD5.fullmatch(file.etag):
+        return file.etag.lower()
+    content = hashlib.md5(usedforsecurity=False)
+    for piece in store.read(file.path):
+        content.update(piece)
+    return content.hexdigest()

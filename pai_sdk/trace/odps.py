@@ -1,0 +1,522 @@
+"""Traces into tables of MaxCompute (ODPS), through the client library pyodps.
+
+pyodps signs requests, finds the tunnel and makes tables. The calls of an upload session are made here, one request
+each, because a retry must send the same block, and must ask first whether the one before has arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.config.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
+from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem, TraceError
+from pai_sdk.trace.frames import framed
+from pai_sdk.trace.hook import TraceHook
+from pai_sdk.trace.trace_writer import TraceWriter
+from pai_sdk.trace.types import parse_type, type_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import requests
+    from odps import ODPS
+
+__all__ = ["OdpsSink", "TraceToOdpsHook", "pyodps_client"]
+
+_HEADERS = {
+    "odps-tunnel-date-transform": "v1",
+    "odps-tunnel-sdk-support-schema-evolution": "true",
+    "x-odps-tunnel-version": "6",
+}
+_COMPRESSIONS = ("zstd", "deflate", "none")
+_TIMEOUTS_S = (10.0, 120.0)
+_RETRIED_STATUS = (308, 408, 429)
+_RETRIED_CODES = (
+    "FlowExceeded",
+    "InternalServerError",
+    "ServiceUnavailable",
+    "RequestTimeout",
+    "MetaTransactionFailed",
+)
+_MIB = 1 << 20
+
+
+class OdpsSink:
+    """Writes a trace into a table of MaxCompute.
+
+    The table and the partition are made when they are missing. All rows of a session become visible together. The
+    limits of MaxCompute are respected: a session is renewed before 24 hours and before 20,000 blocks.
+
+    Args:
+        table: its name.
+        project: of MaxCompute.
+        endpoint: of MaxCompute's REST API.
+        partition: such as `dt=20261122` or `dt=20261122,rank=0`; None for a table without partitions.
+        credentials: the access key, or a function that gives it; by default as for all of pai_sdk.
+        lifecycle: days that a new table keeps its rows.
+        compression: of what is sent: `zstd`, `deflate` or `none`.
+        run_column: the column that gets the run's id; None for none.
+        tunnel_endpoint: of the tunnel; MaxCompute tells it otherwise.
+        region: sign with V4 for this region.
+        quota: the tunnel's quota.
+
+    Raises:
+        InvalidInputError: something is missing or malformed.
+        MissingExtraError: pyodps is not installed.
+
+    Example:
+        >>> OdpsSink("clicks", project="shop", endpoint="http://service.cn.maxcompute.aliyun.com/api")
+        OdpsSink('shop.clicks')
+    """
+
+    max_blocks = 10_000
+    max_age_s = 12 * 3600.0
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        project: str,
+        endpoint: str,
+        partition: str | None = None,
+        credentials: Credentials | CredentialsProvider | None = None,
+        lifecycle: int | None = 365,
+        compression: str = "zstd",
+        run_column: str | None = "run_id",
+        tunnel_endpoint: str | None = None,
+        region: str | None = None,
+        quota: str | None = None,
+    ) -> None:
+        given = {"table": table, "project": project, "endpoint": endpoint}
+        problems = [Problem(name, "is missing") for name, value in given.items() if not value]
+        if compression not in _COMPRESSIONS:
+            problems.append(Problem("compression", f"{compression!r} is no choice", ", ".join(_COMPRESSIONS)))
+        try:
+            self.partition = _pairs(partition)
+        except ValueError as error:
+            problems.append(Problem("partition", str(error), "such as dt=20261122,rank=0"))
+        if problems:
+            raise InvalidInputError(problems)
+        self.table = table
+        self.project = project
+        self._endpoint = endpoint
+        self._credentials = static_credentials(*credentials[:3]) if isinstance(credentials, tuple) else credentials
+        self._key = credentials if isinstance(credentials, tuple) else None
+        self._lifecycle = lifecycle
+        self._compression = compression
+        self._run_column = run_column
+        self._tunnel_endpoint = tunnel_endpoint
+        self._region = region
+        self._quota = quota
+        self._schema: pa.Schema | None = None
+        self._connecting = threading.Lock()
+        self._connected: _Connection | None = None
+        _odps_module()
+
+    def __repr__(self) -> str:
+        partition = "".join(f"/{name}={value}" for name, value in self.partition.items())
+        return f"OdpsSink({f'{self.project}.{self.table}{partition}'!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(vars(self), _connected=None, _connecting=None)
+        if self._key is not None:
+            state["_credentials"] = None  # a function, made again from the key
+        return state
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self._connecting = threading.Lock()
+        if self._key is not None:
+            self._credentials = static_credentials(*self._key[:3])
+
+    def prepare(self, schema: pa.Schema, run_id: str) -> pa.Schema:
+        """The schema with the column for the run's id.
+
+        Raises:
+            InvalidInputError: MaxCompute has no such type, or a column is a partition too.
+        """
+        import pyarrow as pa
+
+        problems = []
+        for field in schema:
+            try:
+                type_text(field.type)
+            except ValueError as error:
+                problems.append(Problem(f"column {field.name!r}", str(error)))
+        clash = {name.lower() for name in schema.names} & {name.lower() for name in self.partition}
+        problems += [
+            Problem(f"column {name!r}", "is a partition too", "rename the column") for name in sorted(clash)
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+        if self._run_column is not None and self._run_column not in schema.names:
+            schema = schema.append(pa.field(self._run_column, pa.string()))
+        self._schema = schema
+        return schema
+
+    def open(self) -> _Session:
+        """Begin an upload session.
+
+        Raises:
+            TraceError: the table has not got these columns, or MaxCompute refuses.
+        """
+        with self._connecting:
+            if self._connected is None:
+                self._connected = self._connect()
+        return _Session(self._connected, compression=self._compression)
+
+    def _connect(self) -> _Connection:
+        schema = self._schema
+        if schema is None:
+            raise TraceError(f"{self!r}: prepare() must be called before open()")
+        provider = self._credentials or default_credentials()
+        key = provider()
+        with _as_trace_errors(repr(self)):
+            client = self._client(key)
+            columns = self._make_table(client, schema)
+            endpoint = self._rest(client).endpoint
+        query = {"curr_project": self.project}
+        if self.partition:
+            query["partition"] = ",".join(f"{name}={value}" for name, value in self.partition.items())
+        if self._quota:
+            query["quotaName"] = self._quota
+        url = f"{endpoint}/projects/{self.project}/tables/{self.table}"
+        signer = _Signer(provider, lambda key: self._rest(self._client(key)))
+        return _Connection(signer, url, query, _blocks_schema(schema, columns, repr(self)), repr(self))
+
+    def _rest(self, client: ODPS) -> Any:
+        rest = _odps_module().tunnel.TableTunnel(client, quota_name=self._quota).tunnel_rest
+        return rest.with_retry_enabled(False) if hasattr(rest, "with_retry_enabled") else rest
+
+    def _client(self, key: Credentials) -> ODPS:
+        return pyodps_client(
+            key, self.project, self._endpoint, tunnel_endpoint=self._tunnel_endpoint, region_name=self._region
+        )
+
+    def _make_table(self, client: ODPS, columns: pa.Schema) -> Mapping[str, str]:
+        """Make the table and the partition where they are missing; name to type of the table's columns."""
+        from odps.models import TableSchema
+
+        types = [type_text(field.type) for field in columns]
+        partitions = list(self.partition)
+        schema = TableSchema.from_lists(
+            columns.names, types, partitions or None, ["string"] * len(partitions) or None
+        )
+        table = client.create_table(
+            self.table,
+            schema,
+            if_not_exists=True,
+            lifecycle=self._lifecycle,
+            hints={"odps.sql.type.system.odps2": "true"},
+            table_properties={"columnar.nested.type": "true"},
+        )
+        if partitions:
+            spec = ",".join(f"{name}='{value}'" for name, value in self.partition.items())
+            table.create_partition(spec, if_not_exists=True)
+        found = client.get_table(self.table)
+        found.reload()
+        return {column.name: str(column.type) for column in found.table_schema.simple_columns}
+
+
+def pyodps_client(key: Credentials, project: str, endpoint: str, **options: Any) -> ODPS:
+    """A client of pyodps with a key, which may be temporary.
+
+    Raises:
+        MissingExtraError: pyodps is not installed.
+    """
+    odps = _odps_module()
+    if key.security_token:
+        account = odps.accounts.StsAccount(key.access_key_id, key.access_key_secret, key.security_token)
+        return odps.ODPS(None, None, project=project, endpoint=endpoint, account=account, **options)
+    return odps.ODPS(key.access_key_id, key.access_key_secret, project=project, endpoint=endpoint, **options)
+
+
+class _Signer:
+    """Gives pyodps' client for the key of the moment: temporary keys are renewed while a training runs."""
+
+    def __init__(self, provider: CredentialsProvider, rest_of: Callable[[Credentials], Any]) -> None:
+        self._provider = provider
+        self._rest_of = rest_of
+        self._lock = threading.Lock()
+        self._made: tuple[Credentials, Any] | None = None
+
+    def rest(self) -> Any:
+        key = self._provider()
+        with self._lock:
+            if self._made is None or self._made[0] != key:
+                self._made = key, self._rest_of(key)
+            return self._made[1]
+
+
+class _Connection:
+    """The requests of upload sessions of one table or partition. Safe for many threads: each has its own pool.
+
+    Attributes:
+        schema: the table's columns, in its order.
+        sink: how the sink is named in messages.
+    """
+
+    def __init__(self, signer: _Signer, url: str, query: Mapping[str, str], schema: pa.Schema, sink: str) -> None:
+        self._signer = signer
+        self._url = url
+        self._query = dict(query)
+        self.schema = schema
+        self.sink = sink
+
+    def call(
+        self, method: str, query: Mapping[str, str], body: Any = b"", headers: Mapping[str, str] | None = None
+    ) -> requests.Response:
+        """Make one request.
+
+        Raises:
+            TraceError: it failed; `retryable` says whether the same request may succeed.
+        """
+        with _as_trace_errors(self.sink):
+            response: requests.Response = self._signer.rest().request(
+                self._url,
+                method,
+                params={**self._query, **query},
+                data=body,
+                headers={**_HEADERS, **(headers or {})},
+                timeout=_TIMEOUTS_S,
+            )
+        # A gateway may answer 200 for a request that it did not pass on.
+        if "x-odps-request-id" not in response.headers:
+            raise TraceError(f"{self.sink}: the answer is not MaxCompute's: it has no request id", retryable=True)
+        return response
+
+    def facts(self, method: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """The same for a call whose answer is JSON."""
+        response = self.call(method, query)
+        try:
+            found = json.loads(response.content)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or "UploadID" not in found:
+            raise TraceError(f"{self.sink}: the answer is not that of the tunnel", retryable=True)
+        return found
+
+
+class _Session:
+    """One upload session."""
+
+    def __init__(self, connection: _Connection, *, compression: str) -> None:
+        self._connection = connection
+        self._compression = compression
+        self._upload_id = connection.facts("post", {"uploads": "1"})["UploadID"]
+        self._lock = threading.Lock()
+        self._tried: set[int] = set()  # blocks of which a request was sent
+        self._is_commit_tried = False
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """A block in the tunnel's words: columns by name, in the table's order and types; framed; compressed."""
+        import pyarrow as pa
+
+        arrays = []
+        for field in self._connection.schema:
+            position = batch.schema.get_field_index(field.name)
+            column = pa.nulls(batch.num_rows, field.type) if position < 0 else batch.column(position)
+            arrays.append(column if column.type == field.type else column.cast(field.type))
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._connection.schema)
+        content = framed(rows.serialize())
+        if self._compression == "zstd":
+            return bytes(pa.compress(content, codec="zstd", asbytes=True))
+        if self._compression == "deflate":
+            import zlib
+
+            return zlib.compress(content, 1)
+        return content
+
+    def write(self, block_id: int, payload: bytes) -> None:
+        """Send a block, unless an earlier request has stored it: then only its answer was lost."""
+        with self._lock:
+            is_repeated = block_id in self._tried
+            self._tried.add(block_id)
+        if is_repeated and block_id in self._stored():
+            return
+        headers = {"Content-Type": "application/octet-stream"}
+        if self._compression != "none":
+            headers["Content-Encoding"] = self._compression
+        query = {"uploadid": self._upload_id, "blockid": str(block_id), "arrow": ""}
+        self._connection.call("put", query, payload, headers)
+
+    def commit(self, block_ids: Sequence[int]) -> None:
+        """Commit these blocks, unless an earlier request has done so.
+
+        Raises:
+            TraceError: the tunnel has other blocks.
+        """
+        facts = self._facts()
+        if self._is_commit_tried and _status(facts) in ("closed", "closing"):
+            return
+        stored = _block_ids(facts)
+        if stored != set(block_ids):
+            missing, more = sorted(set(block_ids) - stored)[:5], sorted(stored - set(block_ids))[:5]
+            raise TraceError(
+                f"{self._connection.sink}: the blocks of upload {self._upload_id} do not match "
+                f"(missing: {missing}, unexpected: {more}); it was not committed"
+            )
+        self._is_commit_tried = True
+        facts = self._connection.facts("post", {"uploadid": self._upload_id})
+        if _status(facts) not in ("closed", "closing"):
+            raise TraceError(f"{self._connection.sink}: the commit is not done yet", retryable=True)
+
+    def _stored(self) -> set[int]:
+        return _block_ids(self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        return self._connection.facts("get", {"uploadid": self._upload_id, "reload": "True"})
+
+
+def _status(facts: Mapping[str, Any]) -> str:
+    return str(facts.get("Status", "")).lower()
+
+
+def _block_ids(facts: Mapping[str, Any]) -> set[int]:
+    return {int(block["BlockID"]) for block in facts.get("UploadedBlockList") or ()}
+
+
+def _blocks_schema(traced: pa.Schema, columns: Mapping[str, str], sink: str) -> pa.Schema:
+    """The schema of the table's blocks.
+
+    Raises:
+        TraceError: a column of the trace is not in the table.
+    """
+    import pyarrow as pa
+
+    unknown = [name for name in traced.names if name.lower() not in columns]
+    if unknown:
+        known = ", ".join(columns)
+        raise TraceError(f"{sink} has no column {', '.join(map(repr, unknown))}; it has: {known}")
+    given = {name.lower(): name for name in traced.names}
+    return pa.schema([pa.field(given.get(name, name), parse_type(type_)) for name, type_ in columns.items()])
+
+
+@contextlib.contextmanager
+def _as_trace_errors(sink: str) -> Iterator[None]:
+    """Errors of pyodps and requests as ours, which say whether a retry may help."""
+    import requests
+    from odps.errors import BaseODPSError
+
+    try:
+        yield
+    except BaseODPSError as error:
+        status, code = getattr(error, "status_code", None) or 0, str(getattr(error, "code", "") or "")
+        retryable = (
+            status >= 500 or status in _RETRIED_STATUS or code in _RETRIED_CODES or isinstance(error, IOError)
+        )
+        raise TraceError(f"{sink}: {error}", retryable=retryable) from error
+    except (requests.RequestException, OSError) as error:
+        raise TraceError(f"{sink}: no answer: {error}", retryable=True) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:  # pyodps reads the page of a gateway
+        raise TraceError(f"{sink}: the answer is not MaxCompute's", retryable=True) from error
+
+
+def _pairs(partition: str | None) -> dict[str, str]:
+    """The pairs of `dt=1,rank=0`; `/` separates as well.
+
+    Raises:
+        ValueError: a part is no pair.
+    """
+    if partition is None:
+        return {}
+    pairs = {}
+    for part in partition.replace("/", ",").split(","):
+        name, sign, value = (text.strip() for text in part.partition("="))
+        value = value.strip("'\"")
+        if not (name.isidentifier() and sign and value):
+            raise ValueError(f"{part!r} is no pair of a column and its value")
+        pairs[name] = value
+    return pairs
+
+
+def _odps_module() -> Any:
+    try:
+        import odps
+        import odps.accounts
+        import odps.tunnel
+    except ImportError as error:
+        text = "tables of MaxCompute need pyodps, which is not installed; run: pip install 'pai-sdk[odps]'"
+        raise MissingExtraError(text, extra="odps") from error
+    return odps
+
+
+class TraceToOdpsHook(TraceHook):
+    """The hook of RecIS by its names and arguments: traced values into a table of MaxCompute.
+
+    Args:
+        config: `access_id`, `access_key`, `project`, `end_point` and `table_name`; `partition` where the table has
+            one.
+        fields: names of the columns.
+        types: their types, in MaxCompute's words.
+        worker_num: threads that send.
+        size_threshold: memory of a block, in bytes.
+        when: the steps to write: those of `train`, of `eval`, or `both`.
+
+    Raises:
+        InvalidInputError: keys of `config` are missing, or a type is wrong; a KeyError too where RecIS raises one.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        fields: Sequence[str],
+        types: Sequence[str],
+        worker_num: int = 1,
+        size_threshold: int = 50 * _MIB,
+        *,
+        when: str = "train",
+    ) -> None:
+        needed = ("access_id", "access_key", "project", "end_point", "table_name")
+        if missing := [name for name in needed if not config.get(name)]:
+            raise _MissingKeys([Problem(f"config[{name!r}]", "is missing") for name in missing])
+        if len(fields) != len(types):
+            what = f"has {len(types)} items, but there are {len(fields)} fields"
+            raise InvalidInputError([Problem("types", what)])
+        sink = OdpsSink(
+            config["table_name"],
+            project=config["project"],
+            endpoint=config["end_point"],
+            partition=config.get("partition"),
+            credentials=Credentials(config["access_id"], config["access_key"]),
+            run_column=None,
+        )
+        columns = dict(zip(fields, types, strict=True))
+        writer = TraceWriter(columns, sink, workers=worker_num, block_bytes=size_threshold)
+        super().__init__(writer, when=when)
+        self.table_name = str(config["table_name"])
+        self.partition = config.get("partition")
+        self.fields, self.types = list(fields), list(types)
+        self.size_threshold = size_threshold
+        self.writer_num = worker_num
+        self.writers = [writer]
+
+    @property
+    def write_count(self) -> int:
+        """Rows that are visible in the table."""
+        return self.writer.stats().rows_committed
+
+    @property
+    def buffered_size(self) -> int:
+        """Memory of the rows that the table does not have yet, in bytes."""
+        return self.writer.stats().waiting_bytes
+
+    def after_step(self, is_train: bool = True, *args: Any, **kwargs: Any) -> None:
+        """As `TraceHook.after_step`; the error of a failed writer is a ValueError too, as it is in RecIS."""
+        try:
+            super().after_step(is_train, *args, **kwargs)
+        except TraceError as error:
+            raise _WriterFailed(
+                f"TraceToOdpsHook: {error}", rows_fed=error.rows_fed, rows_committed=error.rows_committed
+            ) from error.__cause__ or error
+
+
+class _WriterFailed(TraceError, ValueError):
+    """A block could not be stored."""
+
+
+class _MissingKeys(InvalidInputError, KeyError):
+    """Keys of a configuration are missing."""

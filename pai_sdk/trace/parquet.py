@@ -1,0 +1,135 @@
+"""Traces as Parquet files: one file a block, below `<partition>=<value>/…/run=<run id>/`."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.run.layout import check_run_id
+from pai_sdk.run.report import context_here
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pai_sdk.storage.store import Store
+
+__all__ = ["ParquetSink"]
+
+_NOT_IN_VALUES = "/\\=\0"
+
+
+class ParquetSink:
+    """Writes a trace as a Parquet data set into a folder. Many runs and ranks can share the folder.
+
+    Each block is a file, and a commit of its own: it is visible as a whole or not at all. DuckDB, pandas and
+    pyarrow read the folder, with the partitions as columns.
+
+    Args:
+        folder: a local path or a URI: `oss://bucket/traces/`, `s3://…`, `memory://…`.
+        partition: names and values of folders above the run's: `{"dt": "2026-11-22"}`.
+        compression: of Parquet: `zstd`, `snappy`, `none`, ….
+        session: whose keys `oss://` takes; the default session without it.
+
+    Raises:
+        InvalidInputError: a name or value of a partition cannot be that of a folder.
+
+    Example:
+        >>> ParquetSink("oss://bucket/traces/", partition={"dt": "2026-11-22"})
+        ParquetSink('oss://bucket/traces/', partition={'dt': '2026-11-22'})
+    """
+
+    max_blocks = 1_000
+    max_age_s = 600.0
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        partition: Mapping[str, str] | None = None,
+        compression: str = "zstd",
+        session: Any = None,
+    ) -> None:
+        self.folder = os.fspath(folder)
+        self.partition = dict(partition or {})
+        self.compression = compression
+        self._session = session
+        self._place = ""
+        problems = [
+            Problem(f"partition[{name!r}]", f"{value!r} cannot be the name of a folder", "no '/', '\\' or '='")
+            for name, value in self.partition.items()
+            if not value or value in (".", "..") or any(sign in name + value for sign in _NOT_IN_VALUES)
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+
+    def __repr__(self) -> str:
+        partition = f", partition={self.partition}" if self.partition else ""
+        return f"ParquetSink({self.folder!r}{partition})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "store"}
+
+    def prepare(self, schema: pa.Schema, run_id: str) -> pa.Schema:
+        """The schema as it is: the run's id is in the path of each file."""
+        check_run_id(run_id)
+        clash = sorted({"run", *self.partition} & {name.lower() for name in schema.names})
+        if clash:
+            problems = [Problem(f"column {name!r}", "is a partition too", "rename the column") for name in clash]
+            raise InvalidInputError(problems)
+        self._place = "".join(f"{name}={value}/" for name, value in {**self.partition, "run": run_id}.items())
+        return schema
+
+    @cached_property
+    def store(self) -> Store:
+        """The folder."""
+        from pai_sdk.storage.store import open_store
+
+        return open_store(self.folder, self._session)
+
+    def open(self) -> _Files:
+        """Begin a session: files with names that no other writer has."""
+        context = context_here()
+        rank = 0 if context is None else context.rank
+        return _Files(self.store, f"{self._place}rank{rank}-{secrets.token_hex(6)}", self.compression)
+
+
+class _Files:
+    """The files of one session."""
+
+    def __init__(self, store: Store, prefix: str, compression: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._compression = compression
+
+    def encode(self, batch: pa.RecordBatch) -> memoryview:
+        """One Parquet file."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with io.BytesIO() as file:
+            pq.write_table(pa.Table.from_batches([batch]), file, compression=self._compression)
+            return memoryview(file.getvalue())
+
+    def write(self, block_id: int, payload: memoryview) -> None:
+        """Write a file. A repetition replaces it with the same content."""
+        self._store.write(f"{self._prefix}-{block_id:05}.parquet", bytes(payload))
+
+    def commit(self, block_ids: Sequence[int]) -> None:
+        """Nothing is left to do: each file is complete."""
+
+
+def is_local(folder: str) -> Path | None:
+    """The path of a local folder; None for a URI of something else."""
+    from pai_sdk.storage.uri import uri_scheme
+
+    if folder.startswith("file:"):
+        from pai_sdk.storage.local_store import path_of_file_uri
+
+        return Path(path_of_file_uri(folder))
+    return Path(folder) if uri_scheme(folder) is None else None

@@ -1,0 +1,200 @@
+"""The columns of a trace: names and types, written as MaxCompute writes them or as Arrow types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from pai_sdk.base.hints import name_hint
+from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ColumnTypes: TypeAlias = "Mapping[str, str | pa.DataType] | pa.Schema"
+"""Column name to type: `{"loss": "double", "ids": "array<bigint>"}`, or a schema of Arrow."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_NAME_HINT = "a letter or '_', then letters, digits and '_', 128 at most"
+_ARROW_NAMES = {
+    "tinyint": "int8",
+    "smallint": "int16",
+    "int": "int32",
+    "bigint": "int64",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "bool_",
+    "string": "string",
+    "binary": "binary",
+    "date": "date32",
+}
+_TOKENS = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:])")
+
+
+def trace_schema(columns: ColumnTypes) -> pa.Schema:
+    """The Arrow schema of a trace.
+
+    Args:
+        columns: name to type. A type is a text in MaxCompute's words (`bigint`, `double`, `string`, `boolean`,
+            `timestamp`, `decimal(10,2)`, `array<double>`, `map<string,bigint>`, `struct<a:int,b:string>`), or an
+            Arrow type.
+
+    Raises:
+        InvalidInputError: a name or a type is wrong, or there is no column; all of them are listed.
+
+    Example:
+        >>> trace_schema({"step": "bigint", "scores": "array<double>"}).names
+        ['step', 'scores']
+    """
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        text = "traces need pyarrow, which is not installed; run: pip install 'pai-sdk[odps]'"
+        raise MissingExtraError(text, extra="odps") from error
+    if isinstance(columns, pa.Schema):
+        columns = {field.name: field.type for field in columns}
+    problems, fields = [], []
+    for name, type_ in columns.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            problems.append(Problem(f"column {name!r}", "is not a column's name", _NAME_HINT))
+            continue
+        try:
+            fields.append(pa.field(name, type_ if isinstance(type_, pa.DataType) else parse_type(type_)))
+        except ValueError as error:
+            problems.append(Problem(f"column {name!r}", str(error)))
+    lower = [name.lower() for name in columns if isinstance(name, str)]
+    problems += [
+        Problem(f"column {name!r}", "is defined more than once", "tables ignore upper and lower case")
+        for name in sorted({name for name in lower if lower.count(name) > 1})
+    ]
+    if not columns:
+        problems.append(Problem("columns", "there is none", "such as {'loss': 'double'}"))
+    if problems:
+        raise InvalidInputError(problems)
+    return pa.schema(fields)
+
+
+def parse_type(text: str) -> pa.DataType:
+    """The Arrow type for a type in MaxCompute's words.
+
+    Raises:
+        ValueError: there is no such type.
+
+    Example:
+        >>> str(parse_type("array<double>"))
+        'list<element: double>'
+    """
+    tokens = _tokens(text)
+    type_ = _parse(tokens, text)
+    if (rest := next(tokens, None)) is not None:
+        raise ValueError(f"{text!r} is not a type: {rest!r} is too much")
+    return type_
+
+
+def type_text(type_: pa.DataType) -> str:
+    """The type in MaxCompute's words; the reverse of `parse_type`.
+
+    Raises:
+        ValueError: MaxCompute has no such type.
+
+    Example:
+        >>> type_text(parse_type("map<string,array<bigint>>"))
+        'map<string,array<bigint>>'
+    """
+    import pyarrow.types as kinds
+
+    if kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_fixed_size_list(type_):
+        return f"array<{type_text(type_.value_type)}>"
+    if kinds.is_map(type_):
+        return f"map<{type_text(type_.key_type)},{type_text(type_.item_type)}>"
+    if kinds.is_struct(type_):
+        return f"struct<{','.join(f'{field.name}:{type_text(field.type)}' for field in type_)}>"
+    if kinds.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    if kinds.is_timestamp(type_):
+        return "datetime" if type_.unit == "ms" else "timestamp"
+    if kinds.is_large_string(type_):
+        return "string"
+    for name, arrow in _ARROW_NAMES.items():
+        if type_.equals(_plain(arrow)):
+            return name
+    raise ValueError(f"tables have no type for {type_}")
+
+
+def _tokens(text: object) -> Iterator[str]:
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is not a type; give a text such as 'double', or an Arrow type")
+    position = 0
+    text = text.replace("`", "")  # MaxCompute quotes the fields of structs
+    while position < len(text.rstrip()):
+        found = _TOKENS.match(text, position)
+        if found is None:
+            raise ValueError(f"{text!r} is not a type")
+        yield found[1]
+        position = found.end()
+
+
+def _parse(tokens: Iterator[str], text: str) -> pa.DataType:
+    import pyarrow as pa
+
+    def expect(*signs: str) -> str:
+        if (token := next(tokens, "")) not in signs:
+            raise ValueError(f"{text!r} is not a type: {' or '.join(map(repr, signs))} is missing")
+        return token
+
+    name = next(tokens, "").lower()
+    if name == "array":
+        expect("<")
+        inner = _parse(tokens, text)
+        expect(">")
+        return pa.list_(pa.field("element", inner))
+    if name == "map":
+        expect("<")
+        key = _parse(tokens, text)
+        expect(",")
+        item = _parse(tokens, text)
+        expect(">")
+        return pa.map_(key, item)
+    if name == "struct":
+        fields, sign = [], expect("<")
+        while sign != ">":
+            field = next(tokens, "")
+            expect(":")
+            fields.append(pa.field(field, _parse(tokens, text)))
+            sign = expect(",", ">")
+        return pa.struct(fields)
+    if name in ("decimal", "varchar", "char"):
+        return _sized(name, tokens, expect)
+    if name in ("timestamp", "datetime"):
+        return pa.timestamp("ns" if name == "timestamp" else "ms")
+    if name not in _ARROW_NAMES:
+        known = [*_ARROW_NAMES, "timestamp", "datetime", "decimal", "array", "map", "struct"]
+        raise ValueError(f"{text!r} is not a type; {name_hint(name, known, shown=16)}")
+    return _plain(_ARROW_NAMES[name])
+
+
+def _sized(name: str, tokens: Iterator[str], expect: Callable[..., str]) -> pa.DataType:
+    import pyarrow as pa
+
+    def number() -> int:
+        token = next(tokens, "")
+        if not token.isdecimal():
+            raise ValueError(f"{name} needs a number in its brackets, not {token!r}")
+        return int(token)
+
+    expect("(")
+    first = number()
+    if name != "decimal":
+        expect(")")
+        return pa.string()
+    scale = number() if expect(",", ")") == "," else None
+    if scale is not None:
+        expect(")")
+    return pa.decimal128(first, scale or 0)
+
+
+def _plain(arrow_name: str) -> pa.DataType:
+    import pyarrow as pa
+
+    return getattr(pa, arrow_name)()

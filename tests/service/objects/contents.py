@@ -1,0 +1,34 @@
+"""What a store holds on the disk: contents in files, and in rows where it has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pai_sdk.service.objects import ObjectStore
+from pai_sdk.service.objects.sqlite_index import MOST_ROW_BYTES
+
+LARGE = MOST_ROW_BYTES + 1
+"""A content of this size is a file in every store."""
+
+
+def large(content: bytes) -> bytes:
+    """The content, made so large that it is a file."""
+    return content.ljust(LARGE, b".")
+
+
+def blob_files(store: ObjectStore) -> list[Path]:
+    """The files of contents, whole ones and those being written."""
+    root = store.path_of_blob("00").parents[2]
+    return [path for folder in ("blobs", "incoming") for path in (root / folder).rglob("*") if path.is_file()]
+
+
+def count_rows(store: ObjectStore) -> int:
+    """The rows of contents."""
+    if store.rows is None:
+        return 0
+    return store._database.query("SELECT count(*) FROM oss_contents", ())[0][0]
+
+
+def count_contents(store: ObjectStore) -> int:
+    """Files and rows together."""
+    return len(blob_files(store)) + count_rows(store)

@@ -1,0 +1,28 @@
+"""A folder of the service's own object store against the suite of all stores."""
+
+from __future__ import annotations
+
+import pytest
+
+from pai_sdk.errors import StorageError
+from pai_sdk.service.objects import ObjectStore
+from pai_sdk.service.objects.bucket_store import BucketStore
+from pai_sdk.storage.base import Store
+from pai_sdk.storage.uri import OssUri
+from tests.service.objects.serving import BUCKET
+from tests.unit.storage.store_conformance import StoreConformance
+
+
+class TestBucketStore(StoreConformance):
+    @pytest.fixture
+    def store(self, store: ObjectStore) -> Store:
+        return BucketStore(store, OssUri(BUCKET, "root/"))
+
+
+def test_a_cancelled_write_stores_nothing(store: ObjectStore) -> None:
+    def check() -> None:
+        raise StorageError("stopped")
+
+    with pytest.raises(StorageError, match="stopped"):
+        BucketStore(store, OssUri(BUCKET), check_cancelled=check).write("a", b"1")
+    assert list(store.list(BUCKET)) == []

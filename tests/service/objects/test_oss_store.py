@@ -1,0 +1,23 @@
+"""The store of OSS against the object store of the embedded service."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from pai_sdk.config.credentials import Credentials
+from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.store import OssStore, Store
+from pai_sdk.storage.uri import OssUri
+from tests.service.objects.conftest import Wire
+from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
+from tests.unit.storage.store_conformance import StoreConformance
+
+
+class TestOssStore(StoreConformance):
+    @pytest.fixture
+    def store(self, wire: Wire) -> Iterator[Store]:
+        with OssClient(wire.endpoint, lambda: Credentials(KEY_ID, SECRET), region=REGION) as client:
+            yield OssStore(client, OssUri(BUCKET, f"{uuid.uuid4().hex}/"))

@@ -1,0 +1,73 @@
+"""The tables of a service on a real port, and pyodps as its client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+from odps import ODPS
+
+from pai_sdk.config.credentials import Credentials
+from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.tables.table_store import TableStore
+from pai_sdk.service.tables.tables_app import TablesApp
+from pai_sdk.trace import OdpsSink
+from tests.waiting import PATIENCE_S, until
+
+KEY = Credentials("test-id", "test-secret")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A running service of tables."""
+
+    root: Path
+    url: str
+    keys: dict[str, str]
+
+    def client(self, url: str = "", **options: object) -> ODPS:
+        # The tunnel's endpoint is given: pyodps keeps what it was told for an endpoint, in the whole process.
+        url = url or self.url
+        return ODPS(KEY[0], KEY[1], project="shop", endpoint=url, tunnel_endpoint=url, **options)
+
+    def sink(self, table: str, url: str = "", **options: object) -> OdpsSink:
+        url = url or self.url
+        return OdpsSink(table, project="shop", endpoint=url, tunnel_endpoint=url, credentials=KEY, **options)
+
+    def rows(self, table: str, partition: str | None = None) -> list[dict[str, object]]:
+        """All rows, as pyodps reads them."""
+        with self.client().get_table(table).open_reader(partition=partition, arrow=True) as reader:
+            return [row for batch in reader for row in batch.to_pylist()]
+
+
+@contextmanager
+def serving(root: Path, rate: RateLimit | None = None) -> Iterator[Tables]:
+    keys = {KEY[0]: KEY[1]}
+    app = TablesApp(TableStore(root), keys, rate=rate)
+    config = uvicorn.Config(app, port=0, lifespan="off", log_level="warning", access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        until(lambda: server.started, "the server's start")
+        yield Tables(root, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", keys)
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
+    with serving(tmp_path_factory.mktemp("tables")) as found:
+        yield found
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """A table of the test's own."""
+    return "".join(sign if sign.isalnum() else "_" for sign in request.node.name)[:80].lower()

@@ -1,0 +1,327 @@
+"""Traces into the service's tables, through a network with faults; pyodps reads them back.
+
+TRC-04, 05, 10 to 14, 16; TRC-B1, B2, B6, B8, B9, B11, B12, B14, B17, B19.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pickle
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import Credentials
+from pai_sdk.errors import InvalidInputError, TraceError
+from pai_sdk.service.rate import RateLimit
+from pai_sdk.trace import OdpsSink, TraceToOdpsHook, TraceWriter, add_to_trace
+from tests.faults.proxy import FaultProxy, Faults
+from tests.service.tables.conftest import KEY, Tables, serving
+from tests.waiting import until
+
+FAST = RetryPolicy(deadline_s=60.0, first_pause_s=0.01, longest_pause_s=0.05)
+SCHEMA = {"step": "bigint", "score": "array<double>", "word": "string"}
+
+
+def feed(writer: TraceWriter, steps: int, rows: int = 20) -> list[dict[str, object]]:
+    fed = []
+    for step in range(steps):
+        scores = np.arange(rows * 2, dtype=float).reshape(rows, 2) + step
+        words = [f"{step}-{row}" for row in range(rows)]
+        writer.write(step=step, score=scores, word=words)
+        fed += [
+            {"step": step, "score": list(score), "word": word}
+            for score, word in zip(scores.tolist(), words, strict=True)
+        ]
+    return fed
+
+
+def found(tables: Tables, name: str, partition: str | None = None) -> list[dict[str, object]]:
+    rows = [{key: row[key] for key in SCHEMA} for row in tables.rows(name, partition)]
+    return sorted(rows, key=lambda row: (row["step"], int(str(row["word"]).split("-")[1])))
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "deflate"])
+def test_rows_are_stored_once_with_their_run(tables: Tables, name: str, compression: str) -> None:
+    sink = tables.sink(name, partition="dt=1", compression=compression)
+    with TraceWriter(SCHEMA, sink, block_bytes=4000, run_id="train-7") as writer:
+        fed = feed(writer, 30)
+    assert found(tables, name, "dt=1") == fed
+    assert {row["run_id"] for row in tables.rows(name, "dt=1")} == {"train-7"}
+
+
+def test_a_table_without_partitions(tables: Tables, name: str) -> None:
+    with TraceWriter(SCHEMA, tables.sink(name)) as writer:
+        fed = feed(writer, 3)
+    assert found(tables, name) == fed
+
+
+def test_several_ranks_write_into_one_partition(tables: Tables, name: str) -> None:
+    writers = [TraceWriter(SCHEMA, tables.sink(name, partition="dt=1")) for _ in range(3)]
+    fed = [feed(writer, 5) for writer in writers]
+    for writer in writers:
+        writer.close()
+    assert len(found(tables, name, "dt=1")) == sum(map(len, fed))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_faults_of_the_network_neither_lose_nor_double_rows(
+    tables: Tables, name: str, seed: int, workers: int
+) -> None:
+    kinds = ("reset", "lost", "truncated", "429", "500", "503", "html", "empty")
+
+    def tunnel(method: str, path: str) -> bool:
+        return "upload" in path
+
+    with FaultProxy(tables.url, seed=seed, faults=Faults(rate=0.3, kinds=kinds, only=tunnel)) as proxy:
+        sink = tables.sink(name, proxy.url)
+        with TraceWriter(SCHEMA, sink, block_bytes=2000, workers=workers, retry=FAST) as writer:
+            fed = feed(writer, 20)
+        assert writer.stats().retries > 0, proxy.happened
+    assert found(tables, name) == fed
+
+
+class OneInFive(RateLimit):
+    """Refuses some requests, by a seed."""
+
+    chance = random.Random(7)
+
+    def take(self) -> float:
+        with self._lock:
+            return float(self.chance.random() < 0.2)
+
+
+def test_a_service_that_throttles_gets_each_row_once(tmp_path: Path, name: str) -> None:
+    with serving(tmp_path, OneInFive(1.0)) as tables:
+        with TraceWriter(SCHEMA, tables.sink(name), block_bytes=2000, workers=4, retry=FAST) as writer:
+            fed = feed(writer, 20)
+        assert writer.stats().retries > 0
+        assert found(tables, name) == fed
+
+
+def test_columns_of_the_table_are_filled_by_name(tables: Tables, name: str) -> None:
+    with TraceWriter({"b": "double", "a": "bigint", "c": "string"}, tables.sink(name)) as writer:
+        writer.write(a=[1], b=[0.5], c=["x"])
+    with TraceWriter({"a": "int", "b": "float"}, tables.sink(name)) as writer:  # another order, other types
+        writer.write(a=[2], b=[0.25])
+    rows = sorted(tables.rows(name), key=lambda row: row["a"])
+    assert [(row["a"], row["b"], row["c"]) for row in rows] == [(1, 0.5, "x"), (2, 0.25, None)]
+
+
+def test_a_column_that_the_table_has_not(tables: Tables, name: str) -> None:
+    with TraceWriter({"a": "bigint"}, tables.sink(name)) as writer:
+        writer.write(a=[1])
+    writer = TraceWriter({"a": "bigint", "z": "string"}, tables.sink(name))
+    writer.write(a=[1], z=["x"])
+    with pytest.raises(TraceError, match="has no column 'z'; it has: a, run_id"):
+        writer.close()
+
+
+def test_a_wrong_key_is_refused_without_retries(tables: Tables, name: str) -> None:
+    sink = OdpsSink(name, project="shop", endpoint=tables.url, credentials=Credentials("test-id", "hunter2"))
+    writer = TraceWriter({"a": "bigint"}, sink)
+    writer.write(a=[1])
+    with pytest.raises(TraceError, match="check the access key secret") as caught:
+        writer.close()
+    assert not caught.value.__cause__.retryable
+    assert writer.stats().retries == 0
+    assert "hunter2" not in str(caught.value)
+
+
+def test_nothing_listens(name: str) -> None:
+    sink = OdpsSink(name, project="shop", endpoint="http://127.0.0.1:9", credentials=KEY)
+    writer = TraceWriter({"a": "bigint"}, sink, retry=RetryPolicy(deadline_s=0.1, longest_pause_s=0.01))
+    writer.write(a=[1])
+    with pytest.raises(TraceError, match="1 of 1 rows are not stored"):
+        writer.close()
+
+
+def test_mistakes_are_told_before_anything_is_sent(tables: Tables) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        OdpsSink("", project="", endpoint="http://x", partition="dt", compression="lz9")
+    assert [problem.where for problem in caught.value.problems] == ["table", "project", "compression", "partition"]
+    with pytest.raises(InvalidInputError, match="is a partition too"):
+        TraceWriter({"dt": "string"}, tables.sink("t", partition="dt=1"))
+
+
+def test_the_secret_is_in_no_text(tables: Tables) -> None:
+    sink = OdpsSink("t", project="shop", endpoint=tables.url, credentials=Credentials("test-id", "hunter2"))
+    assert "hunter2" not in repr(sink) + repr(vars(sink))
+
+
+def test_a_sink_can_be_sent_to_another_process(tables: Tables, name: str) -> None:
+    sink = pickle.loads(pickle.dumps(tables.sink(name)))
+    with TraceWriter({"a": "bigint"}, sink) as writer:
+        writer.write(a=[7])
+    assert [row["a"] for row in tables.rows(name)] == [7]
+
+
+def test_two_hooks_under_the_names_of_recis(tables: Tables, name: str) -> None:
+    def hook(suffix: str, field: str) -> TraceToOdpsHook:
+        config = {
+            "access_id": KEY[0],
+            "access_key": KEY[1],
+            "project": "shop",
+            "end_point": tables.url,
+            "table_name": f"{name}_{suffix}",
+        }
+        return TraceToOdpsHook(config, [field], ["array<double>"], worker_num=2)
+
+    hooks = hook("one", "x"), hook("two", "y")
+    assert all(each.check_alive() and each.writer_num == 2 for each in hooks)
+    for step in range(5):
+        add_to_trace("x", np.full((2, 3), step))
+        add_to_trace("y", [[float(step)]])
+        for each in hooks:
+            each.after_step()
+    for each in hooks:
+        each.end()
+    assert len(tables.rows(f"{name}_one")) == 10
+    assert sorted(row["y"] for row in tables.rows(f"{name}_two")) == [[0.0], [1.0], [2.0], [3.0], [4.0]]
+
+
+def test_keys_that_a_configuration_lacks(tables: Tables) -> None:
+    with pytest.raises(KeyError, match="access_key"):
+        TraceToOdpsHook({"access_id": "a", "project": "p", "end_point": "e", "table_name": "t"}, ["x"], ["int"])
+    with pytest.raises(InvalidInputError, match="has 1 items, but there are 2 fields"):
+        TraceToOdpsHook(
+            {"access_id": "a", "access_key": "b", "project": "p", "end_point": "e", "table_name": "t"},
+            ["x", "y"],
+            ["int"],
+        )
+
+
+CRASHING = """
+import sys
+from pai_sdk.config.credentials import Credentials
+from pai_sdk.trace import OdpsSink, TraceWriter
+url, table = sys.argv[1:]
+key = Credentials("test-id", "test-secret")
+sink = OdpsSink(table, project="shop", endpoint=url, tunnel_endpoint=url, credentials=key)
+writer = TraceWriter({"a": "bigint"}, sink, block_bytes=800)
+step = 0
+while True:
+    for _ in range(10):
+        writer.write(a=[step] * 100)
+    writer.flush()
+    step += 1
+    print(step, flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_whole_commits(tables: Tables, name: str) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", CRASHING, tables.url, name], stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    for _ in range(3):
+        assert program.stdout.readline()
+    time.sleep(0.02)
+    program.kill()
+    told = 3 + len(program.stdout.read().splitlines())
+    program.wait()
+    program.stdout.close()
+    values = [row["a"] for row in tables.rows(name)]
+    steps = set(values)
+    assert all(values.count(step) == 1000 for step in steps)
+    assert steps >= set(range(told))
+
+
+def test_a_new_table_has_lifecycle_properties_and_text_partitions(tables: Tables, name: str) -> None:
+    """TRC-05."""
+    sink = tables.sink(name, partition="dt=20261122,rank=0")
+    with TraceWriter({"a": "bigint", "v": "array<double>"}, sink) as writer:
+        writer.write(a=[1], v=[[0.5]])
+    facts = json.loads((tables.root / f"tables/shop/{name}/table.json").read_text())
+    assert facts["properties"]["columnar.nested.type"] == "true"
+    assert facts["partitions"] == {"dt": "string", "rank": "string"}
+    assert facts["columns"] == {"a": "bigint", "v": "array<double>", "run_id": "string"}
+    assert tables.client().get_table(name).lifecycle == 365
+
+
+def test_a_column_of_nulls_and_columns_in_another_order(tables: Tables, name: str) -> None:
+    """TRC-B14: the types are the table's, also where the values do not show them."""
+    with TraceWriter({"b": "array<double>", "a": "float", "c": "string"}, tables.sink(name)) as writer:
+        writer.write(c=[None, None], a=np.array([1.5, 2.5], np.float32), b=[None, None])
+        writer.write({"a": [3.5], "b": [[1.0]], "c": ["x"]})
+    rows = sorted(tables.rows(name), key=lambda row: row["a"])
+    assert [(row["a"], row["b"], row["c"]) for row in rows] == [
+        (1.5, None, None), (2.5, None, None), (3.5, [1.0], "x"),
+    ]  # fmt: skip
+
+
+def test_two_flushes_send_each_row_once_and_leave_pyodps_as_it_is(tables: Tables, name: str) -> None:
+    """TRC-B9."""
+    from odps.tunnel.io import writer as module
+
+    before = {name: dict(vars(kind)) for name, kind in vars(module).items() if isinstance(kind, type)}
+    with TraceWriter({"a": "bigint"}, tables.sink(name)) as writer:
+        for step in range(3):
+            writer.write(a=[step])
+            writer.flush()
+    assert sorted(row["a"] for row in tables.rows(name)) == [0, 1, 2]
+    assert before == {name: dict(vars(kind)) for name, kind in vars(module).items() if isinstance(kind, type)}
+
+
+def test_the_limits_of_maxcompute_are_kept() -> None:
+    """TRC-B12: blocks of 64 MiB, fewer than 20,000 in a session, and sessions younger than a day."""
+    assert inspect.signature(TraceWriter).parameters["block_bytes"].default >= 64 << 20
+    assert OdpsSink.max_blocks < 20_000
+    assert OdpsSink.max_age_s < 24 * 3600
+
+
+def test_a_key_that_is_renewed_while_rows_are_sent(tables: Tables, name: str) -> None:
+    keys = [Credentials("test-id", "test-secret"), Credentials("other-id", "other-secret")]
+    url = tables.url
+    sink = OdpsSink(name, project="shop", endpoint=url, tunnel_endpoint=url, credentials=lambda: keys[0])
+    with TraceWriter({"a": "bigint"}, sink) as writer:
+        writer.write(a=[1])
+        writer.flush()
+        del keys[0]
+        tables.keys["other-id"] = "other-secret"
+        old = tables.keys.pop("test-id")
+        try:
+            writer.write(a=[2])
+            writer.flush()
+        finally:
+            tables.keys["test-id"] = old
+    assert sorted(row["a"] for row in tables.rows(name)) == [1, 2]
+
+
+def test_a_failed_writer_is_a_value_error_and_the_hook_tells_its_figures(tables: Tables, name: str) -> None:
+    """TRC-10, TRC-11, TRC-13."""
+    config = {
+        "access_id": KEY[0],
+        "access_key": KEY[1],
+        "project": "shop",
+        "end_point": tables.url,
+        "table_name": name,
+    }
+    hook = TraceToOdpsHook(config, ["a"], ["bigint"], worker_num=2, size_threshold=80)
+    facts = hook.table_name, hook.fields, hook.types, hook.partition, hook.size_threshold, hook.writer_num
+    assert facts == (name, ["a"], ["bigint"], None, 80, 2)
+    add_to_trace("a", [1])
+    assert hook.buffered_size == 0
+    hook.after_step()
+    assert hook.buffered_size == 8
+    hook.writers[0].flush()
+    assert (hook.write_count, hook.buffered_size) == (1, 0)
+    tables.client().delete_table(name)
+    add_to_trace("a", np.arange(100))
+    hook.after_step()
+    until(lambda: not hook.check_alive(), "the failure")
+    add_to_trace("a", [2])
+    with pytest.raises(ValueError, match="Table not found") as caught:
+        hook.after_step()
+    assert isinstance(caught.value, TraceError)
+    assert isinstance(caught.value.__cause__, TraceError)
+    with pytest.raises(TraceError, match="100 of 101 rows are not stored"):
+        hook.end()

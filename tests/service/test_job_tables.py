@@ -1,0 +1,101 @@
+"""Tables of a running service: written through a session, read by a job that has one as its input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from odps import ODPS, errors
+
+from pai_sdk import Processor, Session
+from pai_sdk.config.credentials import static_credentials
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.trace import TraceWriter
+from tests.service.services import Client
+
+READS = """
+import json, os, stat
+from odps import ODPS
+meta = json.load(open(os.path.join(os.environ["PAI_INPUT_CLICKS"], "meta.json")))
+path = os.environ["PAI_ODPS_CREDENTIAL"]
+assert stat.S_IMODE(os.stat(path).st_mode) == 0o600, os.stat(path)
+key = json.load(open(path))
+project, _, table, partition = meta["path"].removeprefix("odps://").split("/")
+url = meta["endpoint"]
+client = ODPS(key["AccessKeyId"], key["AccessKeySecret"], project=project, endpoint=url, tunnel_endpoint=url)
+with client.get_table(table).open_reader(partition=partition) as reader:
+    print("sum", sum(record["n"] for record in reader))
+json.dump(key, open(os.path.join(os.environ["PAI_OUTPUT_MODEL"], "copy.json"), "w"))
+"""
+
+
+def session_on(client: Client) -> Session:
+    info = client.info
+    return Session(
+        info.region_id,
+        info.workspace_id,
+        oss_bucket_name=info.bucket,
+        oss_endpoint=info.oss_endpoint,
+        endpoint=info.endpoint,
+        aiworkspace_endpoint=info.endpoint,
+        credentials=static_credentials(info.access_key_id, info.access_key_secret),
+    )
+
+
+def test_a_job_reads_a_table_with_pyodps(service: Client, tmp_path: Path) -> None:
+    session = session_on(service)
+    with TraceWriter({"n": "bigint"}, session.tables.sink("clicks", partition="dt=1"), run_id="r1") as writer:
+        writer.write(n=np.arange(101))
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "read.py").write_text(READS)
+    processor = Processor(
+        "python:3.11",
+        "python read.py",
+        source_dir=str(tmp_path / "code"),
+        instance_type="ecs.c6.large",
+        session=session,
+    )
+    job = processor.run(inputs={"clicks": "odps://pai/tables/clicks/dt=1"}, outputs={"model": None}, wait=False)
+    job.wait(show_logs=False)
+    lines = [line.text for line in job.logs()]
+    assert "sum 5050" in lines
+    folder = service.info.data_dir / "jobs" / job.id
+    key = json.loads((job.download("model", tmp_path / "out") / "copy.json").read_text())
+    assert service.info.access_key_secret not in json.dumps(key)
+    texts = [path.read_bytes() for path in (folder / "logs").rglob("*") if path.is_file()]
+    texts += [path.read_bytes() for path in folder.rglob("training-job.json")]
+    assert not any(key["AccessKeySecret"].encode() in text for text in texts)
+    # The key opened the tables while the job ran, and nothing else.
+    url = service.info.endpoint
+    client = ODPS(key["AccessKeyId"], key["AccessKeySecret"], project="pai", endpoint=url, tunnel_endpoint=url)
+    with pytest.raises(errors.ODPSError, match="not known"):
+        client.exist_table("clicks")
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("odps://pai/tables/no_such_table", "Table not found"),
+        ("odps://pai/tables/parts/dt=7", "Partition not found"),
+    ],
+)
+def test_a_table_that_is_not_there(service: Client, tmp_path: Path, uri: str, message: str) -> None:
+    session = session_on(service)
+    with TraceWriter({"n": "bigint"}, session.tables.sink("parts", partition="dt=1")) as writer:
+        writer.write(n=[1])
+    job = Processor("python:3.11", "true", instance_type="ecs.c6.large", session=session).run(
+        inputs={"t": uri}, wait=False
+    )
+    found = service.until(job.id)
+    assert found["Status"] == "InitializeFailed"
+    assert f"input channel 't': {message}" in found["ReasonMessage"]
+
+
+def test_tables_of_the_cloud_need_a_project() -> None:
+    session = Session("cn-hangzhou", "1", oss_bucket_name="models", access_key_id="LTAI-x", access_key_secret="y")
+    assert session.tables.endpoint == "https://service.cn-hangzhou.maxcompute.aliyun.com/api"
+    with pytest.raises(InvalidInputError, match="project"):
+        session.tables.sink("t")
+    assert repr(session.tables.sink("t", project="shop")) == "OdpsSink('shop.t')"

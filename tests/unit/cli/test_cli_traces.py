@@ -1,0 +1,83 @@
+"""What `pai-sdk trace` prints, and the trace of a job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pai_sdk.cli.root import app
+from pai_sdk.errors import InvalidInputError, TraceError
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.trace import ParquetSink, TraceWriter
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    with TraceWriter({"n": "bigint", "word": "string"}, ParquetSink(tmp_path / "t"), run_id="r1") as writer:
+        writer.write(n=range(5), word=["a", None, "\x1b[31mred", "d", "e"])
+    return str(tmp_path / "t")
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    found = CliRunner().invoke(app, ["trace", *arguments])
+    assert found.exit_code == code, found.output
+    return found.output
+
+
+def test_the_first_rows(folder: str) -> None:
+    lines = run("head", folder, "--rows", "3").splitlines()
+    assert [line.split()[0] for line in lines] == ["n", "0", "1", "2"]
+    assert "\x1b[31m" not in "".join(lines)
+
+
+def test_rows_as_json_and_csv(folder: str) -> None:
+    rows = [json.loads(line) for line in run("head", folder, "-n", "2", "--format", "json").splitlines()]
+    assert rows == [{"n": 0, "word": "a", "run": "r1"}, {"n": 1, "word": None, "run": "r1"}]
+    assert run("head", folder, "-n", "1", "-f", "csv") == "n,word,run\n0,a,r1\n"
+
+
+def test_a_query(folder: str) -> None:
+    assert run("query", folder, "SELECT sum(n) AS total FROM trace", "--format", "csv") == "total\n10\n"
+    assert run("query", folder, "SELECT n FROM trace ORDER BY n DESC", "-n", "1", "-f", "csv") == "n\n4\n"
+
+
+def test_a_wrong_query_or_folder(folder: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="the query failed"):
+        CliRunner().invoke(app, ["trace", "query", folder, "SELECT m FROM trace"], catch_exceptions=False)
+    with pytest.raises(TraceError, match="has no trace"):
+        CliRunner().invoke(app, ["trace", "head", str(tmp_path / "none/")], catch_exceptions=False)
+
+
+class Outputs(TrainingJob):
+    """A job with outputs in local folders."""
+
+    def __init__(self, **outputs: str) -> None:
+        self.given = outputs
+        self._backend = self  # type: ignore[assignment]
+
+    @property
+    def id(self) -> str:
+        return "train1"
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        return self.given
+
+    def store(self, uri: str) -> object:
+        from pai_sdk.storage.store import open_store
+
+        return open_store(uri)
+
+
+def test_a_job_has_its_trace_in_one_of_two_outputs(tmp_path: Path) -> None:
+    for place, rows in (("trace", 2), ("model/trace", 3)):
+        with TraceWriter({"n": "bigint"}, ParquetSink(tmp_path / place), run_id="r1") as writer:
+            writer.write(n=list(range(rows)))
+    model, own = (tmp_path / "model").as_uri() + "/", (tmp_path / "trace").as_uri() + "/"
+    assert Outputs(model=model, trace=own).trace().to_arrow().num_rows == 2
+    assert Outputs(model=model).trace().to_arrow().num_rows == 3
+    with pytest.raises(InvalidInputError, match="no output 'model'"):
+        Outputs().trace()

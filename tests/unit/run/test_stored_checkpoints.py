@@ -1,0 +1,170 @@
+"""Checkpoints in stores: readers see complete ones only, at every moment of a copy."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.errors import CheckpointError
+from pai_sdk.run.checkpoints import MARKER, commit, read_checkpoint
+from pai_sdk.run.stored_checkpoints import (
+    complete_checkpoints,
+    copy_checkpoint,
+    latest_checkpoint,
+    latest_of_each_rank,
+)
+from pai_sdk.storage.fsspec_store import FsspecStore
+from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.store import Store
+from pai_sdk.storage.stored_file import StoredFile
+
+
+def saved(run: Path, step: int, *, rank: int = 0, weights: str = "1.0") -> Path:
+    folder = run / "checkpoints" / (f"rank-{rank}/{step}" if rank else str(step))
+    (folder / "part").mkdir(parents=True)
+    (folder / "weights").write_text(weights)
+    (folder / "part" / "Optimizer").write_text(f"state {step}")
+    commit(folder, step=step, metrics={"loss": 1 / (step + 1)})
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    for step in (9, 10, 100):
+        saved(tmp_path / "run", step)
+    return tmp_path / "run"
+
+
+def steps(where: object, **more: object) -> list[int]:
+    return [found.step for found in complete_checkpoints(where, **more)]  # type: ignore[arg-type]
+
+
+def in_memory(run: Path) -> FsspecStore:
+    store = FsspecStore(f"memory://{uuid.uuid4().hex}/")
+    for path in run.rglob("*"):
+        if path.is_file():
+            store.write(path.relative_to(run).as_posix(), path)
+    return store
+
+
+def test_a_run_its_checkpoints_a_uri_and_a_store_give_the_same(run: Path) -> None:
+    memory = in_memory(run)
+    for where in (run, str(run), run.as_uri(), run / "checkpoints", LocalStore(run), memory, memory.uri):
+        assert steps(where) == [100, 10, 9]
+    found = latest_checkpoint(memory)
+    assert found is not None
+    assert (found.step, found.metrics, sorted(found.files)) == (
+        100,
+        {"loss": 1 / 101},
+        ["part/Optimizer", "weights"],
+    )
+    assert found.uri == f"{memory.uri}checkpoints/100/"
+    assert list(complete_checkpoints(run / "nothing")) == []
+
+
+def test_a_job_is_asked_for_its_output(run: Path) -> None:
+    class Job:
+        def open_output(self, channel: str) -> Store:
+            return LocalStore(run / channel)
+
+    assert steps(Job()) == [100, 10, 9]
+
+
+def test_what_is_only_partly_there_is_left_out(run: Path) -> None:
+    checkpoints = run / "checkpoints"
+    (checkpoints / "100" / "weights").unlink()
+    (checkpoints / "10" / MARKER).write_text("{")
+    saved(run, 200)
+    (checkpoints / "200" / "weights").write_text("longer than before")
+    (checkpoints / "300.tmp").mkdir()
+    (checkpoints / "300.tmp" / MARKER).write_text((checkpoints / "9" / MARKER).read_text())
+    assert steps(run) == steps(in_memory(run)) == [9]
+
+
+def test_damaged_content_is_seen_on_demand(run: Path) -> None:
+    (run / "checkpoints" / "100" / "weights").write_text("1.1")
+    assert steps(run) == [100, 10, 9]
+    assert steps(run, checksums=True) == [10, 9]
+
+
+def test_each_rank_has_its_own(run: Path) -> None:
+    for step in (9, 10, 200):
+        saved(run, step, rank=1)
+    assert steps(run) == [100, 10, 9]
+    assert steps(run, rank=1) == [200, 10, 9]
+    # Rank 1 was further when the job was killed; it resumes where rank 0 can.
+    assert [(found.rank, found.step) for found in latest_of_each_rank(LocalStore(run))] == [(0, 100), (1, 10)]
+
+
+class Watched(FsspecStore):
+    """Calls back after each change."""
+
+    def __init__(self) -> None:
+        super().__init__(f"memory://{uuid.uuid4().hex}/")
+        self.changed = lambda: None
+
+    def write(self, path: str, content: bytes | Path | Iterable[bytes], *, executable: bool = False) -> StoredFile:
+        written = super().write(path, content, executable=executable)
+        self.changed()
+        return written
+
+    def delete(self, paths: Iterable[str]) -> None:
+        super().delete(paths)
+        self.changed()
+
+
+def test_a_reader_never_sees_a_part_of_a_copy(run: Path, tmp_path: Path) -> None:
+    """One checkpoint is copied over another one of the same step and sizes: no reader sees a mixture."""
+    target = Watched()
+    seen: set[str] = set()
+
+    def look() -> None:
+        for found in complete_checkpoints(target, checksums=False):
+            contents = {b"".join(target.read(found.folder + name)) for name in ("weights",)}
+            assert found.is_sound()
+            seen.update(content.decode() for content in contents)
+
+    target.changed = look
+    for source in (run, tmp_path / "other"):
+        if source != run:
+            saved(source, 100, weights="2.0")
+        newest = latest_checkpoint(source)
+        assert newest is not None
+        copy_checkpoint(newest, target, "checkpoints/100/")
+    assert seen == {"1.0", "2.0"}
+
+
+def test_a_copy_that_is_there_is_not_made_again(run: Path) -> None:
+    target = Watched()
+    newest = latest_checkpoint(run)
+    assert newest is not None
+    copy_checkpoint(newest, target, "100/")
+    target.changed = lambda: pytest.fail("it was copied again")
+    copy_checkpoint(newest, target, "100/")
+    assert steps(target) == [100]
+
+
+def test_a_checkpoint_that_is_replaced_during_the_copy_gets_no_marker(run: Path) -> None:
+    newest = latest_checkpoint(run)
+    assert newest is not None
+    target = Watched()
+
+    def replace_source() -> None:
+        target.changed = lambda: None
+        commit(run / "checkpoints" / "100", step=100, metrics={"loss": 5.0})
+
+    target.changed = replace_source
+    with pytest.raises(CheckpointError, match="was changed or removed while it was copied"):
+        copy_checkpoint(newest, target, "100/")
+    assert steps(target) == []
+
+
+def test_a_download_is_the_same_checkpoint(run: Path, tmp_path: Path) -> None:
+    newest = latest_checkpoint(in_memory(run))
+    assert newest is not None
+    here = newest.download(tmp_path / "here")
+    assert here == read_checkpoint(tmp_path / "here", checksums=True)
+    assert (here.path / "part" / "Optimizer").read_text() == "state 100"
