@@ -177,10 +177,9 @@ def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> pa.Array:
         flat = array.reshape(-1)
         if dtype is not None:
             _check_fits(flat, dtype)
-            flat = flat.astype(dtype, copy=True)
         elif flat.dtype.kind != "b":
             return _from_list(array.tolist(), type_)
-        inner = pa.array(np.array(flat), type=type_.value_type)
+        inner = pa.array(np.array(flat, dtype), type=type_.value_type)  # a copy, as the caller reuses its array
     offsets = np.arange(len(array) + 1, dtype=np.int32) * array.shape[1]
     return pa.ListArray.from_arrays(pa.array(offsets), inner, type=type_)
 

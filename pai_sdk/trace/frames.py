@@ -8,6 +8,7 @@ batch messages of Arrow IPC, one after the other, without the schema. (Recorded 
 
 from __future__ import annotations
 
+import io
 import struct
 from typing import TYPE_CHECKING
 
@@ -34,13 +35,16 @@ def framed(content: bytes | memoryview, chunk_bytes: int = _CHUNK_BYTES) -> byte
     from google_crc32c import extend, value
 
     content = memoryview(content)
-    parts = [_U32.pack(chunk_bytes)]
+    # Joining a list would copy a whole block under the GIL, and a step of the training would wait for it.
+    out = io.BytesIO()
+    out.write(_U32.pack(chunk_bytes))
     total = 0
     for start in range(0, len(content) + 1, chunk_bytes):
         chunk = bytes(content[start : start + chunk_bytes])  # google_crc32c takes nothing else
         total = extend(total, chunk)
-        parts += (chunk, _U32.pack(value(chunk) if len(chunk) == chunk_bytes else total))
-    return b"".join(parts)
+        out.write(chunk)
+        out.write(_U32.pack(value(chunk) if len(chunk) == chunk_bytes else total))
+    return out.getvalue()
 
 
 def unframed(frame: bytes | memoryview) -> bytes:
