@@ -1,0 +1,374 @@
+"""Curves of many runs on shared buckets of x: with exact extremes, smoothed, and in groups.
+
+Needs numpy, from the extras `watch` and `service`. The functions here are pure: columns in, columns out.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.run.series import Floats, Integers, Series, Values
+from pai_sdk.run.smoothing import smoothed, smoothed_by_x, smoothed_together, smoothed_together_by_x
+
+__all__ = [
+    "Band",
+    "Buckets",
+    "Comparison",
+    "Curve",
+    "XAxis",
+    "bucket_edges",
+    "bucketed",
+    "compared",
+    "smoothed",
+    "smoothed_by_x",
+]
+
+XAxis: TypeAlias = Literal["step", "relative_step", "relative_time", "wall"]
+"""What x is: the step, the steps since the first one, the seconds since the first point, or seconds since 1970."""
+
+Band: TypeAlias = Literal["std", "range", "quantile"]
+"""What is shown around the line of a group: one standard deviation, least to largest, or the middle half."""
+
+_MOST_BUCKETS = 100_000
+_LEAST_WIDTH = 1e-290
+_RAW_POINTS_PER_BUCKET = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """The values of one series in each bucket. All columns have one entry for each bucket.
+
+    Attributes:
+        min: the least finite value; NaN where there is none.
+        max: the largest finite value.
+        mean: of the finite values.
+        last: the value with the largest x, whatever it is; NaN where the bucket is empty.
+        count: how many values there are, finite or not.
+        nan_count: how many of them are NaN.
+        inf_count: how many of them are infinite.
+    """
+
+    min: Floats
+    max: Floats
+    mean: Floats
+    last: Floats
+    count: Integers
+    nan_count: Integers
+    inf_count: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One curve of a comparison: of one series, or of a group. All columns have one length.
+
+    Attributes:
+        name: of the series, or of the group.
+        members: which of the given series it shows, by their indices.
+        x: of the raw points; otherwise the middle of each bucket that the comparison has.
+        value: of the raw points. In buckets: the last value in each; of a group: the mean or median of the means
+            of its members. NaN where there is none.
+        low: the least finite value in each bucket; of a group: the lower end of its band. None for raw points and
+            for a group without a band.
+        high: the largest one, or the upper end of the band.
+        count: how many points each entry stands for; 1 for a raw point.
+        nan_count: how many of them are NaN.
+        inf_count: how many of them are infinite.
+    """
+
+    name: str
+    members: tuple[int, ...]
+    x: Floats
+    value: Floats
+    low: Floats | None
+    high: Floats | None
+    count: Integers
+    nan_count: Integers
+    inf_count: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Curves that share one x axis.
+
+    Attributes:
+        x: what x is.
+        edges: of the buckets, ascending, one more than there are buckets; a bucket has its lower edge and not its
+            upper one. They are multiples of one width, so a view that moves, or a run that grows, keeps the edges
+            that it still needs.
+        curves: in the order of the series, or of the first members of the groups.
+        points: how many points there are in the view, in all series.
+        shown: how many entries the curves have for them.
+        is_exact: True when the curves have every point, smoothed where that was asked for.
+    """
+
+    x: XAxis
+    edges: Floats
+    curves: tuple[Curve, ...]
+    points: int
+    shown: int
+    is_exact: bool
+
+
+def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
+    """The edges of at most so many buckets, which have all x from `x_min` to `x_max`.
+
+    The width is 1, 2 or 5 times a power of ten, and each edge is a multiple of it.
+
+    Raises:
+        ValueError: `buckets` is not from 2 to 100,000, or a limit is not finite.
+
+    Example:
+        >>> bucket_edges(3, 17, 5).tolist()
+        [0.0, 5.0, 10.0, 15.0, 20.0]
+    """
+    if not 2 <= buckets <= _MOST_BUCKETS:
+        raise ValueError(f"buckets={buckets}: from 2 to {_MOST_BUCKETS:,} are possible")
+    if not (math.isfinite(x_min) and math.isfinite(x_max)):
+        raise ValueError(f"x from {x_min} to {x_max}: both must be finite")
+    x_max = max(x_min, x_max)
+    # Two edges must differ as float64.
+    least = max(x_max / buckets - x_min / buckets, 4 * math.ulp(max(abs(x_min), abs(x_max))), _LEAST_WIDTH)
+    power = math.floor(math.log10(least)) if x_min < x_max else 0
+    while True:
+        for digit in (1, 2, 5):
+            edges = _edges(x_min, x_max, digit, power, buckets)
+            if edges is not None:
+                return edges
+        power += 1
+
+
+def _edges(x_min: float, x_max: float, digit: int, power: int, buckets: int) -> Floats | None:
+    """The edges for a width of `digit` times ten to the `power`; None where they are too many."""
+    first = math.floor(_divided(x_min, digit, power))
+    last = math.floor(_divided(x_max, digit, power))
+    if last - first >= buckets + 1:
+        return None
+    number = np.arange(first - 1, last + 3, dtype=np.float64) * digit
+    edges = number / 10.0**-power if power < 0 else number * 10.0**power
+    # What was rounded may lie one bucket beside where the division has it.
+    begin = int(np.searchsorted(edges, x_min, side="right")) - 1
+    end = int(np.searchsorted(edges, x_max, side="right"))
+    if end - begin > buckets or (np.diff(edges[begin : end + 1]) <= 0).any():
+        return None
+    return edges[begin : end + 1]
+
+
+def _divided(x: float, digit: int, power: int) -> float:
+    return x * 10.0**-power / digit if power < 0 else x / 10.0**power / digit
+
+
+def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
+    """What a series has in each bucket.
+
+    Args:
+        x: ascending. Values outside of the edges are left out.
+        y: as many values; NaN and infinities are counted, and are no extremes.
+        edges: ascending; a bucket has its lower edge and not its upper one.
+
+    Example:
+        >>> found = bucketed(np.arange(4), np.array([5.0, 1.0, np.nan, 2.0]), np.array([0.0, 2.0, 4.0, 6.0]))
+        >>> found.min.tolist(), found.max.tolist(), found.nan_count.tolist()
+        ([1.0, 2.0, nan], [5.0, 2.0, nan], [0, 1, 0])
+    """
+    places = np.searchsorted(x, edges)
+    count = np.diff(places)
+    has_any = count > 0
+    # `reduceat` gives the element itself for an empty range, so the empty ones are left out. Between two of the
+    # others there is no point, so each of them ends where the next one begins.
+    starts, within = places[:-1][has_any], y[: places[-1]].astype(np.float64, copy=False)
+
+    def spread(found: npt.NDArray[np.float64]) -> Floats:
+        column = np.full(len(count), np.nan)
+        column[has_any] = found
+        return column
+
+    if not len(starts):
+        nothing, none = spread(np.empty(0)), np.zeros(len(count), np.int64)
+        return Buckets(nothing, nothing, nothing, nothing, none, none, none)
+    last = spread(within[places[1:][has_any] - 1])
+    nan_count = inf_count = np.zeros(len(count), np.int64)
+    finite_count = count[has_any]
+    is_finite = np.isfinite(within)
+    summed = within
+    if not is_finite[starts[0] :].all():
+        nan_count, inf_count = np.zeros_like(count), np.zeros_like(count)
+        nan_count[has_any] = np.add.reduceat(np.isnan(within), starts, dtype=np.int64)
+        finite_count = np.add.reduceat(is_finite, starts, dtype=np.int64)
+        inf_count[has_any] = count[has_any] - nan_count[has_any] - finite_count
+        summed, within = np.where(is_finite, within, 0.0), np.where(is_finite, within, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        mean = np.add.reduceat(summed, starts) / finite_count
+    return Buckets(
+        spread(np.fmin.reduceat(within, starts)),
+        spread(np.fmax.reduceat(within, starts)),
+        spread(mean),
+        last,
+        count,
+        nan_count,
+        inf_count,
+    )
+
+
+def compared(
+    series: Sequence[Series],
+    *,
+    x: XAxis = "step",
+    start: float | None = None,
+    end: float | None = None,
+    buckets: int = 250,
+    smooth: float = 0.0,
+    half_life: float | None = None,
+    names: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    band: Band | None = None,
+) -> Comparison:
+    """Curves of many series over one x axis.
+
+    A view with at most two points a bucket gets all its points. Otherwise each curve has, for each bucket, the
+    least, the largest and the last value, so no extreme is lost. Smoothing comes first, over all points of a
+    series, also those outside of the view.
+
+    Args:
+        series: one curve each, or members of groups.
+        x: what the x axis is.
+        start: the least x of the view; None for that of the data.
+        end: the largest x, likewise.
+        buckets: the most buckets that are wanted.
+        smooth: the weight of TensorBoard's smoothing, from 0 to less than 1.
+        half_life: smooth by distance instead: a value counts half as much after so many units of x.
+        names: of the curves; the tags of the series without them.
+        groups: the name of each series' group. The series of a group give one curve, in buckets: the mean of the
+            means that its members have there, or the median with the band `quantile`.
+        band: what a group's `low` and `high` are. Those of `range` are exact extremes of all points.
+
+    Raises:
+        InvalidInputError: an argument cannot be used; all problems at once.
+
+    Example:
+        >>> loss = Series("loss", np.arange(1000.0), np.arange(1000), 1 / (1 + np.arange(1000.0)))
+        >>> view = compared([loss], buckets=10)
+        >>> view.edges[:3].tolist(), view.curves[0].high[0], view.is_exact
+        ([0.0, 100.0, 200.0], np.float64(1.0), False)
+    """
+    _check(series, x, buckets, smooth, half_life, names, groups, band)
+    places = [_x_of(one, x) for one in series]
+    values: list[Values] = [one.value for one in series]
+    for at, place in enumerate(places):
+        if (np.diff(place) < 0).any():  # times of a run whose points were written again
+            order = np.argsort(place, kind="stable")
+            places[at], values[at] = place[order], values[at][order]
+    if half_life is not None:
+        values = [*smoothed_together_by_x(places, values, half_life)]
+    elif smooth:
+        values = [*smoothed_together(values, smooth)]
+    edges = _view_edges(places, start, end, buckets)
+    views = [_view(place, start, end) for place in places]
+    points = sum(view.stop - view.start for view in views)
+    places = [place[view] for place, view in zip(places, views, strict=True)]
+    values = [value[view] for value, view in zip(values, views, strict=True)]
+    names = list(names) or [one.tag for one in series]
+    is_raw = not groups and all(len(place) <= _RAW_POINTS_PER_BUCKET * buckets for place in places)
+    curves: list[Curve]
+    if is_raw:
+        curves = [_raw(*given, at) for at, given in enumerate(zip(names, places, values, strict=True))]
+    else:
+        found = [bucketed(place, value, edges) for place, value in zip(places, values, strict=True)]
+        middle = (edges[:-1] + edges[1:]) / 2
+        if groups:
+            curves = _group_curves(groups, found, middle, band)
+        else:
+            curves = [_curve(names[at], at, one, middle) for at, one in enumerate(found)]
+    shown = sum(int(np.count_nonzero(curve.count)) for curve in curves)
+    return Comparison(x, edges, tuple(curves), points, shown, is_raw)
+
+
+def _check(
+    series: Sequence[Series],
+    x: str,
+    buckets: int,
+    smooth: float,
+    half_life: float | None,
+    names: Sequence[str],
+    groups: Sequence[str],
+    band: str | None,
+) -> None:
+    checks = [
+        (x in get_args(XAxis), "x", f"is {x!r}", f"one of {', '.join(get_args(XAxis))}"),
+        (2 <= buckets <= _MOST_BUCKETS, "buckets", f"is {buckets}", f"from 2 to {_MOST_BUCKETS:,}"),
+        (0 <= smooth < 1, "smooth", f"is {smooth}", "from 0 to less than 1"),
+        (half_life is None or 0 < half_life < math.inf, "half_life", f"is {half_life}", "more than 0"),
+        (not names or len(names) == len(series), "names", f"are {len(names)} for {len(series)} series", ""),
+        (not groups or len(groups) == len(series), "groups", f"are {len(groups)} for {len(series)} series", ""),
+        (band is None or band in get_args(Band), "band", f"is {band!r}", f"one of {', '.join(get_args(Band))}"),
+        (band is None or bool(groups), "band", "is given without groups", "give the group of each series"),
+    ]
+    problems = [Problem(where, what, hint) for is_right, where, what, hint in checks if not is_right]
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def _x_of(series: Series, x: XAxis) -> Floats:
+    place = series.step if x in ("step", "relative_step") else series.wall
+    if x.startswith("relative") and len(place):
+        place = place - place[0]
+    return place.astype(np.float64, copy=False)
+
+
+def _view(place: Floats, start: float | None, end: float | None) -> slice:
+    begin = 0 if start is None else int(np.searchsorted(place, start, side="left"))
+    return slice(begin, max(begin, len(place) if end is None else int(np.searchsorted(place, end, side="right"))))
+
+
+def _view_edges(places: Sequence[Floats], start: float | None, end: float | None, buckets: int) -> Floats:
+    known = [place for place in places if len(place)]
+    if start is None:
+        start = min((float(place[0]) for place in known), default=0.0)
+    if end is None:
+        end = max((float(place[-1]) for place in known), default=start)
+    return bucket_edges(start, end, buckets)
+
+
+def _raw(name: str, place: Floats, value: Values, at: int) -> Curve:
+    value = value.astype(np.float64, copy=False)
+    nan_count, inf_count = np.isnan(value).astype(np.int64), np.isinf(value).astype(np.int64)
+    return Curve(name, (at,), place, value, None, None, np.ones(len(value), np.int64), nan_count, inf_count)
+
+
+def _curve(name: str, at: int, found: Buckets, middle: Floats) -> Curve:
+    counts = (found.count, found.nan_count, found.inf_count)
+    return Curve(name, (at,), middle, found.last, found.min, found.max, *counts)
+
+
+def _group_curves(
+    groups: Sequence[str], found: Sequence[Buckets], middle: Floats, band: Band | None
+) -> list[Curve]:
+    members: dict[str, list[int]] = {}
+    for at, group in enumerate(groups):
+        members.setdefault(group, []).append(at)
+    return [_group_curve(name, at, [found[i] for i in at], middle, band) for name, at in members.items()]
+
+
+def _group_curve(name: str, at: list[int], found: list[Buckets], middle: Floats, band: Band | None) -> Curve:
+    means = np.stack([one.mean for one in found])
+    low = high = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # buckets in which no member has a value
+        line = np.nanmedian(means, axis=0) if band == "quantile" else np.nanmean(means, axis=0)
+        if band == "std":
+            deviation = np.nanstd(means, axis=0)
+            low, high = line - deviation, line + deviation
+        elif band == "quantile":
+            low, high = np.nanquantile(means, (0.25, 0.75), axis=0)
+    if band == "range":
+        low = np.fmin.reduce([one.min for one in found])
+        high = np.fmax.reduce([one.max for one in found])
+    counts = np.sum([(one.count, one.nan_count, one.inf_count) for one in found], axis=0)
+    return Curve(name, tuple(at), middle, line, low, high, *counts)
