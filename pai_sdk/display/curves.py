@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 
+from pai_sdk.run.pictures import small_curve
 from pai_sdk.schemas.record import MetricPoint
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_POINTS = 200
-_WIDTH, _HEIGHT = 180, 36
-_LINE = "#0969da"
 
 
 @dataclass
@@ -51,28 +49,7 @@ class Curve:
             >>> "polyline" in Curve([3.0, 1.0, 2.0], 0, 2).svg(), Curve([3.0]).svg()
             (True, '')
         """
-        if len(self.values) < 2:
-            return ""
-        low, high = min(self.values), max(self.values)
-        spread = (high - low) or 1.0
-        left, step_x = 46, (_WIDTH - 48) / (len(self.values) - 1)
-        points = " ".join(
-            f"{left + number * step_x:.1f},{_HEIGHT - 12 - (value - low) / spread * (_HEIGHT - 18):.1f}"
-            for number, value in enumerate(self.values)
-        )
-        texts = [(left - 4, 9, "end", f"{high:.4g}"), (left - 4, _HEIGHT - 9, "end", f"{low:.4g}")]
-        if self.last_step is not None and self.first_step is not None:
-            texts.append((left, _HEIGHT - 1, "start", f"step {self.first_step}"))
-            texts.append((_WIDTH - 2, _HEIGHT - 1, "end", str(self.last_step)))
-        labels = "".join(
-            f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for x, y, anchor, text in texts
-        )
-        return (
-            f'<svg width="{_WIDTH}" height="{_HEIGHT}" style="vertical-align:middle" role="img" '
-            f'aria-label="from {self.values[0]:.5g} to {self.values[-1]:.5g}">'
-            f'<g font-size="8" fill="currentColor" opacity=".65">{labels}</g>'
-            f'<polyline points="{points}" fill="none" stroke="{_LINE}" stroke-width="1.5"/></svg>'
-        )
+        return small_curve(self.values, self.first_step, self.last_step)
 
     def blocks(self, width: int = 12) -> str:
         """The last values as a row of blocks, scaled to their range.

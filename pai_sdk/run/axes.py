@@ -229,7 +229,7 @@ def _log_ticks(low: float, high: float) -> Sequence[float]:
     for factors in ((1,), (1, 3), (1, 2, 5)):
         found = [
             factor * 10.0**power
-            for power in range(first, last + 1, stride)
+            for power in range(first // stride * stride, last + 1, stride)
             for factor in factors
             if low <= factor * 10.0**power <= high
         ]

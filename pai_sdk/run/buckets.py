@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ import numpy.typing as npt
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.series import Floats, Integers, Series, Values
 from pai_sdk.run.smoothing import smoothed, smoothed_by_x, smoothed_together, smoothed_together_by_x
+
+if TYPE_CHECKING:
+    from pai_sdk.run.plots import Plot
 
 __all__ = [
     "Band",
@@ -107,6 +110,7 @@ class Comparison:
         points: how many points there are in the view, in all series.
         shown: how many entries the curves have for them.
         is_exact: True when the curves have every point, smoothed where that was asked for.
+        tags: of the series, each once.
     """
 
     x: XAxis
@@ -115,6 +119,23 @@ class Comparison:
     points: int
     shown: int
     is_exact: bool
+    tags: tuple[str, ...] = ()
+
+    def plot(self, title: str = "", *, log_y: bool = False) -> Plot:
+        """The curves as a picture, which shows itself in a notebook; `save` writes it to a file.
+
+        Args:
+            title: above it; the tags otherwise.
+            log_y: the y axis is logarithmic; values that are not above 0 are counted and not drawn.
+
+        Example:
+            >>> loss = Series("loss", np.arange(3.0), np.arange(3), np.array([1.0, 0.5, 0.25]))
+            >>> compared([loss]).plot().title
+            'loss'
+        """
+        from pai_sdk.run.plots import Plot
+
+        return Plot(self, title or ", ".join(self.tags), log_y)
 
 
 def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
@@ -287,7 +308,8 @@ def compared(
         else:
             curves = [_curve(names[at], at, one, middle) for at, one in enumerate(found)]
     shown = sum(int(np.count_nonzero(curve.count)) for curve in curves)
-    return Comparison(x, edges, tuple(curves), points, shown, is_raw)
+    tags = tuple(dict.fromkeys(one.tag for one in series))
+    return Comparison(x, edges, tuple(curves), points, shown, is_raw, tags)
 
 
 def _check(
