@@ -37,6 +37,7 @@ been carried out).
     │   ├── JobFailed              it ended as Failed, CreateFailed or InitializeFailed
     │   ├── JobStopped             it was stopped before it finished
     │   └── WaitTimeoutError       the caller's deadline has passed; the job goes on
+    ├── RunNotFoundError           there is no such run; `run_id`
     ├── CheckpointError            a checkpoint cannot be saved or read
     ├── TraceError                 rows of a trace are not stored, or cannot be read
     ├── FunctionError              a function ended without a value or a report; `exit_code`
@@ -87,6 +88,7 @@ __all__ = [
     "Problem",
     "RemoteTraceback",
     "RepeatedRequestError",
+    "RunNotFoundError",
     "ServiceFaultError",
     "ServiceStartError",
     "SettingsError",
@@ -527,6 +529,18 @@ class WaitTimeoutError(JobError, TimeoutError):
         super().__init__(message, job_id=job_id)
         self.status = status
         self.timeout_s = timeout_s
+
+
+class RunNotFoundError(PaiError, LookupError):
+    """There is no such run, or no such metric of it.
+
+    Attributes:
+        run_id: the id that was asked for.
+    """
+
+    def __init__(self, message: str, *, run_id: str) -> None:
+        super().__init__(message)
+        self.run_id = run_id
 
 
 class CheckpointError(PaiError):

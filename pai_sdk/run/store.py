@@ -252,6 +252,10 @@ class RunStore:
         for file in self._open(folder).list():
             yield f"{folder}/{self._root.written(file.path)}"
 
+    def open_runs(self) -> Store:
+        """The folder of all runs, as `storage.open_store` opens folders."""
+        return self._open(self._runs_path)
+
     def read_metadata(self, path: str) -> dict[str, Any] | None:
         """The cached facts about a data set; None when there are none, or they cannot be read."""
         try:

@@ -1,0 +1,112 @@
+"""One background thread that does one piece of work again and again, and at once when it is asked to."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Poller"]
+
+logger = logging.getLogger(__name__)
+
+
+class Poller:
+    """Calls `work` every so often, in one daemon thread.
+
+        idle ──(interval, or asked)──> working ──> idle … until closed
+
+    A request that comes while `work` is running is not lost: `work` is called once more, since the call that is
+    running may have passed what the request is about. Requests that wait for the same call share it.
+
+    Args:
+        work: what to do, called with True when somebody waits for it. What it raises is logged, and the thread
+            goes on.
+        every_s: the pause between two calls, in seconds; 0 for calls on request only.
+        name: of the thread.
+    """
+
+    def __init__(self, work: Callable[[bool], None], every_s: float, name: str) -> None:
+        self._work = work
+        self._every_s = every_s
+        self._name = name
+        self._state = threading.Condition()  # guards all below
+        self._thread: threading.Thread | None = None
+        self._begun = self._ended = 0
+        self._wanted = 0  # the call that somebody waits for
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Start the thread; the first call comes at once."""
+        with self._state:
+            self._wanted = max(self._wanted, 1)
+            self._start()
+            self._state.notify_all()
+
+    def run(self, timeout_s: float | None) -> bool:
+        """Wait for a call that begins after now; returns whether it has ended in time.
+
+        Args:
+            timeout_s: in seconds; None for ever.
+        """
+        with self._state:
+            number = self._begun + 1
+            self._wanted = max(self._wanted, number)
+            self._start()
+            self._state.notify_all()
+            return self._wait_for(number, timeout_s)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait for the first call; returns whether it has ended in time."""
+        with self._state:
+            return self._wait_for(1, timeout_s)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
+    def close(self, deadline_s: float) -> bool:
+        """End the thread; returns whether it has ended in time.
+
+        Args:
+            deadline_s: how long to wait for a call that is running, in seconds.
+        """
+        with self._state:
+            self._is_closed = True
+            thread = self._thread
+            self._state.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(deadline_s)
+            return not thread.is_alive()
+        return True
+
+    def _start(self) -> None:
+        if self._thread is None and not self._is_closed:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def _wait_for(self, number: int, timeout_s: float | None) -> bool:
+        self._state.wait_for(lambda: self._ended >= number or self._is_closed, timeout_s)
+        return self._ended >= number
+
+    def _run(self) -> None:
+        next_at = time.monotonic() + self._every_s
+        while True:
+            with self._state:
+                pause = max(next_at - time.monotonic(), 0.0) if self._every_s else None
+                self._state.wait_for(lambda: self._is_closed or self._wanted > self._begun, pause)
+                if self._is_closed:
+                    return
+                is_asked = self._wanted > self._begun
+                self._begun += 1
+            next_at = time.monotonic() + self._every_s
+            try:
+                self._work(is_asked)
+            except Exception:
+                logger.exception("%s failed; it is called again", self._name)
+            finally:
+                with self._state:
+                    self._ended = self._begun
+                    self._state.notify_all()

@@ -1,0 +1,95 @@
+"""One run that is being watched: its metrics, and what else is in its event files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.base.hints import name_hint
+from pai_sdk.errors import MissingExtraError, RunNotFoundError
+from pai_sdk.run.records import RunBrief
+from pai_sdk.run.run_refresh import RunRefresh
+from pai_sdk.run.series import Series
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pai_sdk.run.series import Point, TagSummary
+
+__all__ = ["WatchedRun"]
+
+
+class WatchedRun:
+    """One run of a `RunManager`, which gives it by `run(id)`. Each call answers with what is known at that moment.
+
+    Points that are in memory are given at once; those that are not are read again, which the call waits for.
+    """
+
+    def __init__(self, refresh: RunRefresh, run_id: str) -> None:
+        self._refresh = refresh
+        self.id = run_id
+
+    def __repr__(self) -> str:
+        brief = self.brief
+        return f"<WatchedRun {self.id} {brief.status}, {len(brief.tags)} tags>"
+
+    @property
+    def brief(self) -> RunBrief:
+        """What the list of runs shows about it.
+
+        Raises:
+            RunNotFoundError: the run is gone.
+        """
+        return self._refresh.known(self.id)
+
+    def tags(self) -> Mapping[str, TagSummary]:
+        """What is in its event files: metrics, texts, histograms, each with its count and its last value."""
+        return self.brief.tags
+
+    def hparams(self) -> Mapping[str, Any]:
+        """Its hyperparameters."""
+        return self.brief.hparams
+
+    def scalars(self, tag: str) -> Series:
+        """All points of a metric.
+
+        Raises:
+            RunNotFoundError: the run has no such metric, or is gone.
+            StorageError: its files had to be read again, which failed.
+        """
+        self._must_have(tag)
+        return self._refresh.series(self.id, tag)
+
+    def read_last(self, tag: str | None = None) -> Point | dict[str, Point] | None:
+        """The last point of a metric, without reading a file; without a tag, that of each metric.
+
+        Raises:
+            RunNotFoundError: the run has no such metric, or is gone.
+        """
+        if tag is not None:
+            return self._must_have(tag).last
+        found = {name: summary for name, summary in self.tags().items() if summary.kind == "scalar"}
+        return {name: summary.last for name, summary in found.items() if summary.last is not None}
+
+    def to_pandas(self, tags: list[str] | None = None) -> pd.DataFrame:
+        """A data frame with the columns `tag`, `wall`, `step` and `value`, of some metrics or of all.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+            RunNotFoundError: the run has no such metric, or is gone.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
+        wanted = tags if tags is not None else [t for t, one in self.tags().items() if one.kind == "scalar"]
+        frames = [self.scalars(tag).to_pandas().assign(tag=tag) for tag in wanted]
+        columns = ["tag", "wall", "step", "value"]
+        return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+    def _must_have(self, tag: str) -> TagSummary:
+        tags = self.tags()
+        if tag not in tags:
+            hint = name_hint(tag, tags) or "it has none yet"
+            raise RunNotFoundError(f"run {self.id} has no metric {tag!r}; {hint}", run_id=self.id)
+        return tags[tag]
