@@ -10,6 +10,7 @@ FAILED = 100
 NOT_FINISHED = 101
 NOT_FOUND = 102
 STOPPED = 103
+INTERRUPTED = 130
 
 
 def of_status(status: JobStatus) -> int:

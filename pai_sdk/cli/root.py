@@ -6,41 +6,87 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from pai_sdk.base.version import __version__
-from pai_sdk.cli import algorithms, demo, exit_codes, jobs, local, metric_commands, pack, serve, traces, transfers
+from pai_sdk.cli import (
+    algorithms,
+    demo,
+    exit_codes,
+    job_view,
+    jobs,
+    local,
+    log_commands,
+    metric_commands,
+    pack,
+    serve,
+    submitting,
+    traces,
+    transfers,
+)
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
 from pai_sdk.job.interrupts import single_interrupt
 
 app = typer.Typer(
     name="pai-sdk",
-    help="List, follow and stop training jobs; move their files; serve the API that runs them. Exit codes: "
-    "0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped, 1 other errors, 2 wrong usage.",
+    help="Submit, list, follow and stop training jobs; move their files; serve the API that runs them. "
+    "Exit codes: 0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped, 130 interrupted, "
+    "1 other errors, 2 wrong usage.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("ps")(jobs.ps)
-app.command("logs")(jobs.logs)
-app.command("status")(jobs.status)
-app.command("wait")(jobs.wait)
-app.command("stop")(jobs.stop)
-app.command("metrics")(metric_commands.metrics)
-app.command("tensorboard")(metric_commands.tensorboard)
-app.command("pack")(pack.pack)
-app.command("cp")(transfers.cp)
-app.command("ls")(transfers.ls)
-app.command("sync")(transfers.sync)
-app.command("rm")(transfers.rm)
-app.command("prune")(local.prune)
-app.command("demo")(demo.demo)
-app.command("serve")(serve.serve)
-app.add_typer(algorithms.app, name="algorithm")
-app.add_typer(traces.app, name="trace")
+
+# One line a command, in the order of the help. A new command is one line here.
+_COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "Submit": {
+        "run": submitting.run,
+        "submit": submitting.submit,
+        "clone": submitting.clone,
+        "demo": demo.demo,
+    },
+    "Jobs": {
+        "ps": jobs.ps,
+        "logs": log_commands.logs,
+        "status": job_view.status,
+        "describe": job_view.describe,
+        "diff": job_view.diff,
+        "events": jobs.events,
+        "wait": jobs.wait,
+        "stop": jobs.stop,
+        "delete": jobs.delete,
+        "prune": local.prune,
+    },
+    "Results": {
+        "download": jobs.download,
+        "metrics": metric_commands.metrics,
+        "tensorboard": metric_commands.tensorboard,
+    },
+    "Files": {
+        "pack": pack.pack,
+        "cp": transfers.cp,
+        "ls": transfers.ls,
+        "sync": transfers.sync,
+        "rm": transfers.rm,
+    },
+    "Service and settings": {
+        "serve": serve.serve,
+    },
+}
+_GROUPS: dict[str, dict[str, typer.Typer]] = {
+    "Results": {"trace": traces.app},
+    "Service and settings": {"algorithm": algorithms.app},
+}
+for _panel, _commands in _COMMANDS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_panel)(_command)
+for _panel, _apps in _GROUPS.items():
+    for _name, _app in _apps.items():
+        app.add_typer(_app, name=_name, rich_help_panel=_panel)
 
 
 def _version(asked: bool) -> None:
@@ -81,7 +127,12 @@ def run() -> None:
     except OSError as error:
         _print_error(error)  # a full disk, say, behind `pai-sdk logs … > file`
         sys.exit(exit_codes.ERROR)
+    except KeyboardInterrupt as interrupt:
+        _print_interrupt(interrupt)
+        sys.exit(exit_codes.INTERRUPTED)
     except SystemExit as end:
+        if end.code == exit_codes.INTERRUPTED and end.__context__ is not None:
+            _print_interrupt(end.__context__.__cause__)
         if isinstance(end.__context__, BrokenPipeError):
             # `pai-sdk logs … | head`: the reader has closed the pipe, which is no error.
             sys.exit(exit_codes.SUCCEEDED)
@@ -90,3 +141,9 @@ def run() -> None:
 
 def _print_error(error: Exception) -> None:
     typer.secho(f"error: {error}", fg=None if os.environ.get("NO_COLOR") else "red", err=True)
+
+
+def _print_interrupt(interrupt: BaseException | None) -> None:
+    """Say what an interrupt means for the job, where there is one; no traceback."""
+    said = str(interrupt) if isinstance(interrupt, KeyboardInterrupt) else ""
+    typer.echo(f"\nInterrupted{f': {said}' if said else '.'}", err=True)

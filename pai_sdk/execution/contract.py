@@ -35,6 +35,7 @@ __all__ = [
     "launch_spec",
     "max_running_seconds",
     "memory_limit_bytes",
+    "public_fields",
     "public_request",
     "user_args",
     "write_config",
@@ -228,9 +229,19 @@ def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
 
 def public_request(request: TrainingJobRequest) -> dict[str, Any]:
     """The request as it may be seen: values of environment variables, keys, and keys inside URLs are masked."""
-    shown: dict[str, Any] = _without_keys(request.to_wire())
-    if request.environments:
-        shown["Environments"] = dict.fromkeys(request.environments, _MASK)
+    return public_fields(request.to_wire())
+
+
+def public_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for fields of a request, or of a job's record, by their names on the wire.
+
+    Example:
+        >>> public_fields({"Environments": {"TOKEN": "a-secret"}})
+        {'Environments': {'TOKEN': '******'}}
+    """
+    shown: dict[str, Any] = _without_keys(fields)
+    if fields.get("Environments"):
+        shown["Environments"] = dict.fromkeys(fields["Environments"], _MASK)
     return shown
 
 

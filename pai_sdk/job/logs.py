@@ -34,6 +34,7 @@ class LogStream:
         follow: bool = False,
         instance: str | None = None,
         start: Mapping[str, int] | None = None,
+        tail: int | None = None,
         policy: FollowPolicy | None = None,
     ) -> None:
         """Prepare a stream; nothing is read before the first iteration.
@@ -45,8 +46,12 @@ class LogStream:
             instance: only this instance's lines; all of them otherwise.
             start: the number of the first line wanted, per instance, by its full name or its ending; 0 where
                 nothing is said.
+            tail: begin with so many of the last lines of each instance that is listed now and has no `start`.
             policy: how patiently to follow.
         """
+        if tail is not None and (not isinstance(tail, int) or isinstance(tail, bool) or tail < 0):
+            problem = Problem("tail", f"{tail!r} is not a number of lines", "a whole number, 0 or more")
+            raise InvalidInputError([problem])
         if start is not None and not isinstance(start, Mapping):
             raise InvalidInputError([wrong_type("start", start, "give a dict: instance to line, as in `cursor`")])
         wrong = [
@@ -61,6 +66,7 @@ class LogStream:
         self._job_id = job_id
         self._follow = follow
         self._only = instance
+        self._tail = tail
         self._policy = policy or FollowPolicy()
 
     def __iter__(self) -> Iterator[LogLine]:
@@ -74,6 +80,11 @@ class LogStream:
         Args:
             deadline: when to stop following, on the clock of `time.monotonic()`.
         """
+        if self._tail is not None:
+            for instance in self._wanted(self._backend.get(self._job_id)):
+                if instance not in self.cursor:
+                    self.cursor[instance] = max(0, self._count(instance) - self._tail)
+            self._tail = None
         with closing(self._followed(deadline) if self._follow else self._written_so_far()) as source:
             for update in source:
                 if isinstance(update, LogFault):
@@ -84,6 +95,17 @@ class LogStream:
                 for line in update:
                     self.cursor[line.instance] = line.number + 1
                     yield line
+
+    def _count(self, instance: str) -> int:
+        """How many lines there are now. A service that does not say it is read to the end."""
+        page = self._backend.read_log(self._job_id, instance, start=0, limit=1)
+        if page.total is not None:
+            return page.total
+        count = 0
+        while page.lines:
+            page = self._backend.read_log(self._job_id, instance, start=count, limit=PAGE_LINES)
+            count += len(page.lines)
+        return count
 
     def _written_so_far(self) -> Generator[Update, None, None]:
         record = self._backend.get(self._job_id)

@@ -208,7 +208,12 @@ class TrainingJob:
         return self
 
     def logs(
-        self, *, follow: bool = False, instance: str | None = None, start: Mapping[str, int] | None = None
+        self,
+        *,
+        follow: bool = False,
+        instance: str | None = None,
+        start: Mapping[str, int] | None = None,
+        tail: int | None = None,
     ) -> LogStream:
         """The log as records: `for line in job.logs(): print(line.instance, line.text)`.
 
@@ -217,11 +222,13 @@ class TrainingJob:
             instance: one instance, by its full name or its ending (`master-0`, `worker-1`).
             start: the number of the first line wanted, from 0, per instance, named likewise (a former stream's
                 `cursor`).
+            tail: begin with this number of last lines of each instance, where `start` says nothing.
 
         Raises:
-            InvalidInputError: `start` has no such numbers; while it is read, the job has no such instance.
+            InvalidInputError: `start` or `tail` has no such numbers; while the log is read, the job has no such
+                instance.
         """
-        return LogStream(self._backend, self.id, follow=follow, instance=instance, start=start)
+        return LogStream(self._backend, self.id, follow=follow, instance=instance, start=start, tail=tail)
 
     def metrics(self, name: str | None = None) -> Iterator[MetricPoint]:
         """The values that the job reports, and that its metric definitions find in its log; oldest first.

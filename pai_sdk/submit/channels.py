@@ -28,7 +28,7 @@ text, `d-…` or `d-…/version`), or the channel itself."""
 OutputTarget: TypeAlias = str | OssUri | FileSystemInputBase | DatasetConfig | OutputChannel
 """Where an output channel can go: a URI, a file system, a dataset (or its id as text), or the channel itself."""
 
-_DATASET = re.compile(r"(d-[a-z0-9]{12,})(?:/([A-Za-z0-9_.-]+))?")
+DATASET = re.compile(r"(d-[a-z0-9]{12,})(?:/([A-Za-z0-9_.-]+))?")
 _T = TypeVar("_T")
 _FOLDER_SCHEMES = ("oss", "nas", "cpfs", "bmcpfs")
 
@@ -195,7 +195,7 @@ class ChannelResolver:
             source = str(source)
         elif not isinstance(source, str):
             return None
-        if dataset := _DATASET.fullmatch(source):
+        if dataset := DATASET.fullmatch(source):
             return DatasetConfig(dataset_id=dataset[1], version_name=dataset[2])
         if uri_scheme(source) is None:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,15 +20,29 @@ MODEL = "oss://bucket/runs[red]/" + "deep/" * 20 + "model/"
 
 
 @pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> TrainingJob:
+def listed_by() -> dict[str, object]:
+    """What jobs were looked for with."""
+    return {}
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch, listed_by: dict[str, object]) -> TrainingJob:
     backend = FakeBackend()
     backend.extra = {
         "TrainingJobName": LONG,
         "OutputChannels": [{"Name": "model", "OutputUri": MODEL}],
+        "AlgorithmSpec": {"Command": ["sh", "-c", "python train.py --red\nsleep 1"], "Image": "i"},
+        "HyperParameters": [{"Name": "lr", "Value": "0.1"}, {"Name": "epochs", "Value": "3"}],
+        "Labels": [{"Key": "team", "Value": "vision"}, {"Key": "pai-sdk-submission", "Value": "x"}],
+        "LatestMetrics": [{"Name": "loss", "Value": 0.25, "Step": 3}],
+        "Environments": {"TOKEN": "secret"},
+        "StatusTransitions": [{"Status": "Running", "StartTime": "2026-11-22T05:00:00Z"}],
     }
+    backend.lines = {"train0123456789ab-master-0": [f"line {number}" for number in range(10)]}
     known = TrainingJob("train0123456789ab", backend)
 
-    def listed(**_: object) -> Iterator[TrainingJob]:
+    def listed(**filters: object) -> Iterator[TrainingJob]:
+        listed_by.update(filters)
         yield known
 
     monkeypatch.setattr(TrainingJob, "list", listed)
@@ -45,12 +60,17 @@ def test_in_a_pipe_nothing_is_cut(job: TrainingJob) -> None:
     assert row.split()[:3] == [job.id, LONG, "Running"]
 
 
-def test_in_a_narrow_window_the_name_gives_way(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("columns", "first"), [(60, "STATUS"), (80, "STATUS"), (150, "NAME")])
+def test_names_and_ids_stay_whole_in_any_window(
+    job: TrainingJob, monkeypatch: pytest.MonkeyPatch, columns: int, first: str
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # Rich takes any stream for a terminal then
-    rows = [visible_text(row) for row in pai("ps").splitlines()]
-    assert job.id in rows[1]
-    assert "…" in rows[1]
-    assert max(map(len, rows)) <= 60
+    monkeypatch.setenv("COLUMNS", str(columns))
+    titles, row, *below = [visible_text(row) for row in pai("ps").splitlines()]
+    assert titles.split()[:2] == ["JOB", first]
+    assert row.startswith(job.id)
+    assert LONG in (row if first == "NAME" else below[0])
+    assert len(row) <= columns
 
 
 @pytest.mark.parametrize("force", ["", "1"])
@@ -59,6 +79,94 @@ def test_a_uri_is_shown_on_one_line_as_it_is(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", force)
     assert MODEL in [visible_text(row).rpartition("  ")[2] for row in pai("status", job.id).splitlines()]
+
+
+def test_a_status_shows_command_labels_hyperparameters_and_metrics(job: TrainingJob) -> None:
+    shown = {row.partition("  ")[0]: row.partition("  ")[2].strip() for row in pai("status", job.id).splitlines()}
+    assert shown["command"] == "python train.py --red …"
+    assert shown["parameters"] == "lr=0.1  epochs=3"
+    assert shown["labels"] == "team=vision"
+    assert shown["metric loss"] == "0.25  step 3"
+
+
+def test_describe_shows_all_of_it_and_no_secret(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainingJob, "events", lambda self: ["it was created"])
+    shown = pai("describe", job.id)
+    for text in (LONG, "python train.py --red\nsleep 1", MODEL, "Running  2026-11-22 05:00:00", "it was created"):
+        assert text in shown
+    assert "secret" not in shown + pai("describe", job.id, "--json")
+    assert json.loads(pai("describe", job.id, "--json"))["Environments"] == {"TOKEN": "******"}
+
+
+def test_labels_and_statuses_go_to_the_service(job: TrainingJob, listed_by: dict[str, object]) -> None:
+    pai("ps", "--label", "team=vision", "-l", "night=1", "--status", "succeed")
+    assert listed_by == {
+        "status": "Succeed",
+        "name": None,
+        "labels": {"team": "vision", "night": "1"},
+        "local": False,
+    }
+    assert pai("ps", "-q") == f"{job.id}\n"
+
+
+def test_a_status_that_there_is_not_is_wrong_usage(job: TrainingJob) -> None:
+    result = CliRunner().invoke(app, ["ps", "--status", "foo"])
+    assert result.exit_code == 2
+    assert all(status in result.stderr for status in ("Creating", "Succeed", "Terminated"))
+
+
+def test_the_last_lines_of_a_log(job: TrainingJob) -> None:
+    assert pai("logs", job.id, "--tail", "2") == "line 8\nline 9\n"
+    assert pai("logs", job.id, "--tail", "0") == ""
+    assert pai("logs", job.id, "--tail", "99", "--instance", "master-0").count("\n") == 10
+
+
+def test_deleting_asks_first(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted: list[str] = []
+    monkeypatch.setattr(FakeBackend, "delete", lambda self, job_id: deleted.append(job_id))
+    refused = CliRunner().invoke(app, ["delete", job.id], input="n\n")
+    assert (refused.exit_code, deleted) == (1, [])
+    assert LONG in refused.stdout
+    assert CliRunner().invoke(app, ["delete", job.id], input="y\n").exit_code == 0
+    assert pai("delete", job.id, job.id, "--yes") == f"deleted {job.id}\n" * 2
+    assert len(deleted) == 3
+
+
+def test_a_job_that_cannot_be_deleted_does_not_keep_the_others(job: TrainingJob) -> None:
+    result = CliRunner().invoke(app, ["delete", job.id, job.id, "-y"])
+    assert result.exit_code == 1
+    assert result.stderr.count("error: gone") == 2
+
+
+def test_downloads_of_one_output_and_of_all(job: TrainingJob) -> None:
+    assert pai("download", job.id, "model", "here") == "model: here\n"
+    assert pai("download", job.id) == f"model: {job.id}/model\n"
+
+
+def test_events(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pai("events", job.id) == "no events\n"
+    monkeypatch.setattr(TrainingJob, "events", lambda self: ["it was created", "it \x1b[2Jruns"])
+    assert pai("events", job.id) == "it was created\nit runs\n"
+    assert json.loads(pai("events", job.id, "--json").splitlines()[0]) == {
+        "job": job.id,
+        "event": "it was created",
+    }
+
+
+@pytest.mark.parametrize("columns", ["150", "60"])
+def test_diff_names_what_differs(job: TrainingJob, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    other = FakeBackend()
+    other.extra = {"TrainingJobName": "other", "HyperParameters": [{"Name": "lr", "Value": "0.2"}]}
+    jobs = {job.id: job, "train2": TrainingJob("train2", other)}
+    monkeypatch.setattr(TrainingJob, "get", lambda job_id: jobs[job_id])
+    monkeypatch.setenv("COLUMNS", columns)
+    text = pai("diff", job.id, "train2")
+    assert LONG in text
+    assert "0.1" in text
+    assert "0.2" in text
+    rows = [json.loads(row) for row in pai("diff", job.id, "train2", "--json").splitlines()]
+    assert {"group": "hyperparameters", "name": "lr", "first": "0.1", "second": "0.2"} in rows
+    assert "no differences" in pai("diff", job.id, job.id)
 
 
 def test_a_job_that_waits_says_for_what(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,201 @@
+"""The commands that show jobs one by one: status, describe, diff."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pai_sdk.cli import exit_codes
+from pai_sdk.cli.jobs import JobId, Json, json_of, status_text, time_text
+from pai_sdk.cli.tables import print_facts, print_json, table_console
+from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk.errors import JobFailed, PaiError
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import JobRecord
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+__all__ = ["describe", "diff", "status"]
+
+_SHORT_COMMAND = 300  # `describe` shows all of it
+
+
+def status(job_id: JobId, as_json: Json = False) -> None:
+    """Show a job; the exit code tells its status.
+
+    Example: pai-sdk status train129f212o89d
+    """
+    job = TrainingJob.get(job_id)
+    record = job.record
+    if as_json:
+        typer.echo(json_of(record))
+    else:
+        print_facts(_short_facts(record, "" if record.status.is_terminal else _last_event(job)))
+        _print_reason(job)
+    raise typer.Exit(exit_codes.of_status(record.status))
+
+
+def describe(job_id: JobId, as_json: Json = False) -> None:
+    """Show all there is to know about a job: request, channels, status changes, instances, metrics, events.
+
+    Values of environment variables are masked. Example: pai-sdk describe train129f212o89d
+    """
+    from pai_sdk.job.facts import job_facts
+
+    job = TrainingJob.get(job_id)
+    record, happened = job.record, _events(job)
+    if as_json:
+        from pai_sdk.execution.contract import public_fields
+
+        shown = public_fields(record.model_dump(mode="json", by_alias=True, exclude_none=True))
+        print_json({**shown, "Events": happened})
+        return
+    print_facts(_head(record))
+    for group, facts in job_facts(record).items():
+        _print_title(group)
+        print_facts(facts.items(), indent="  ")
+    if record.latest_metrics:
+        _print_title("metrics")
+        print_facts(_metrics(record), indent="  ")
+    _print_title("status changes")
+    print_facts(_transitions(record), indent="  ")
+    if record.instances:
+        _print_title("instances")
+        print_facts(
+            ((i.name or "", f"{i.status or ''} {i.role or ''}".strip()) for i in record.instances), indent="  "
+        )
+    if happened:
+        _print_title("events")
+        for event in happened:
+            typer.echo(f"  {visible_text(event)}")
+    _print_reason(job)
+
+
+def diff(
+    first: Annotated[str, typer.Argument(metavar="A", help="A job's id.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    as_json: Json = False,
+) -> None:
+    """Show in what two jobs differ: image, command, code, hyperparameters, channels, labels, results.
+
+    The exit code is 0 in any case. Example: pai-sdk diff train129f212o89d train7k2o89d129f2
+    """
+    from pai_sdk.job.differences import differences
+
+    ours, theirs = TrainingJob.get(first).record, TrainingJob.get(second).record
+    found = differences(ours, theirs)
+    if as_json:
+        for each in found:
+            print_json({"group": each.group, "name": each.name, "first": each.first, "second": each.second})
+        return
+    console = table_console()
+    heads = [f"{record.training_job_id}  {record.training_job_name or ''}".rstrip() for record in (ours, theirs)]
+    console.print(f"[red]- {heads[0]}[/red]\n[green]+ {heads[1]}[/green]", soft_wrap=True)
+    if not found:
+        typer.echo("no differences")
+    group = ""
+    for each in found:
+        if each.group != group:
+            group = each.group
+            _print_title(group)
+        if "\n" in (each.first or "") + (each.second or "") or console.width < 100:
+            typer.echo(f"  {visible_text(each.name)}")
+            _print_side("    - ", each.first, "red")
+            _print_side("    + ", each.second, "green")
+        else:
+            _print_pair(each.name, each.first, each.second)
+
+
+def _print_pair(name: str, first: str | None, second: str | None) -> None:
+    from rich.text import Text
+
+    console = table_console()
+    line = Text("  ").append(visible_text(name)).append("  ")
+    line.append(visible_text(first) if first is not None else "(none)", style="red")
+    line.append(" → ", style="dim")
+    line.append(visible_text(second) if second is not None else "(none)", style="green")
+    console.print(line, soft_wrap=True)
+
+
+def _print_side(mark: str, text: str | None, colour: str) -> None:
+    from rich.text import Text
+
+    for line in (text if text is not None else "(none)").split("\n"):
+        table_console().print(Text(mark + visible_text(line), style=colour), soft_wrap=True)
+
+
+def _print_title(title: str) -> None:
+    from rich.text import Text
+
+    table_console().print(Text(f"\n{title}", style="bold"))
+
+
+def _head(record: JobRecord) -> Iterator[tuple[str, str | Text]]:
+    seconds = elapsed_s(record)
+    took = f" {duration_text(seconds)}" if seconds is not None else ""
+    yield "job", record.training_job_id
+    yield "name", record.training_job_name or ""
+    yield "status", status_text(record.status).append(took, style="default")
+    yield "created", f"{time_text(record.gmt_create_time)} UTC"
+    if record.training_job_url:
+        yield "page", record.training_job_url
+
+
+def _short_facts(record: JobRecord, event: str) -> Iterator[tuple[str, str | Text]]:
+    """What `status` shows: what a user wants to know first."""
+    from pai_sdk.job.facts import job_facts
+
+    facts = job_facts(record)
+    yield from _head(record)
+    if event:
+        yield "last event", event
+    if command := facts.get("code", {}).get("command"):
+        first, _, more = command.strip().partition("\n")
+        yield "command", first[:_SHORT_COMMAND] + (" …" if more or len(first) > _SHORT_COMMAND else "")
+    if values := facts.get("hyperparameters"):
+        yield "parameters", "  ".join(f"{name}={value}" for name, value in values.items())
+    if labels := facts.get("labels"):
+        yield "labels", "  ".join(f"{name}={value}" for name, value in labels.items())
+    for instance in record.instances:
+        name = short_instance(record.training_job_id, instance.name or "")
+        yield "instance", f"{name} {instance.status or ''}"
+    yield from ((f"metric {name}", value) for name, value in _metrics(record))
+    yield from ((f"output {name}", uri) for name, uri in record.outputs.items())
+
+
+def _metrics(record: JobRecord) -> Iterator[tuple[str, str]]:
+    for metric in record.latest_metrics:
+        if metric.value is not None:
+            step = "" if metric.step is None else f"  step {metric.step}"
+            yield metric.name or "", f"{metric.value:g}{step}"
+
+
+def _transitions(record: JobRecord) -> Iterator[tuple[str, str | Text]]:
+    for change in record.status_transitions:
+        until = time_text(change.end_time)
+        reason = f"  {change.reason_code or ''} {change.reason_message or ''}".rstrip()
+        yield change.status or "", f"{time_text(change.start_time)}{f' to {until}' if until else ''}{reason}"
+
+
+def _events(job: TrainingJob) -> list[str]:
+    try:
+        return list(job.events())
+    except PaiError as fault:
+        return [f"cannot be read: {fault}"]
+
+
+def _last_event(job: TrainingJob) -> str:
+    """The job's last event, such as what it waits for."""
+    return next(reversed(_events(job)), "")
+
+
+def _print_reason(job: TrainingJob) -> None:
+    """Why a job failed."""
+    if job.record.status.is_failure:
+        try:
+            job.raise_for_status()
+        except JobFailed as failure:
+            typer.secho(f"\n{failure}", fg="red")

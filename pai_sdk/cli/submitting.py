@@ -1,0 +1,272 @@
+"""The commands that submit jobs: run, submit, clone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pai_sdk.cli import exit_codes
+from pai_sdk.cli.jobs import JobId, Json, ignore_further_interrupts, json_of, print_next_commands
+from pai_sdk.cli.pairs import pairs
+from pai_sdk.display.base import Silent
+from pai_sdk.display.choice import choose_display
+from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.session import get_default_session
+
+if TYPE_CHECKING:
+    from pai_sdk.backend.base import Plan
+
+__all__ = ["clone", "run", "submit"]
+
+_WHAT, _WHERE, _THEN = "What runs", "Where it runs", "What happens"
+
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", "-s", metavar="KEY=VALUE", help="A hyperparameter; may be repeated.", rich_help_panel=_WHAT
+    ),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="KEY=VALUE", help="An environment variable.", rich_help_panel=_WHAT),
+]
+Label = Annotated[
+    list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="A label.", rich_help_panel=_WHAT)
+]
+Input = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input", "-i", metavar="NAME=URI", help="An input channel: URI or path.", rich_help_panel=_WHAT
+    ),
+]
+Output = Annotated[
+    list[str] | None,
+    typer.Option("--output", "-o", metavar="NAME=URI", help="An output channel.", rich_help_panel=_WHAT),
+]
+Image = Annotated[str | None, typer.Option("--image", help="The image.", rich_help_panel=_WHAT)]
+Command = Annotated[
+    str | None, typer.Option("--command", "-c", help="The command, for `sh -c`.", rich_help_panel=_WHAT)
+]
+JobName = Annotated[str | None, typer.Option("--name", help="The job's name.", rich_help_panel=_WHAT)]
+InstanceType = Annotated[
+    str | None,
+    typer.Option(
+        "--instance-type", "-t", help="Such as ecs.c6.large; local: Docker here.", rich_help_panel=_WHERE
+    ),
+]
+InstanceCount = Annotated[
+    int | None, typer.Option("--instance-count", min=1, help="How many instances.", rich_help_panel=_WHERE)
+]
+MaxRunTime = Annotated[
+    int | None, typer.Option("--max-run-time", min=1, help="Seconds until it is ended.", rich_help_panel=_WHERE)
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan, and submit nothing.", rich_help_panel=_THEN)
+]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Show the log until the job has ended.", rich_help_panel=_THEN)
+]
+
+
+def run(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A job file in YAML; options override it.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Estimator, Processor or AlgorithmEstimator.", rich_help_panel=_WHAT)
+    ] = None,
+    image: Image = None,
+    command: Command = None,
+    source_dir: Annotated[
+        str | None, typer.Option("--source-dir", "-d", help="The folder with the code.", rich_help_panel=_WHAT)
+    ] = None,
+    values: Set = None,
+    env: Env = None,
+    label: Label = None,
+    requirement: Annotated[
+        list[str] | None,
+        typer.Option("--requirement", "-r", help="What pip installs first: numpy==2.1", rich_help_panel=_WHAT),
+    ] = None,
+    inputs: Input = None,
+    outputs: Output = None,
+    job_name: JobName = None,
+    instance_type: InstanceType = None,
+    instance_count: InstanceCount = None,
+    max_run_time: MaxRunTime = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter", "-p", metavar="KEY=VALUE", help="Any other key of a job file; the value is YAML."
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            help="Upload the files and save the plan, for `pai-sdk submit`; submit nothing.", rich_help_panel=_THEN
+        ),
+    ] = None,
+    wait: Wait = True,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON schema of job files, for editors.", rich_help_panel=_THEN),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a job: an Estimator or Processor from a YAML file, from options, or from both.
+
+    Example: pai-sdk run job.yaml --set lr=0.1 --instance-type ecs.c6.large
+    """
+    from pai_sdk.submit.job_file import JobFile
+    from pai_sdk.submit.yaml_file import read_scalar
+
+    if schema:
+        from pai_sdk.submit.job_file_schema import job_file_schema
+
+        typer.echo(json.dumps(job_file_schema(), ensure_ascii=False, indent=1))
+        return
+    if not (file or image or kind or parameter):
+        raise typer.BadParameter("give a job file, or options such as --image, --command and --instance-type")
+    described = (JobFile.load(file) if file else JobFile()).with_values({}, kind=kind)
+    described = described.with_values(
+        {
+            "image_uri": image,
+            "command": command,
+            "source_dir": source_dir,
+            described.hyperparameters_key: pairs(values, "--set"),
+            "environments": pairs(env, "--env"),
+            "labels": pairs(label, "--label"),
+            "requirements": requirement or None,
+            "inputs": pairs(inputs, "--input"),
+            "outputs": pairs(outputs, "--output"),
+            "job_name": job_name,
+            "instance_type": instance_type,
+            "instance_count": instance_count,
+            "max_run_time": max_run_time,
+            **{key: read_scalar(text) for key, text in pairs(parameter, "--parameter").items()},
+        }
+    )
+    submitter, plan = described.plan()
+    if dry_run:
+        typer.echo(str(plan))
+    elif save is not None:
+        _upload_and_save(plan, save)
+    else:
+        _submit(plan, submitter.instance_type, wait=wait, as_json=as_json)
+
+
+def submit(
+    plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A request in JSON: what `run --save` wrote.")],
+    dry_run: DryRun = False,
+    wait: Wait = True,
+    as_json: Json = False,
+) -> None:
+    """Submit a saved plan, exactly as it is.
+
+    Example: pai-sdk submit plan.json --no-wait
+    """
+    from pai_sdk.backend.base import Plan
+
+    plan = Plan.load(plan_file)
+    if dry_run:
+        typer.echo(str(plan))
+    else:
+        _submit(plan, None, wait=wait, as_json=as_json)
+
+
+def clone(
+    job_id: JobId,
+    values: Set = None,
+    env: Env = None,
+    label: Label = None,
+    inputs: Input = None,
+    outputs: Output = None,
+    image: Image = None,
+    command: Command = None,
+    job_name: JobName = None,
+    instance_type: InstanceType = None,
+    instance_count: InstanceCount = None,
+    max_run_time: MaxRunTime = None,
+    dry_run: DryRun = False,
+    wait: Wait = True,
+    as_json: Json = False,
+) -> None:
+    """Submit a job again, with changes: the same code and inputs, a name and output folders of its own.
+
+    Example: pai-sdk clone train129f212o89d --set lr=0.1 --instance-type ecs.g6.xlarge
+    """
+    from pai_sdk.submit.cloning import clone_plan
+
+    record = TrainingJob.get(job_id).record
+    plan = clone_plan(
+        record,
+        hyperparameters=pairs(values, "--set"),
+        environments=pairs(env, "--env"),
+        labels=pairs(label, "--label"),
+        inputs=pairs(inputs, "--input"),
+        outputs=pairs(outputs, "--output"),
+        image_uri=image,
+        command=command,
+        job_name=job_name,
+        instance_type=instance_type,
+        instance_count=instance_count,
+        max_run_time=max_run_time,
+    )
+    if dry_run:
+        typer.echo(str(plan))
+    else:
+        _submit(plan, None, wait=wait, as_json=as_json)
+
+
+def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool) -> None:
+    """Submit a plan, and leave with the exit code of its job."""
+    from pai_sdk.schemas.names import LOCAL_TYPES
+
+    resource = plan.request.compute_resource
+    is_local = (instance_type or resource.ecs_spec) in LOCAL_TYPES
+    session = get_default_session(local=is_local)
+    try:
+        job = session.submit(plan, instance_type=instance_type)
+    except KeyboardInterrupt:
+        name = plan.request.training_job_name
+        raise KeyboardInterrupt(f"if the job was created, this shows it: pai-sdk ps --name {name}") from None
+    if not wait:
+        if as_json:
+            typer.echo(json_of(job.record))
+        else:
+            typer.echo(job.id)
+            print_next_commands(job)
+        return
+    display = Silent() if as_json else choose_display()
+    try:
+        display.submitted(job.record)
+        # A local job ends with the program that waits for it in the foreground.
+        job.wait(show_logs=not as_json, display=display, on_interrupt="stop" if is_local else "detach")
+    except (JobFailed, JobStopped) as end:
+        if not as_json:
+            typer.secho(str(end), fg="red", err=True)
+    except KeyboardInterrupt:
+        ignore_further_interrupts()
+        if as_json:  # with the log, the display has shown it already
+            print_next_commands(job)
+        raise typer.Exit(exit_codes.NOT_FINISHED) from None
+    if as_json:
+        typer.echo(json_of(job.record))
+    raise typer.Exit(exit_codes.of_status(job.record.status))
+
+
+def _upload_and_save(plan: Plan, path: Path) -> None:
+    """Put the files of a plan into OSS, and save its request."""
+    from pai_sdk.storage.transfer import upload_tree
+    from pai_sdk.storage.uri import OssUri, uri_scheme
+
+    if plan.uploads and uri_scheme(plan.uploads[0].uri) != "oss":
+        what = "the files of a local job stay where they are, and a saved plan has no files"
+        raise InvalidInputError([Problem("--save", what, "run it, or give an instance type of a service")])
+    for upload in plan.uploads:
+        upload_tree(get_default_session().files(), upload.tree, OssUri.parse(upload.uri), progress=True)
+    typer.echo(f"saved to {plan.save(path)}; submit it with: pai-sdk submit {path}")

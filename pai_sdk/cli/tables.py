@@ -1,0 +1,124 @@
+"""Tables and facts in a terminal: names and ids are never cut, because what is cut cannot be copied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pai_sdk.display.base import visible_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["Column", "print_facts", "print_json", "print_table", "table_console"]
+
+_WIDE = 1000
+_GAP = 2
+_LEAST_VALUE = 24  # cells that a value needs beside its name
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: its head.
+        drop: in a narrow window, columns with the highest number are left out first; 0 is never left out.
+        justify: `left` or `right`.
+        own_line: in a narrow window, it goes on a line of its own below its row, before others are left out.
+    """
+
+    title: str
+    drop: int = 0
+    justify: str = "left"
+    own_line: bool = False
+
+
+def table_console() -> Console:
+    """Where tables go: as wide as the window, and in a pipe or a file as wide as they are."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
+    """Print rows; where the window is too narrow, columns are dropped or get a line of their own.
+
+    Args:
+        columns: the columns.
+        rows: a cell for each column. Control sequences are taken out of texts.
+    """
+    from rich.text import Text
+
+    cells = [[Text(visible_text(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    console = table_console()
+    widths = [
+        max([len(column.title), *(row[place].cell_len for row in cells)]) for place, column in enumerate(columns)
+    ]
+    shown, below = _fitted(columns, widths, console.width)
+    _print_line(console, [Text(columns[place].title, style="bold") for place in shown], columns, shown, widths)
+    for row in cells:
+        _print_line(console, [row[place] for place in shown], columns, shown, widths)
+        for place in below:
+            if row[place].plain:
+                console.print(Text("  ").append_text(row[place]), soft_wrap=True)
+
+
+def _fitted(columns: Sequence[Column], widths: Sequence[int], most: int) -> tuple[list[int], list[int]]:
+    """The columns that fit side by side, and those below them."""
+    places = [place for place in range(len(columns)) if widths[place]]
+
+    def fits(chosen: Sequence[int]) -> bool:
+        return sum(widths[place] for place in chosen) + _GAP * (len(chosen) - 1) <= most
+
+    # The least that is lost first: one droppable column, then lines of their own, then more columns.
+    droppable = sorted((place for place in places if columns[place].drop), key=lambda at: -columns[at].drop)
+    below = [place for place in places if columns[place].own_line]
+    for moved in ([], below):
+        for count in range(len(droppable) + 1):
+            if not moved and count > 1:
+                break
+            chosen = [place for place in places if place not in moved and place not in droppable[:count]]
+            if fits(chosen):
+                return chosen, moved
+    return [place for place in places if place not in below and place not in droppable], below
+
+
+def _print_line(
+    console: Console, cells: Sequence[Text], columns: Sequence[Column], shown: Sequence[int], widths: Sequence[int]
+) -> None:
+    from rich.text import Text
+
+    line = Text()
+    for number, (place, cell) in enumerate(zip(shown, cells, strict=True)):
+        padding = " " * (widths[place] - cell.cell_len)
+        line.append(" " * _GAP if number else "")
+        if columns[place].justify == "right":
+            line.append(padding).append_text(cell)
+        else:
+            line.append_text(cell).append(padding if number + 1 < len(cells) else "")
+    console.print(line, soft_wrap=True)
+
+
+def print_facts(facts: Iterable[tuple[str, str | Text]], *, indent: str = "") -> None:
+    """Print names and values, one pair a line; the terminal wraps long values, and can be copied whole."""
+    from rich.text import Text
+
+    rows = [(name, Text(visible_text(value)) if isinstance(value, str) else value) for name, value in facts]
+    console = table_console()
+    most = max(8, console.width - _LEAST_VALUE) if console.is_terminal else _WIDE
+    width = max((len(name) for name, _ in rows if len(name) <= most), default=0)
+    for name, value in rows:
+        head = Text(indent).append(name.ljust(width), style="dim").append("  ")
+        console.print(head.append_text(value), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object on one line, for scripts."""
+    typer.echo(json.dumps(value, ensure_ascii=False, default=str))

@@ -1,0 +1,70 @@
+"""The request of a job that exists, taken from its record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.wire import problems_of
+
+__all__ = ["recorded_fields", "request_of"]
+
+_ONLY_OF_RECORDS = ("unknown_field", "extra_forbidden")
+_OF_A_REGISTERED_ALGORITHM = ("AlgorithmName", "AlgorithmVersion", "AlgorithmProvider")
+_MOST_PASSES = 20  # each takes out what records have and requests do not, from the outside to the inside
+
+
+def recorded_fields(record: JobRecord) -> dict[str, Any]:
+    """Those fields of a record that a request has too, by their names on the wire; empty ones are left out.
+
+    Example:
+        >>> recorded_fields(JobRecord(training_job_id="train1", training_job_name="digits"))
+        {'TrainingJobName': 'digits'}
+    """
+    names = {field.alias or name for name, field in TrainingJobRequest.model_fields.items()}
+    shown = record.model_dump(mode="json", by_alias=True, exclude_none=True)
+    fields = {name: value for name, value in shown.items() if name in names and value not in ([], {})}
+    if "AlgorithmSpec" in fields and record.is_temp_algo is not False:
+        return {name: value for name, value in fields.items() if name not in _OF_A_REGISTERED_ALGORITHM}
+    if "AlgorithmName" in fields:
+        fields.pop("AlgorithmSpec", None)
+    return fields
+
+
+def request_of(record: JobRecord) -> TrainingJobRequest:
+    """The request that a job was created from, as far as its record shows it.
+
+    Args:
+        record: of the job. Fields that a service adds to it are left out.
+
+    Raises:
+        InvalidInputError: the record lacks what a request needs, or has values that no request may have.
+
+    Example:
+        >>> record = JobRecord.model_validate({"TrainingJobId": "train1", "TrainingJobName": "digits",
+        ...     "ComputeResource": {"EcsSpec": "ecs.c6.large", "InstanceCost": 1}})
+        >>> request_of(record).compute_resource.ecs_spec
+        'ecs.c6.large'
+    """
+    fields = recorded_fields(record)
+    for _ in range(_MOST_PASSES):
+        try:
+            return TrainingJobRequest.model_validate(fields)
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_input=False)
+            unknown = [detail["loc"] for detail in details if detail["type"] in _ONLY_OF_RECORDS]
+            if not unknown:
+                raise InvalidInputError(problems_of(error, f"job {record.training_job_id}")) from None
+            for place in unknown:
+                _remove(fields, place)
+    raise AssertionError("unreachable: each pass takes out a level of fields")
+
+
+def _remove(fields: Any, place: tuple[int | str, ...]) -> None:
+    for step in place[:-1]:
+        fields = fields[step]
+    fields.pop(place[-1], None)

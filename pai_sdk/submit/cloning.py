@@ -1,0 +1,195 @@
+"""The plan of a job like an earlier one, with changes."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pai_sdk.backend.base import Plan
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
+from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.recorded import request_of
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.spec import HyperParameter, InputChannel, Label, OutputChannel
+from pai_sdk.storage.uri import remote_uri_problems
+from pai_sdk.submit import request_fields
+from pai_sdk.submit.command import command_list
+from pai_sdk.submit.parameter_types import check_texts
+from pai_sdk.submit.problems import Problems
+
+__all__ = ["clone_plan"]
+
+_OWN_ENDING = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{8}$")  # what `request_fields.job_name` appends
+_MASKED = re.compile(r"\*+")
+
+
+def clone_plan(
+    record: JobRecord,
+    *,
+    hyperparameters: Mapping[str, Any] | None = None,
+    environments: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    inputs: Mapping[str, str] | None = None,
+    outputs: Mapping[str, str] | None = None,
+    image_uri: str | None = None,
+    command: str | Sequence[str] | None = None,
+    instance_type: str | None = None,
+    instance_count: int | None = None,
+    max_run_time: int | None = None,
+    job_name: str | None = None,
+) -> Plan:
+    """A job like an earlier one: the same code, inputs and settings, a name and output folders of its own.
+
+    Args:
+        record: of the earlier job.
+        hyperparameters: values that are other ones, or new.
+        environments: likewise; also those whose values the service does not show.
+        labels: likewise.
+        inputs: input channel to URI, likewise.
+        outputs: output channel to URI. The others go to the folders of the earlier job, with the new job's name in
+            place of the old one.
+        image_uri: another image.
+        command: another command; the code is the same.
+        instance_type: other public instances, in place of what the job ran on.
+        instance_count: another number of them.
+        max_run_time: another time limit, in seconds.
+        job_name: the new job's name; otherwise like the old one, with the time and a few digits.
+
+    Raises:
+        InvalidInputError: with all that is wrong, such as an output that would overwrite that of the earlier job.
+
+    Example:
+        >>> record = JobRecord.model_validate({"TrainingJobId": "train1", "TrainingJobName": "digits",
+        ...     "ComputeResource": {"EcsSpec": "ecs.c6.large", "EcsCount": 1}})
+        >>> plan = clone_plan(record, hyperparameters={"lr": 0.1}, job_name="digits-2")
+        >>> plan.request.training_job_name, plan.request.hyperparameters[0].value
+        ('digits-2', '0.1')
+    """
+    request = request_of(record)
+    is_local = is_local_id(record.training_job_id)
+    problems = Problems()
+    base = _OWN_ENDING.sub("", request.training_job_name)
+    name = request_fields.job_name(job_name, base, problems)
+    changed: dict[str, Any] = {
+        "training_job_name": name,
+        "labels": _labels(request, labels, problems),
+        "hyperparameters": _hyperparameters(request, hyperparameters, problems),
+        "input_channels": _inputs(request, inputs, problems, is_local=is_local),
+        "output_channels": _outputs(request, name, outputs or {}, problems, is_local=is_local),
+        "environments": _environments(request, environments, problems),
+    }
+    if image_uri is not None or command is not None:
+        changed["algorithm_spec"] = _spec(request, image_uri, command, problems)
+    if instance_type is not None or instance_count is not None:
+        changed["compute_resource"] = _resource(record, request, instance_type, instance_count, problems)
+    if max_run_time is not None:
+        changed["scheduler"] = request_fields.scheduler(max_run_time, problems)
+    problems.raise_if_any()
+    cloned = request.model_copy(update=changed)
+    check_texts(cloned.to_wire(), "")
+    return Plan(cloned.with_label(SUBMISSION_LABEL, uuid.uuid4().hex))
+
+
+def _labels(request: TrainingJobRequest, changes: Mapping[str, str] | None, problems: Problems) -> list[Label]:
+    kept = {label.key: label.value for label in request.labels if label.key != SUBMISSION_LABEL}
+    return request_fields.labels({**kept, **(changes or {})}, problems)
+
+
+def _hyperparameters(
+    request: TrainingJobRequest, changes: Mapping[str, Any] | None, problems: Problems
+) -> list[HyperParameter]:
+    before = {each.name: each.value for each in request.hyperparameters}
+    return request_fields.hyperparameters({**before, **(changes or {})}, "hyperparameters", problems)
+
+
+def _environments(
+    request: TrainingJobRequest, changes: Mapping[str, str] | None, problems: Problems
+) -> dict[str, str] | None:
+    values = {**(request.environments or {}), **(changes or {})}
+    for name, value in values.items():
+        if isinstance(value, str) and _MASKED.fullmatch(value):
+            hint = f"give it again: {name}=…"
+            problems.add(f"environments[{name!r}]", "is masked by the service, so it cannot be copied", hint)
+    return request_fields.environment(values, problems)
+
+
+def _inputs(
+    request: TrainingJobRequest, changes: Mapping[str, str] | None, problems: Problems, *, is_local: bool
+) -> list[InputChannel]:
+    channels = {channel.name: channel for channel in request.input_channels}
+    for name, uri in (changes or {}).items():
+        with problems.under(f"inputs[{name!r}]"):
+            channels[name] = InputChannel(name=name, input_uri=_remote(uri, is_local=is_local))
+    return list(channels.values())
+
+
+def _outputs(
+    request: TrainingJobRequest, name: str, changes: Mapping[str, str], problems: Problems, *, is_local: bool
+) -> list[OutputChannel]:
+    channels: dict[str, OutputChannel] = {}
+    old = request.training_job_name
+    for channel in request.output_channels:
+        if channel.name in changes:
+            continue
+        uri = "/".join(name if part == old else part for part in (channel.output_uri or "").split("/"))
+        if uri == (channel.output_uri or ""):
+            what = f"would go to {uri or channel.dataset_id}, where the earlier job's is"
+            problems.add(
+                f"outputs[{channel.name!r}]", what, "give it a folder: a URI; the same one, to go on there"
+            )
+        channels[channel.name] = channel.model_copy(update={"output_uri": uri}) if uri else channel
+    for key, uri in changes.items():
+        with problems.under(f"outputs[{key!r}]"):
+            channels[key] = OutputChannel(name=key, output_uri=_remote(uri, is_local=is_local))
+    return list(channels.values())
+
+
+def _remote(uri: str, *, is_local: bool) -> str:
+    if is_local and uri.startswith("file:"):
+        return uri
+    if wrong := remote_uri_problems(uri, ""):
+        raise InvalidInputError(wrong)
+    return uri
+
+
+def _spec(request: TrainingJobRequest, image: str | None, command: object, problems: Problems) -> Any:
+    spec = request.algorithm_spec
+    if spec is None:
+        hint = "submit it with an image and a command of your own instead"
+        problems.add(
+            "image_uri", f"the job runs the algorithm {request.algorithm_name!r}, which has its own", hint
+        )
+        return None
+    update: dict[str, Any] = {} if image is None else {"image": image}
+    if isinstance(command, str | list | tuple):
+        update["command"] = command_list(command, problems)
+    return spec.model_copy(update=update)
+
+
+def _resource(
+    record: JobRecord,
+    request: TrainingJobRequest,
+    instance_type: str | None,
+    instance_count: int | None,
+    problems: Problems,
+) -> Any:
+    before = request.compute_resource
+    if instance_type is not None and is_local_id(record.training_job_id) != (instance_type in LOCAL_TYPES):
+        hint = "plan it anew, so that its files are where its jobs find them"
+        problems.add("instance_type", f"{instance_type!r}: a job does not move between a service and Docker", hint)
+        return None
+    if instance_type is None and before.ecs_spec is None:
+        return before.model_copy(update={"instance_count": instance_count})
+    spot = None if instance_type is not None else before.spot_spec
+    return request_fields.compute_resource(
+        instance_type=instance_type or before.ecs_spec,
+        instance_count=request.instance_count if instance_count is None else instance_count,
+        instance_spec=before.instance_spec if before.ecs_spec in LOCAL_TYPES else None,
+        resource_id=None,
+        resource_type=None,
+        spot_spec=spot,
+        problems=problems,
+    )

@@ -1,0 +1,242 @@
+"""A job in a YAML file: an Estimator, Processor or AlgorithmEstimator, its inputs and its outputs.
+
+The keys are the parameters of these classes. `docs/job-file.schema.json` is made from the same table
+(`submit.job_file_schema`), for editors.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.base.hints import is_of_type, name_hint
+from pai_sdk.base.paths import expanded
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.storage.uri import uri_scheme
+from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
+from pai_sdk.submit.channels import DATASET
+from pai_sdk.submit.estimator import Estimator
+from pai_sdk.submit.processor import Processor
+from pai_sdk.submit.submitter import JobSubmitter
+from pai_sdk.submit.yaml_file import Place, YamlFile, read_yaml
+
+if TYPE_CHECKING:
+    from pai_sdk.backend.base import Plan
+    from pai_sdk.session import Session
+
+__all__ = ["KINDS", "JobFile", "parameters_of"]
+
+KINDS: Mapping[str, type[JobSubmitter]] = {
+    "Estimator": Estimator,
+    "Processor": Processor,
+    "AlgorithmEstimator": AlgorithmEstimator,
+}
+"""What a file can describe, by the value of its key `kind`."""
+
+CALL = ("inputs", "outputs", "job_name")
+"""Keys for `plan()`; all others but `kind` are parameters of the class."""
+
+CHANNELS = ("input_channels", "output_channels")
+"""Keys of a Processor for the channels that it defines."""
+
+_NOT_IN_FILES = frozenset({"session", "jobs"})
+_MERGED = frozenset({"hyperparameters", "parameters", "environments", "labels", "inputs", "outputs"})
+_TEXTS_OF_SCALARS = frozenset({"environments", "labels"})  # `DEBUG: 1` is the text 1
+_STAND_IN = "-"
+
+
+def parameters_of(kind: type[JobSubmitter]) -> list[str]:
+    """The keys that a file of this kind may have, beside `kind`.
+
+    Example:
+        >>> "image_uri" in parameters_of(Estimator), "session" in parameters_of(Estimator)
+        (True, False)
+    """
+    own = [f.name for f in fields(kind) if f.init and not f.name.startswith("_") and f.name not in _NOT_IN_FILES]
+    return [*own, *CALL, *(CHANNELS if kind is Processor else ())]
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A job as a file describes it, or as the options of a command do.
+
+    Attributes:
+        values: parameter to value; the key `kind` is taken out.
+        kind: the name of the class.
+        file: where values come from; None without a file.
+        overridden: the keys whose values come from elsewhere.
+
+    Example:
+        >>> job = JobFile({"image_uri": "python:3.11", "command": "python train.py"})
+        >>> job.with_values({"hyperparameters": {"lr": "0.1"}}).values["hyperparameters"]
+        {'lr': '0.1'}
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = "Estimator"
+    file: YamlFile | None = None
+    overridden: frozenset[Place] = frozenset()
+
+    @classmethod
+    def load(cls, path: str | Path) -> JobFile:
+        """Read a YAML file. What is in it is checked by `plan`, with all else that is wrong.
+
+        Raises:
+            InvalidInputError: it cannot be read, is not YAML, or not a mapping.
+        """
+        file = read_yaml(expanded(path))
+        if not isinstance(file.value, dict):
+            what = "is empty" if file.value is None else "is not a mapping of keys to values"
+            raise InvalidInputError([Problem(f"{file.path}:1", what, "such as `image_uri: python:3.11`")])
+        values = {str(key): value for key, value in file.value.items()}
+        return cls(values, str(values.pop("kind", "Estimator")), file)
+
+    @property
+    def hyperparameters_key(self) -> str:
+        """What this kind of job calls its hyperparameters."""
+        return "parameters" if self.kind == "Processor" else "hyperparameters"
+
+    def with_values(self, values: Mapping[str, Any], *, kind: str | None = None) -> JobFile:
+        """The same with other values: mappings such as `labels` are merged, all others replaced.
+
+        Args:
+            values: parameter to value; those that are None and empty mappings change nothing.
+            kind: another kind of job.
+        """
+        merged, overridden = dict(self.values), set(self.overridden)
+        for name, value in values.items():
+            if value is None or value == {}:
+                continue
+            before = merged.get(name)
+            if name in _MERGED and isinstance(before, Mapping) and isinstance(value, Mapping):
+                merged[name] = {**before, **value}
+                overridden |= {(name, key) for key in value}
+            else:
+                merged[name] = value
+                overridden.add((name,))
+        return replace(self, values=merged, kind=kind or self.kind, overridden=frozenset(overridden))
+
+    def plan(self, session: Session | None = None) -> tuple[JobSubmitter, Plan]:
+        """The submitter, and the plan of the job; nothing is sent.
+
+        Args:
+            session: where the job goes; the default session otherwise.
+
+        Raises:
+            InvalidInputError: with all that is wrong, each with the line of the file.
+            SettingsError: as `JobSubmitter.plan`.
+
+        Example:
+            >>> submitter, plan = JobFile.load("job.yaml").plan()  # doctest: +SKIP
+            >>> job = submitter.submit(plan)  # doctest: +SKIP
+        """
+        problems = list(self.file.problems) if self.file else []
+        kind = KINDS.get(self.kind)
+        if kind is None:
+            problems.append(
+                self._located(Problem("kind", f"{self.kind!r} is not known", name_hint(self.kind, KINDS)))
+            )
+            kind = Estimator
+        known = parameters_of(kind)
+        problems += [self._located(_unknown(name, known)) for name in self.values if name not in known]
+        values = self._prepared({name: value for name, value in self.values.items() if name in known})
+        for needed in fields(kind):
+            if needed.default is MISSING and needed.default_factory is MISSING and values.get(needed.name) is None:
+                if not _is_misspelt(needed.name, self.values, known):
+                    problems.append(self._located(Problem(needed.name, "is missing")))
+                values[needed.name] = _STAND_IN
+        call = {name: values.pop(name) for name in CALL if name in values}
+        channels = {name: values.pop(name) for name in CHANNELS if name in values}
+        submitter = kind(**values, session=session)
+        if isinstance(submitter, Processor):
+            problems += map(self._located, _define(submitter, channels))
+        try:
+            plan = submitter.plan(**call)
+        except InvalidInputError as error:
+            problems += map(self._located, error.problems)
+        if problems:
+            raise InvalidInputError(sorted(problems, key=_line))
+        return submitter, plan
+
+    def _prepared(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The values as the classes take them: paths of the file from its folder, texts of scalars."""
+        if self.file is None:
+            return values
+        for name in _TEXTS_OF_SCALARS & values.keys():
+            if isinstance(values[name], dict):
+                values[name] = {
+                    str(key): self._text((name, str(key)), value) for key, value in values[name].items()
+                }
+        if "git_config" not in values and isinstance(values.get("source_dir"), str):
+            values["source_dir"] = self._path(("source_dir",), values["source_dir"])
+        if isinstance(values.get("inputs"), dict):
+            values["inputs"] = {
+                key: self._path(("inputs", key), source) if isinstance(source, str) else source
+                for key, source in values["inputs"].items()
+            }
+        return values
+
+    def _text(self, place: Place, value: Any) -> Any:
+        is_scalar = isinstance(value, str | int | float | bool)
+        if self.file is None or not is_scalar or place in self.overridden or place[:1] in self.overridden:
+            return value
+        return self.file.texts.get(place, value)
+
+    def _path(self, place: Place, text: str) -> str:
+        """A local path of the file, from the folder of the file."""
+        is_given_elsewhere = place in self.overridden or place[:1] in self.overridden
+        if (
+            self.file is None
+            or is_given_elsewhere
+            or not text
+            or uri_scheme(text) is not None
+            or DATASET.fullmatch(text)
+        ):
+            return text
+        return str(self.file.path.parent / expanded(text))
+
+    def _located(self, problem: Problem) -> Problem:
+        """The problem, with the line of the file that it is about."""
+        key = problem.where.partition("[")[0].partition(".")[0].partition(":")[0]
+        if self.file is None or (key,) in self.overridden:
+            return problem
+        return replace(problem, where=self.file.where(problem.where))
+
+
+def _line(problem: Problem) -> int:
+    """The line that a problem names; those without one come last."""
+    found = re.search(r":(\d+): ", problem.where)
+    return int(found[1]) if found else sys.maxsize
+
+
+def _unknown(name: str, known: list[str]) -> Problem:
+    # What is near in meaning and not in letters.
+    meant = {"parameters": "hyperparameters", "hyperparameters": "parameters", "image": "image_uri"}.get(name)
+    hint = f"did you mean {meant!r}?" if meant in known else name_hint(name, known, shown=len(known))
+    return Problem(name, "is not known", hint)
+
+
+def _is_misspelt(name: str, given: Mapping[str, Any], known: list[str]) -> bool:
+    """Whether a missing parameter is given under a name that is nearly right: that is one mistake, not two."""
+    hints = (_unknown(other, known).hint for other in given if other not in known)
+    return any(hint == f"did you mean {name!r}?" for hint in hints)
+
+
+def _define(processor: Processor, channels: Mapping[str, Any]) -> list[Problem]:
+    """Define the channels of a processor; gives what is wrong with them."""
+    problems: list[Problem] = []
+    for name, definitions in channels.items():
+        if not isinstance(definitions, list):
+            problems.append(Problem(name, is_of_type(definitions), "give a list, such as [data]"))
+            continue
+        # A name alone is a channel, too.
+        given: list[Any] = [{"name": each} if isinstance(each, str) else each for each in definitions]
+        try:
+            (processor.set_input_channels if name == "input_channels" else processor.set_output_channels)(given)
+        except InvalidInputError as error:
+            problems += error.problems
+    return problems

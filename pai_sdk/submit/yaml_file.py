@@ -1,0 +1,194 @@
+"""YAML files with the line of each value, so that every mistake in a file can be reported where it is.
+
+Scalars are read by the core schema of YAML 1.2: only `true` and `false` are booleans, `1e-3` is a number, and
+dates, `yes`, `010` and `12:30` are texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pai_sdk.errors import InvalidInputError, Problem
+
+__all__ = ["Place", "YamlFile", "read_scalar", "read_yaml", "way_to"]
+
+Place: TypeAlias = tuple[str | int, ...]
+"""The keys and numbers that lead to a value."""
+
+_STEP = re.compile(r"""\[(?P<quote>['"])(?P<key>.*?)(?P=quote)\]|\[(?P<number>\d+)\]|(?P<name>[\w-]+)""")
+_CORE = {
+    "null": (r"~|null|Null|NULL|", "~nN\0"),
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": (r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    "merge": (r"<<", "<"),
+}
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """The content of a file.
+
+    Attributes:
+        path: the file.
+        value: its content as plain Python values.
+        lines: the line of each value, from 1.
+        texts: each scalar as it is written, without quotes.
+        problems: keys that are given twice.
+    """
+
+    path: Path
+    value: Any
+    lines: Mapping[Place, int]
+    texts: Mapping[Place, str] = field(repr=False)
+    problems: Sequence[Problem] = ()
+
+    def where(self, parameter: str) -> str:
+        """The file and the line of a value, in front of the way to it.
+
+        Args:
+            parameter: the way, as problems name it: `inputs['train']`, `requirements[0]`, `spot_spec.a`.
+
+        Example:
+            >>> file = YamlFile(Path("job.yaml"), {"a": {"b": 1}}, {("a",): 1, ("a", "b"): 2}, {})
+            >>> file.where("a['b']"), file.where("c")
+            ("job.yaml:2: a['b']", 'job.yaml: c')
+        """
+        line = self._line(parameter)
+        return f"{self.path}:{line}: {parameter}" if line else f"{self.path}: {parameter}"
+
+    def _line(self, parameter: str) -> int | None:
+        """The line of the deepest value on the way that the file has."""
+        place: Place = ()
+        for step in _STEP.finditer(parameter):
+            wanted = int(step["number"]) if step["number"] else step["key"] if step["quote"] else step["name"]
+            inside = {
+                each[len(place)] for each in self.lines if len(each) == len(place) + 1 and each[:-1] == place
+            }
+            found = next((key for key in inside if key == wanted or _is_named(key, wanted)), None)
+            if found is None:
+                break
+            place = (*place, found)
+        return self.lines.get(place)
+
+
+def read_yaml(path: Path) -> YamlFile:
+    """Read a file.
+
+    Raises:
+        InvalidInputError: it cannot be read, or is not YAML.
+    """
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInputError(
+            [Problem(str(path), "is not a text in UTF-8", "write it again, as YAML")]
+        ) from None
+    except OSError as error:
+        raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror or error}")]) from None
+    try:
+        loader = _loader_class()(text)
+        node = loader.get_single_node()
+        lines: dict[Place, int] = {}
+        texts: dict[Place, str] = {}
+        problems: list[Problem] = []
+        problems.extend(_walk(node, (), path, lines, texts, ()))
+        value = None if node is None else loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        what = " ".join(part for part in (error.context, error.problem) if part)
+        raise InvalidInputError([Problem(where, f"not YAML: {what}")]) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidInputError([Problem(str(path), f"not YAML: {' '.join(str(error).split())}")]) from None
+    return YamlFile(path, value, lines, texts, problems)
+
+
+def read_scalar(text: str) -> Any:
+    """A value as in a file: `3` is a number, `[a, b]` a list, anything that is no YAML a text.
+
+    Example:
+        >>> read_scalar("1e-3"), read_scalar("[a, 2]"), read_scalar("yes"), read_scalar("a: b: c")
+        (0.001, ['a', 2], 'yes', 'a: b: c')
+    """
+    import yaml
+
+    try:
+        return _loader_class()(text).get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text
+
+
+def _walk(
+    node: Any,
+    place: Place,
+    path: Path,
+    lines: dict[Place, int],
+    texts: dict[Place, str],
+    around: tuple[int, ...],
+) -> Iterator[Problem]:
+    """Note the lines and texts of a node and all below it; gives keys that are given twice."""
+    import yaml
+
+    if id(node) in around:
+        raise ValueError(f"line {node.start_mark.line + 1} contains itself")
+    if isinstance(node, yaml.ScalarNode):
+        texts[place] = node.value
+    elif isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            inside = (*place, number)
+            lines[inside] = item.start_mark.line + 1
+            yield from _walk(item, inside, path, lines, texts, (*around, id(node)))
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
+            if name in seen and name != "<<":
+                where = f"{path}:{line}: {way_to((*place, name))}"
+                yield Problem(where, f"is given twice, first in line {seen[name]}")
+            inside = (*place, name)
+            seen[name] = lines[inside] = line
+            yield from _walk(value, inside, path, lines, texts, (*around, id(node)))
+
+
+def way_to(place: Place) -> str:
+    """The way to a value, as problems name it.
+
+    Example:
+        >>> way_to(("inputs", "train")), way_to(("requirements", 0))
+        ("inputs['train']", 'requirements[0]')
+    """
+    first, *rest = place
+    return f"{first}{''.join(f'[{step!r}]' for step in rest)}"
+
+
+def _is_named(key: str | int, wanted: str | int) -> bool:
+    """Whether a problem means that key: those of the wire's models have its names."""
+    plain = [str(name).replace("_", "").lower() for name in (key, wanted)]
+    return plain[0] == plain[1]
+
+
+@lru_cache(maxsize=1)
+def _loader_class() -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+        yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012 - of the class, as its base has it
+
+    for name, (pattern, begins_with) in _CORE.items():
+        first = ["" if sign == "\0" else sign for sign in begins_with]
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"^(?:{pattern})$"), first)
+    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node), 0))
+    return Loader

@@ -1,0 +1,42 @@
+"""The command against a backend in memory."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pai_sdk.cli.root import app
+from pai_sdk.session import Session
+from tests.unit.fake_backend import FakeBackend
+
+
+class Pai(Protocol):
+    """`pai-sdk` with arguments."""
+
+    def __call__(self, *arguments: object, input: str | None = None) -> Result: ...
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+    """What runs the jobs of the default session."""
+    backend = FakeBackend()
+    session = Session("cn-hangzhou", "1", oss_bucket_name="models", access_key_id="a", access_key_secret="b")
+    monkeypatch.setattr("pai_sdk.session.default._default", session)
+    monkeypatch.setattr(Session, "backend_for", lambda self, instance_type: backend)
+    monkeypatch.setenv("COLUMNS", "100")
+    return backend
+
+
+@pytest.fixture
+def pai(memory: FakeBackend) -> Pai:
+    """The command; errors of the package are raised."""
+
+    def run(*arguments: object, input: str | None = None) -> Result:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run

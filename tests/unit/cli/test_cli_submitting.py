@@ -1,0 +1,118 @@
+"""`pai-sdk run`, `submit` and `clone`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from tests.unit.cli.conftest import Pai
+from tests.unit.fake_backend import FakeBackend
+
+OPTIONS = ("--image", "python:3.11", "--command", "python train.py", "-t", "ecs.c6.large")
+
+
+@pytest.fixture(autouse=True)
+def ended(memory: FakeBackend) -> None:
+    memory.status, memory.lines = "Succeed", {"train1-master-0": ["hello"]}
+
+
+def labels_of(request: TrainingJobRequest) -> dict[str, str]:
+    return {label.key: label.value for label in request.labels if label.key != SUBMISSION_LABEL}
+
+
+def test_a_job_from_options(pai: Pai, memory: FakeBackend) -> None:
+    result = pai("run", *OPTIONS, "--set", "lr=0.1", "-e", "A=b=c", "-l", "team=vision", "-p", "priority=3")
+    assert result.exit_code == 0
+    assert "hello" in result.output
+    request = memory.submitted
+    assert (request.hyperparameters[0].name, request.hyperparameters[0].value) == ("lr", "0.1")
+    assert request.environments == {"A": "b=c"}
+    assert labels_of(request) == {"team": "vision"}
+    assert request.priority == 3
+
+
+def test_a_job_from_a_file_and_options(pai: Pai, memory: FakeBackend, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "kind: Processor\nimage_uri: i\ncommand: c\nparameters: {a: 1, b: 2}\ninstance_type: ecs.c6.large\n"
+    )
+    assert pai("run", file, "--set", "b=3", "--no-wait").exit_code == 0
+    assert [(each.name, each.value) for each in memory.submitted.hyperparameters] == [("a", "1"), ("b", "3")]
+
+
+def test_the_exit_code_tells_how_the_job_ended(pai: Pai, memory: FakeBackend) -> None:
+    memory.status = "Failed"
+    result = pai("run", *OPTIONS)
+    assert result.exit_code == 100
+    assert "train1" in result.output
+    last = pai("run", *OPTIONS, "--json")
+    assert (last.exit_code, json.loads(last.stdout)["Status"]) == (100, "Failed")
+
+
+def test_a_dry_run_prints_the_plan_and_sends_nothing(pai: Pai, memory: FakeBackend) -> None:
+    result = pai("run", *OPTIONS, "-e", "TOKEN=secret", "--dry-run")
+    assert '"Image": "python:3.11"' in result.stdout
+    assert "secret" not in result.stdout
+    assert memory.calls == []
+
+
+def test_without_waiting_the_id_is_printed_first(pai: Pai, memory: FakeBackend) -> None:
+    result = pai("run", *OPTIONS, "--no-wait")
+    assert result.stdout == "train1\n"
+    assert "logs" in result.stderr
+
+
+def test_a_saved_plan_is_submitted_as_it_is(pai: Pai, memory: FakeBackend, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    assert "pai-sdk submit" in pai("run", *OPTIONS, "-e", "TOKEN=secret", "--save", plan).stdout
+    assert memory.calls == []
+    memory.list = lambda **_: iter(())  # type: ignore[method-assign, assignment]
+    assert "secret" not in pai("submit", plan, "--dry-run").stdout
+    assert pai("submit", plan, "--no-wait").stdout == "train1\n"
+    assert memory.submitted.environments == {"TOKEN": "secret"}
+
+
+def test_a_clone_with_changes(pai: Pai, memory: FakeBackend) -> None:
+    memory.extra = {
+        "AlgorithmSpec": {"Command": ["c"], "Image": "i"},
+        "ComputeResource": {"EcsSpec": "ecs.c6.large", "EcsCount": 1},
+        "HyperParameters": [{"Name": "lr", "Value": "0.5"}],
+    }
+    assert '"Value": "0.1"' in pai("clone", "train1", "--set", "lr=0.1", "--dry-run").stdout
+    assert memory.calls == []
+    assert pai("clone", "train1", "--set", "lr=0.1", "-t", "ecs.g6.large", "--no-wait").exit_code == 0
+    assert memory.submitted.hyperparameters[0].value == "0.1"
+    assert memory.submitted.compute_resource.ecs_spec == "ecs.g6.large"
+
+
+def test_the_schema_is_printed(pai: Pai) -> None:
+    assert json.loads(pai("run", "--schema").stdout)["title"] == "A job for `pai-sdk run`"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run",), "give a job file, or options"),
+        (("run", *OPTIONS, "--set", "lr"), "'lr' is not KEY=VALUE"),
+        (("clone", "train1", "--label", "=x"), "'=x' is not KEY=VALUE"),
+    ],
+)
+def test_wrong_usage(pai: Pai, arguments: tuple[str, ...], said: str) -> None:
+    result = pai(*arguments)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_all_mistakes_of_options(pai: Pai) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        pai("run", "--image", "i", "-p", "priority=high", "-p", "colour=red")
+    assert sorted(problem.where for problem in caught.value.problems) == [
+        "colour",
+        "command",
+        "instance_type",
+        "priority",
+    ]
