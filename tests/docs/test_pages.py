@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,3 +18,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted({*(ROOT / "docs")
 def test_the_examples_of_a_page_work(page: Path, run_page: Callable[[Path], tuple[int, str]]) -> None:
     status, said = run_page(page)
     assert status == 0, said
+
+
+def test_the_chinese_readme_has_the_same_examples() -> None:
+    pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh.md")]
+    english, chinese = (re.findall(r"^```.*?^```", page, re.DOTALL | re.MULTILINE) for page in pages)
+    assert chinese == english
