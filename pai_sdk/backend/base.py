@@ -140,6 +140,14 @@ class Plan:
         uploads = "".join(f", {line}" for line in self._upload_lines())
         return f"<Plan {self.request.training_job_name}{uploads}>"
 
+    def _repr_html_(self) -> str:
+        from pai_sdk.display.plan_card import plan_card_html
+        from pai_sdk.execution.contract import public_request
+
+        notes = [f"upload {line}" for line in self._upload_lines()]
+        notes += [f"resume {self.resume}"] if self.resume is not None else []
+        return plan_card_html(public_request(self.request), notes)
+
     def _upload_lines(self) -> list[str]:
         return [f"{u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
 

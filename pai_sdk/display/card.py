@@ -7,21 +7,22 @@ from html import escape
 
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
-from pai_sdk.display.curves import Curve
+from pai_sdk.display.curves import MetricCurve
 from pai_sdk.schemas.record import JobRecord, MetricPoint
+from pai_sdk.schemas.status import JobStatus
 
 _COLOURS = {"success": "#1a7f37", "failure": "#cf222e", "stopped": "#9a6700", "running": "#0969da"}
 # The page's own colours are inherited, so that the card fits a light and a dark notebook alike.
-_BOX = (
+BOX = (
     "border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:10px 14px;margin:4px 0;max-width:760px;"
     "font-family:system-ui,sans-serif;font-size:13px;line-height:1.5;overflow-wrap:anywhere"
 )
-_MONO = "font-family:ui-monospace,monospace;font-size:12px"
-_DIM = "opacity:.65"
+MONO = "font-family:ui-monospace,monospace;font-size:12px"
+DIM = "opacity:.65"
 
 
 def card_html(
-    record: JobRecord, *, tail: list[str] | None = None, curves: Mapping[str, Curve] | None = None
+    record: JobRecord, *, tail: list[str] | None = None, curves: Mapping[str, MetricCurve] | None = None
 ) -> str:
     """Draw the card.
 
@@ -43,23 +44,34 @@ def card_html(
     if tail:
         shown = escape("\n".join(tail))
         parts.append(
-            f'<pre style="{_MONO};background:rgba(128,128,128,.1);border-radius:4px;padding:6px 8px;margin:6px 0;'
+            f'<pre style="{MONO};background:rgba(128,128,128,.1);border-radius:4px;padding:6px 8px;margin:6px 0;'
             f'white-space:pre-wrap;overflow-wrap:anywhere;max-height:30em;overflow:auto">{shown}</pre>'
         )
     box = "display:inline-block;max-width:100%"  # a command goes to the next line as a whole
     commands = " &nbsp; ".join(
         f'<code style="{box}">{escape(command)}</code>' for command in next_commands(record)
     )
-    parts.append(f'<div style="{_DIM};font-size:12px">{commands}</div>')
-    return f'<div style="{_BOX}">{"".join(parts)}</div>'
+    parts.append(f'<div style="{DIM};font-size:12px">{commands}</div>')
+    return f'<div style="{BOX}">{"".join(parts)}</div>'
+
+
+def status_html(status: JobStatus) -> str:
+    """A status on the colour of its kind.
+
+    Example:
+        >>> ">Running</span>" in status_html(JobStatus.RUNNING)
+        True
+    """
+    kind = "running"
+    if status.is_terminal:
+        kind = "success" if status.is_success else "failure" if status.is_failure else "stopped"
+    style = f"background:{_COLOURS[kind]};color:white;border-radius:10px;padding:1px 9px;font-size:12px"
+    return f'<span style="{style}">{escape(status or "…")}</span>'
 
 
 def _head(record: JobRecord) -> str:
-    kind = "running"
-    if record.status.is_terminal:
-        kind = "success" if record.status.is_success else "failure" if record.status.is_failure else "stopped"
     seconds = elapsed_s(record)
-    took = f' <span style="{_DIM}">{duration_text(seconds)}</span>' if seconds is not None else ""
+    took = f' <span style="{DIM}">{duration_text(seconds)}</span>' if seconds is not None else ""
     name = record.training_job_name or record.training_job_id
     # Such a link can be followed; `javascript:` would run in the notebook.
     if record.training_job_url and record.training_job_url.startswith(("https://", "http://")):
@@ -67,13 +79,12 @@ def _head(record: JobRecord) -> str:
     else:
         name_html = escape(name)
     return (
-        f'<div><span style="background:{_COLOURS[kind]};color:white;border-radius:10px;padding:1px 9px;'
-        f'font-size:12px">{escape(record.status or "…")}</span> <b>{name_html}</b>{took}'
-        f' <span style="{_DIM};{_MONO}">{escape(record.training_job_id)}</span></div>'
+        f"<div>{status_html(record.status)} <b>{name_html}</b>{took}"
+        f' <span style="{DIM};{MONO}">{escape(record.training_job_id)}</span></div>'
     )
 
 
-def _metrics(latest: list[MetricPoint], curves: Mapping[str, Curve]) -> str:
+def _metrics(latest: list[MetricPoint], curves: Mapping[str, MetricCurve]) -> str:
     last = {point.name: point.value for point in latest if point.name and point.value is not None}
     last = last or {name: curve.values[-1] for name, curve in curves.items() if curve.values}
     shown = [
@@ -92,8 +103,8 @@ def _rows(record: JobRecord) -> str:
     if not rows:
         return ""
     cells = "".join(
-        f'<div style="{_DIM}">{escape(name.removeprefix(record.training_job_id + "-"))}</div>'
-        f'<div style="{_MONO}">{escape(text)}</div>'
+        f'<div style="{DIM}">{escape(name.removeprefix(record.training_job_id + "-"))}</div>'
+        f'<div style="{MONO}">{escape(text)}</div>'
         for name, text in rows
     )
     return (

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from pai_sdk.base.kernel import in_notebook
 from pai_sdk.display.base import Display
+
+if TYPE_CHECKING:
+    from pai_sdk.display.jupyter import ShownJob
 
 
 def notebook_cell() -> int | None:
@@ -13,16 +17,21 @@ def notebook_cell() -> int | None:
     return int(sys.modules["IPython"].get_ipython().execution_count) if in_notebook() else None
 
 
-def choose_display(*, instead_of: Display | None = None) -> Display:
+def choose_display(
+    *, job: ShownJob | None = None, is_waited_for: bool = True, instead_of: Display | None = None
+) -> Display:
     """A card in a notebook, lines in a terminal, a script or a pipe.
 
     Args:
+        job: what the card asks for the course of the metrics, and stops by its button.
+        is_waited_for: the program does nothing else until the job ends.
         instead_of: what has shown the same job in this cell; a new card takes the place of that one.
     """
     if in_notebook():
         from pai_sdk.display.jupyter import JupyterDisplay
 
-        return JupyterDisplay(instead_of=instead_of if isinstance(instead_of, JupyterDisplay) else None)
+        before = instead_of if isinstance(instead_of, JupyterDisplay) else None
+        return JupyterDisplay(job=job, is_waited_for=is_waited_for, instead_of=before)
     from pai_sdk.display.terminal import TerminalDisplay
 
     return TerminalDisplay()

@@ -14,7 +14,7 @@ _MOST_POINTS = 200
 
 
 @dataclass
-class Curve:
+class MetricCurve:
     """The values of one metric, oldest first.
 
     Attributes:
@@ -46,7 +46,7 @@ class Curve:
         """The curve with its scale, as inline SVG: largest and smallest value, first and last step.
 
         Example:
-            >>> "polyline" in Curve([3.0, 1.0, 2.0], 0, 2).svg(), Curve([3.0]).svg()
+            >>> "polyline" in MetricCurve([3.0, 1.0, 2.0], 0, 2).svg(), MetricCurve([3.0]).svg()
             (True, '')
         """
         return small_curve(self.values, self.first_step, self.last_step)
@@ -55,7 +55,7 @@ class Curve:
         """The last values as a row of blocks, scaled to their range.
 
         Example:
-            >>> Curve([0.0, 1.0, 2.0, 4.0]).blocks(), Curve([1.0]).blocks()
+            >>> MetricCurve([0.0, 1.0, 2.0, 4.0]).blocks(), MetricCurve([1.0]).blocks()
             ('▁▂▄█', '')
         """
         shown = self.values[-width:]
@@ -66,21 +66,21 @@ class Curve:
         return "".join(_BLOCKS[int((value - low) * scale)] for value in shown)
 
 
-def curves_of(points: Iterable[MetricPoint]) -> dict[str, Curve]:
+def curves_of(points: Iterable[MetricPoint]) -> dict[str, MetricCurve]:
     """The curve of each metric. Of a metric that several instances report, the first instance is drawn.
 
     Args:
         points: oldest first.
     """
-    curves: dict[str, Curve] = {}
+    curves: dict[str, MetricCurve] = {}
     drawn: dict[str, str | None] = {}
     for point in points:
         if point.name and drawn.setdefault(point.name, point.instance) == point.instance:
-            curves.setdefault(point.name, Curve()).add(point)
+            curves.setdefault(point.name, MetricCurve()).add(point)
     return curves
 
 
-def metrics_text(latest: Sequence[MetricPoint], curves: Mapping[str, Curve], *, most: int = 4) -> str:
+def metrics_text(latest: Sequence[MetricPoint], curves: Mapping[str, MetricCurve], *, most: int = 4) -> str:
     """The last values on one line: `loss 0.25 ▄▃▁  accuracy 0.9`; empty without any.
 
     Args:

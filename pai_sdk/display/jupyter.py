@@ -5,18 +5,36 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Protocol
 
 from pai_sdk.display.base import short_instance, visible_text
+from pai_sdk.display.buttons import JobButtons, job_buttons
 from pai_sdk.display.card import card_html
-from pai_sdk.display.curves import Curve
-from pai_sdk.schemas.record import JobRecord, LogLine
+from pai_sdk.display.curves import MetricCurve, curves_of
+from pai_sdk.errors import PaiError
+from pai_sdk.schemas.record import JobRecord, LogLine, MetricPoint
 
 _SHORTEST_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
 # Nor less often: the card shows the time. A redraw loses the text that a user has selected.
 _LONGEST_PAUSE_S = 5.0
+_TAIL_LINES = 15
+_LOG_LINES = 1000  # with the button pressed
+
+
+class ShownJob(Protocol):
+    """What a card needs of its job, besides what the job sends; a `TrainingJob` has it."""
+
+    def stop(self) -> None:
+        """Request its end."""
+        ...
+
+    def metrics(self) -> Iterable[MetricPoint]:
+        """All values of its metrics, oldest first."""
+        ...
 
 
 @dataclass
@@ -30,7 +48,11 @@ class _Row:
 class JupyterDisplay:
     """Draws the card with the log's last lines; redraws at most a few times a second, and at the end.
 
+    Below the card are buttons, where ipywidgets is installed and the kernel can hear them.
+
     Args:
+        job: gives the whole course of the metrics, and is stopped by the button.
+        is_waited_for: the kernel is busy until the job ends.
         tail_lines: how many of the log's last lines it shows.
         instead_of: a card of the same job, in whose place this one is drawn.
         clock: tells when it is time to redraw.
@@ -39,17 +61,24 @@ class JupyterDisplay:
     def __init__(
         self,
         *,
-        tail_lines: int = 15,
+        job: ShownJob | None = None,
+        is_waited_for: bool = True,
+        tail_lines: int = _TAIL_LINES,
         instead_of: JupyterDisplay | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
         self._clock = clock
-        self._tail: deque[_Row] = deque(maxlen=tail_lines)
-        self._curves: dict[str, Curve] = {}
+        self._job = job
+        self._is_waited_for = is_waited_for
+        self._rows: deque[_Row] = deque(maxlen=_LOG_LINES)
+        self._tail_lines = tail_lines
+        self._shows_log = False
+        self._curves: dict[str, MetricCurve] = {}
         self._record: JobRecord | None = None
         # IPython's DisplayHandle, which has no types
         self._handle: Any = instead_of._handle if instead_of else None
+        self._buttons: JobButtons | None = instead_of._buttons if instead_of else None
         self._drawn_at = float("-inf")
         self._has_news = False
 
@@ -86,7 +115,7 @@ class JupyterDisplay:
     def notice(self, text: str) -> None:
         """Put a notice among the lines."""
         with self._lock:
-            self._tail.append(_Row(f"! {text}"))
+            self._rows.append(_Row(f"! {text}"))
             self._draw()
 
     def detached(self, record: JobRecord) -> None:
@@ -94,13 +123,35 @@ class JupyterDisplay:
         self.notice("no longer watched; the job goes on")
 
     def ended(self, record: JobRecord) -> None:
-        """Draw the card for the last time."""
-        self._show(record)
+        """Draw the card for the last time, with the whole course of the metrics."""
+        curves = self._whole_curves(record)  # before the lock: it asks the service
+        with self._lock:
+            self._curves |= curves
+            self._show(record)
+            if self._buttons is not None:
+                self._buttons.ended()
+
+    def show_log(self, is_wanted: bool) -> None:
+        """Show many lines of the log, or the last few."""
+        with self._lock:
+            self._shows_log = is_wanted
+            self._draw()
 
     def _show(self, record: JobRecord) -> None:
+        # A job that has run for a while was first seen now: what it has reported before is asked for.
+        is_late = self._record is None and record.latest_metrics and not record.status.is_terminal
+        curves = self._whole_curves(record) if is_late else {}
         with self._lock:
+            self._curves = {**curves, **self._curves}
             self._take(record)
             self._draw()
+
+    def _whole_curves(self, record: JobRecord) -> dict[str, MetricCurve]:
+        if self._job is None or not record.latest_metrics:
+            return {}
+        with suppress(PaiError):  # the card is worth more than its curves
+            return curves_of(self._job.metrics())
+        return {}
 
     def _add(self, line: LogLine) -> None:
         many = self._record is not None and len(self._record.instances) > 1
@@ -108,9 +159,11 @@ class JupyterDisplay:
             f"{short_instance(self._record.training_job_id, line.instance)} | " if self._record and many else ""
         )
         row = _Row(prefix + visible_text(line.text), line.instance if line.text.endswith("\r") else None)
-        state = next((before for before in self._tail if before.drawn_over_by == line.instance), None)
+        # Only among the last ones: every instance has one state, and draws it over soon.
+        latest = islice(reversed(self._rows), self._tail_lines)
+        state = next((before for before in latest if before.drawn_over_by == line.instance), None)
         if state is None:
-            self._tail.append(row)
+            self._rows.append(row)
         else:  # in its place; a line end alone makes the state stay
             state.text = row.text if visible_text(line.text) else state.text
             state.drawn_over_by = row.drawn_over_by
@@ -119,16 +172,22 @@ class JupyterDisplay:
         self._record = record
         for point in record.latest_metrics:
             if point.name:
-                self._curves.setdefault(point.name, Curve()).add(point)
+                self._curves.setdefault(point.name, MetricCurve()).add(point)
 
     def _draw(self) -> None:
         if self._record is None:
             return
         from IPython.display import HTML, display
 
-        html = HTML(card_html(self._record, tail=[row.text for row in self._tail], curves=self._curves))  # type: ignore[no-untyped-call]
+        count = _LOG_LINES if self._shows_log else self._tail_lines
+        tail = [row.text for row in islice(reversed(self._rows), count)][::-1]
+        html = HTML(card_html(self._record, tail=tail, curves=self._curves))  # type: ignore[no-untyped-call]
         if self._handle is None:
             self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
+            if self._job is not None and not self._record.status.is_terminal:
+                self._buttons = job_buttons(self._job.stop, is_waited_for=self._is_waited_for)
         else:
             self._handle.update(html)
+        if self._buttons is not None:
+            self._buttons.on_log = self.show_log
         self._drawn_at, self._has_news = self._clock(), False

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
-from pai_sdk.display.curves import Curve, metrics_text
+from pai_sdk.display.curves import MetricCurve, metrics_text
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.schemas.record import JobRecord, LogLine
 from pai_sdk.schemas.status import JobStatus
@@ -31,7 +31,7 @@ class TerminalDisplay:
         self._writer = LogWriter(stream)
         self._status = ""
         self._seen: JobRecord | None = None
-        self._curves: dict[str, Curve] = {}
+        self._curves: dict[str, MetricCurve] = {}
         self._has_lines = False  # since the last status was shown
         self._said_at = clock()
 
@@ -51,7 +51,7 @@ class TerminalDisplay:
             self._writer.knows(record)
             for point in record.latest_metrics:
                 if point.name:
-                    self._curves.setdefault(point.name, Curve()).add(point)
+                    self._curves.setdefault(point.name, MetricCurve()).add(point)
             if record.status == self._status or record.status.is_terminal:
                 return
             self._status = record.status

@@ -31,6 +31,7 @@ from pai_sdk.schemas.status import JobStatus
 
 if TYPE_CHECKING:
     from pai_sdk.job.board import Board
+    from pai_sdk.job.live_card import LiveCard
     from pai_sdk.storage.store import Store
     from pai_sdk.trace.trace_data import TraceData
 
@@ -78,6 +79,7 @@ class TrainingJob:
         self._record = record
         self.card_in_cell: int | None = None
         self._card: Display | None = None
+        self._live_card: LiveCard | None = None
 
     @classmethod
     def get(cls, job_id: str, *, session: JobSource | None = None) -> TrainingJob:
@@ -195,8 +197,9 @@ class TrainingJob:
         check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
         timeout_s = seconds_or_none(timeout)
         if show_logs and display is None:
-            display = choose_display(instead_of=self._card if self._is_shown_here() else None)
+            display = choose_display(job=self, instead_of=self._card if self._is_shown_here() else None)
             self.shown_by(display)
+        self._leave_live_card()
         shown = display or Silent()
         policy = policy or FollowPolicy()
         waiting = Waiting(self._backend, self.id, self._record, self._keep, shown, policy)
@@ -443,6 +446,19 @@ class TrainingJob:
         self.card_in_cell = notebook_cell()
         self._card = display if self.card_in_cell is not None else None
 
+    def keep_card_live(self) -> None:
+        """Let the card in this cell go on updating in the background; outside of a notebook nothing happens."""
+        from pai_sdk.job.live_card import LiveCard
+
+        if self._card is not None and not (self._record and self._record.status.is_terminal):
+            self._leave_live_card()
+            self._live_card = LiveCard(self._backend, self.id, self._record, self._keep, self._card)
+
+    def _leave_live_card(self) -> None:
+        if self._live_card is not None:
+            self._live_card.leave()
+            self._live_card = None
+
     def _is_shown_here(self) -> bool:
         return self.card_in_cell is not None and self.card_in_cell == notebook_cell()
 
@@ -452,6 +468,20 @@ class TrainingJob:
         seconds = elapsed_s(self._record)
         took = f" {duration_text(seconds)}" if seconds is not None else ""
         return f"<TrainingJob {self.id} {self._record.status}{took}>"
+
+    def _ipython_display_(self) -> None:
+        """Show a job that goes on by a card that updates; the others by `_repr_html_`."""
+        if notebook_cell() is None:
+            raise NotImplementedError  # IPython takes the other representations
+        if self._is_shown_here():
+            return  # `estimator.fit()` as the last value of its cell
+        record = self.refresh() if not self.record.status.is_terminal else self.record
+        if record.status.is_terminal:
+            raise NotImplementedError
+        display = choose_display(job=self, is_waited_for=False)
+        self.shown_by(display)
+        display.submitted(record)
+        self.keep_card_live()
 
     def _repr_html_(self) -> str | None:
         from pai_sdk.display.card import card_html

@@ -16,6 +16,7 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.job.job_list import JobList
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.arguments import check_filters, check_job_id
 from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
@@ -283,7 +284,7 @@ class Session:
         check_filters(status, name, labels)
         backend = self.local if local else self.backend_for(None)
         records = backend.list(status=status, name=name, labels=labels)
-        return (TrainingJob(record.training_job_id, backend, record=record) for record in records)
+        return JobList(TrainingJob(record.training_job_id, backend, record=record) for record in records)
 
     def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
         """Put a file or a folder into OSS, by hand; local files that a job needs, `run()` and `fit()` put there.

@@ -86,7 +86,7 @@ class JobSubmitter(JobParameters):
 
         job = self._session().submit(plan, instance_type=self.instance_type)
         self.jobs.append(job)
-        display = choose_display() if show_logs else Silent()
+        display = choose_display(job=job, is_waited_for=wait) if show_logs else Silent()
         if show_logs:
             job.shown_by(display)
             _show_submitted(job, display)
@@ -94,6 +94,8 @@ class JobSubmitter(JobParameters):
             # A local job ends with the program that waits for it in the foreground.
             ends = is_local_id(job.id)
             job.wait(show_logs=show_logs, display=display, on_interrupt="stop" if ends else "detach")
+        else:
+            job.keep_card_live()
         return job
 
     def wait(self, timeout: float | None = None, *, show_logs: bool = True, all_jobs: bool = False) -> None:

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from pai_sdk.display.card import card_html
-from pai_sdk.display.curves import Curve, curves_of, metrics_text
+from pai_sdk.display.curves import MetricCurve, curves_of, metrics_text
 from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 
@@ -26,20 +26,20 @@ def test_the_picture_has_its_scale_and_its_ends() -> None:
 
 
 def test_a_flat_curve_and_one_of_a_single_value() -> None:
-    assert Curve([1.0, 1.0]).svg().count("polyline") == 1
-    assert Curve([1.0]).svg() == Curve([1.0]).blocks() == ""
-    assert Curve([2.0, 2.0]).blocks() == "▁▁"
+    assert MetricCurve([1.0, 1.0]).svg().count("polyline") == 1
+    assert MetricCurve([1.0]).svg() == MetricCurve([1.0]).blocks() == ""
+    assert MetricCurve([2.0, 2.0]).blocks() == "▁▁"
 
 
 def test_values_that_are_not_finite_are_left_out() -> None:
-    curve = Curve()
+    curve = MetricCurve()
     for value in (1.0, math.nan, math.inf, None, 2.0):
         curve.add(point("x", value))
     assert curve.values == [1.0, 2.0]
 
 
 def test_a_long_curve_is_thinned_out_and_keeps_its_ends() -> None:
-    curve = Curve()
+    curve = MetricCurve()
     for step in range(10_000):
         curve.add(point("x", float(step), step))
     assert len(curve.values) <= 400
@@ -49,7 +49,7 @@ def test_a_long_curve_is_thinned_out_and_keeps_its_ends() -> None:
 
 
 def test_the_same_snapshot_adds_nothing_but_an_equal_value_of_another_step_does() -> None:
-    curve = Curve()
+    curve = MetricCurve()
     for step in (1, 1, 1, 2):
         curve.add(point("x", 0.5, step))
     assert curve.values == [0.5, 0.5]
@@ -62,14 +62,14 @@ def test_one_instance_is_drawn() -> None:
 
 def test_last_values_on_a_line() -> None:
     latest = [point("loss", 0.25), point("accuracy", 0.912345678), point("none", None)]
-    curves = {"loss": Curve([1.0, 0.5, 0.25])}
+    curves = {"loss": MetricCurve([1.0, 0.5, 0.25])}
     assert metrics_text(latest, curves) == "loss 0.25 █▃▁  accuracy 0.91235"
     assert metrics_text([], {}) == ""
 
 
 def test_the_card_of_a_job_that_was_opened_again_has_its_curves() -> None:
     record = JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Succeed"})
-    html = card_html(record, curves={"<b>loss": Curve([3.0, 1.0])})
+    html = card_html(record, curves={"<b>loss": MetricCurve([3.0, 1.0])})
     assert "&lt;b&gt;loss <b>1</b> <svg" in html
 
 

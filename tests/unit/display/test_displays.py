@@ -13,7 +13,7 @@ from pai_sdk.display.base import duration_text, elapsed_s, visible_text
 from pai_sdk.display.card import card_html
 from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import next_commands
-from pai_sdk.display.curves import Curve
+from pai_sdk.display.curves import MetricCurve
 from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.schemas.record import JobRecord, LogLine
 from tests.waiting import PATIENCE_S
@@ -119,7 +119,7 @@ def test_a_card_takes_nothing_for_html() -> None:
     }
     for status in ("Failed", "Succeed", f"Odd{evil}"):
         html = card_html(
-            JobRecord.model_validate({**facts, "Status": status}), tail=[evil], curves={evil: Curve([1, 2])}
+            JobRecord.model_validate({**facts, "Status": status}), tail=[evil], curves={evil: MetricCurve([1, 2])}
         )
         assert "<script" not in html
         assert "<img" not in html
@@ -158,7 +158,7 @@ def test_a_card_shows_all_and_trusts_nothing() -> None:
         LatestMetrics=[{"Name": "loss", "Value": 0.25}],
         **INSTANCES,
     )
-    html = card_html(hostile, tail=["<img src=x>"], curves={"loss": Curve([3.0, 1.0, 0.25])})
+    html = card_html(hostile, tail=["<img src=x>"], curves={"loss": MetricCurve([3.0, 1.0, 0.25])})
     assert "<script>" not in html
     assert "<img" not in html
     assert "&lt;b&gt;why" in html
@@ -174,8 +174,8 @@ def test_a_card_breaks_a_name_that_is_wider_than_it_is() -> None:
 
 
 def test_a_flat_line_can_be_drawn() -> None:
-    assert Curve([1.0, 1.0]).svg().count("polyline") == 1
-    assert Curve([1.0]).svg() == ""
+    assert MetricCurve([1.0, 1.0]).svg().count("polyline") == 1
+    assert MetricCurve([1.0]).svg() == ""
 
 
 @pytest.mark.parametrize(("text", "seen"), [("a", "a"), ("a\rb", "b"), ("a\r", "a"), ("\r\r", ""), ("", "")])

@@ -125,7 +125,7 @@ def test_a_card_keeps_a_progress_bar_on_one_row(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(display, "_draw", lambda: None)
     for text in ("begun", "\r10%\r", "\r20%\r", "\r100%", "end", "\r1%\r", ""):
         display.line(LogLine("t-master-0", 0, text))
-    assert [row.text for row in display._tail] == ["begun", "100%", "end", "1%"]
+    assert [row.text for row in display._rows] == ["begun", "100%", "end", "1%"]
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

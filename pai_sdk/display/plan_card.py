@@ -1,0 +1,82 @@
+"""A plan as an HTML card: what will run, where, with what; the whole request folded below it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from pai_sdk.display.base import duration_text
+from pai_sdk.display.card import BOX, DIM, MONO
+
+__all__ = ["plan_card_html"]
+
+_CODE = f"{MONO};white-space:pre-wrap;overflow-wrap:anywhere"
+_SHELL = ["sh", "-c"]
+
+
+def plan_card_html(request: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
+    """Draw the card.
+
+    Args:
+        request: the body of CreateTrainingJob, with its secrets masked.
+        notes: what happens before it is sent: one line an upload.
+
+    Example:
+        >>> "<details" in plan_card_html({"TrainingJobName": "digits-1", "ComputeResource": {"EcsSpec": "local"}})
+        True
+    """
+    name = escape(str(request.get("TrainingJobName") or "plan"))
+    head = f'<div><span style="{DIM}">plan</span> <b>{name}</b> <span style="{DIM}">not submitted yet</span></div>'
+    rows = "".join(
+        f'<div style="{DIM}">{escape(title)}</div><div style="{_CODE}">{escape(text)}</div>'
+        for title, text in _facts(request)
+        if text
+    )
+    grid = "display:grid;grid-template-columns:max-content 1fr;column-gap:12px;margin-top:4px"
+    parts = [head, f'<div style="{grid}">{rows}</div>']
+    for title, names in (
+        ("hyperparameters", _named(request.get("HyperParameters"), "Value")),
+        ("inputs", _named(request.get("InputChannels"), "InputUri", "DatasetId")),
+        ("outputs", _named(request.get("OutputChannels"), "OutputUri", "DatasetId")),
+        ("environment", [*(request.get("Environments") or {}).items()]),
+    ):
+        parts.append(_folded(title, [f"{key} = {value}" for key, value in names], is_open=title != "environment"))
+    parts.append(_folded("before it is sent", list(notes), is_open=True))
+    parts.append(_folded("request", [json.dumps(request, ensure_ascii=False, indent=2)], count=False))
+    return f'<div style="{BOX}">{"".join(parts)}</div>'
+
+
+def _facts(request: Mapping[str, Any]) -> list[tuple[str, str]]:
+    algorithm = request.get("AlgorithmSpec") or {}
+    command = algorithm.get("Command") or []
+    shown = command[2] if command[:2] == _SHELL and len(command) == 3 else " ".join(map(str, command))
+    registered = " ".join(str(request[key]) for key in ("AlgorithmName", "AlgorithmVersion") if request.get(key))
+    resource = request.get("ComputeResource") or {}
+    kind = resource.get("EcsSpec") or resource.get("ResourceId") or ""
+    count = resource.get("EcsCount") or resource.get("InstanceCount") or 1
+    limit_s = (request.get("Scheduler") or {}).get("MaxRunningTimeInSeconds")
+    return [
+        ("algorithm", registered),
+        ("image", str(algorithm.get("Image") or "")),
+        ("command", shown),
+        ("runs on", f"{count} × {kind}" if kind else f"{count} instance{'' if count == 1 else 's'}"),
+        ("at most", duration_text(limit_s) if limit_s else ""),
+        ("requirements", " ".join(request.get("PythonRequirements") or [])),
+    ]
+
+
+def _named(entries: Sequence[Mapping[str, Any]] | None, *keys: str) -> list[tuple[str, Any]]:
+    return [(one.get("Name", ""), next((one[key] for key in keys if one.get(key)), "")) for one in entries or ()]
+
+
+def _folded(title: str, lines: Sequence[str], *, is_open: bool = False, count: bool = True) -> str:
+    if not lines:
+        return ""
+    summary = f'{escape(title)} <span style="{DIM}">{len(lines)}</span>' if count else escape(title)
+    return (
+        f'<details style="margin-top:4px"{" open" if is_open else ""}>'
+        f'<summary style="cursor:pointer">{summary}</summary>'
+        f'<pre style="{_CODE};margin:2px 0 2px 16px;background:none">{escape(chr(10).join(lines))}</pre></details>'
+    )

@@ -1,0 +1,42 @@
+"""The jobs that a backend lists: an iterator that a notebook shows as a table."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pai_sdk.job.training_job import TrainingJob
+
+__all__ = ["JobList"]
+
+_SHOWN = 50
+
+
+class JobList(Iterator["TrainingJob"]):
+    """Jobs, the newest first; pages are fetched as the caller goes on.
+
+    As the value of a notebook's cell, it is a table of the next 50 jobs, which stay to be iterated over.
+
+    Args:
+        jobs: where they come from.
+    """
+
+    def __init__(self, jobs: Iterator[TrainingJob]) -> None:
+        self._jobs = jobs
+        self._fetched: deque[TrainingJob] = deque()  # shown in a table, and not yet taken
+
+    def __next__(self) -> TrainingJob:
+        return self._fetched.popleft() if self._fetched else next(self._jobs)
+
+    def __repr__(self) -> str:
+        return "<JobList; iterate over it>"
+
+    def _repr_html_(self) -> str:
+        from pai_sdk.display.job_listing import job_table_html
+
+        self._fetched.extend(islice(self._jobs, max(0, _SHOWN + 1 - len(self._fetched))))
+        records = [job.record for job in islice(self._fetched, _SHOWN)]
+        return job_table_html(records, has_more=len(self._fetched) > _SHOWN)

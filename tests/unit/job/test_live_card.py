@@ -1,0 +1,217 @@
+"""Cards of jobs that nobody waits for: they go on updating, until the job ends or another card takes over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pai_sdk.display.base import Silent
+from pai_sdk.display.buttons import JobButtons, job_buttons
+from pai_sdk.display.jupyter import JupyterDisplay
+from pai_sdk.errors import InvalidRequestError
+from pai_sdk.job.live_card import LiveCard
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import JobRecord, LogLine, MetricPoint
+from tests.unit.fake_backend import FAST, FakeBackend
+from tests.waiting import PATIENCE_S, until
+
+
+class Page:
+    """A notebook's page: its cards as they are now, and the widgets below them."""
+
+    def __init__(self) -> None:
+        self.cards: list[str] = []
+        self.widgets: list[object] = []
+
+    def display(self, shown: Any, display_id: bool = False) -> Page | None:
+        if not hasattr(shown, "data"):
+            self.widgets.append(shown)
+            return None
+        self.cards.append(shown.data)
+        return self
+
+    def update(self, shown: Any) -> None:
+        self.cards[-1] = shown.data
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Page:
+    page = Page()
+    monkeypatch.setattr("IPython.display.display", page.display)
+    monkeypatch.setattr("pai_sdk.display.choice.in_notebook", lambda: True)
+    monkeypatch.setattr("pai_sdk.job.training_job.notebook_cell", lambda: 3)
+    monkeypatch.setattr("pai_sdk.job.live_card.FollowPolicy", lambda: FAST)
+    return page
+
+
+class Recorder(Silent):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.has_ended = threading.Event()
+
+    def line(self, line: LogLine) -> None:
+        self.seen.append(line.text)
+
+    def notice(self, text: str) -> None:
+        self.seen.append(text)
+
+    def ended(self, record: JobRecord) -> None:
+        self.seen.append(record.status)
+        self.has_ended.set()
+
+
+def test_a_card_goes_on_to_the_end_of_its_job() -> None:
+    backend, shown = FakeBackend(), Recorder()
+    backend.lines = {"train1-master-0": ["one"]}
+    kept: list[JobRecord] = []
+    card = LiveCard(backend, "train1", None, kept.append, shown, FAST)
+    until(lambda: shown.seen == ["one"])
+    backend.lines["train1-master-0"].append("two")
+    backend.status = "Succeed"
+    assert shown.has_ended.wait(PATIENCE_S)
+    assert shown.seen == ["one", "two", "Succeed"]
+    assert card.join(PATIENCE_S)
+    assert kept[-1].status == "Succeed"
+
+
+def test_a_card_that_was_left_is_not_touched_again() -> None:
+    backend, shown = FakeBackend(), Recorder()
+    backend.lines = {"train1-master-0": ["one"]}
+    card = LiveCard(backend, "train1", None, lambda record: None, shown, FAST)
+    until(lambda: shown.seen == ["one"])
+    card.leave()
+    backend.lines["train1-master-0"].append("two")
+    backend.status = "Succeed"
+    assert card.join(PATIENCE_S)
+    assert shown.seen == ["one"]
+
+
+def test_a_job_that_cannot_be_followed_is_a_notice() -> None:
+    backend, shown = FakeBackend(), Recorder()
+
+    def refuse(*_: object, **__: object) -> JobRecord:
+        raise InvalidRequestError("no such thing", code="Invalid", status_code=400, request_id="r")
+
+    backend.get = refuse  # type: ignore[method-assign]
+    assert LiveCard(backend, "train1", None, lambda record: None, shown, FAST).join(PATIENCE_S)
+    assert shown.seen == ["no longer updated: no such thing"] or "no such thing" in shown.seen[0]
+
+
+def test_a_job_as_the_value_of_a_cell_is_a_card_that_updates(page: Page) -> None:
+    backend = FakeBackend()
+    backend.lines = {"train1-master-0": ["hello"]}
+    job = TrainingJob("train1", backend)
+    job._ipython_display_()
+    job._ipython_display_()
+    until(lambda: "hello" in page.cards[0])
+    assert "Running" in page.cards[0]
+    backend.status = "Succeed"
+    until(lambda: "Succeed" in page.cards[0])
+    assert len(page.cards) == 1, "one card in a cell"
+
+
+def test_a_wait_in_the_same_cell_takes_the_card_over(page: Page) -> None:
+    backend = FakeBackend()
+    backend.lines = {"train1-master-0": ["only once"]}
+    job = TrainingJob("train1", backend)
+    job._ipython_display_()
+    until(lambda: "only once" in page.cards[0])
+    backend.status = "Succeed"
+    job.wait(policy=FAST)
+    (card,) = page.cards
+    assert "Succeed" in card
+    assert card.count("only once") == 1
+    assert len(page.widgets) == 1, "the buttons are taken over too"
+
+
+def test_outside_of_a_notebook_nothing_is_live() -> None:
+    job = TrainingJob("train1", FakeBackend())
+    job.keep_card_live()
+    assert job._live_card is None
+    with pytest.raises(NotImplementedError):
+        job._ipython_display_()  # IPython takes the text
+
+
+class Reporting(FakeBackend):
+    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+        self.calls.append("metrics")
+        return iter([MetricPoint(name="loss", value=value, step=at) for at, value in enumerate([3.0, 2.0, 1.0])])
+
+
+LATEST = {"LatestMetrics": [{"Name": "loss", "Value": 1.0, "Step": 2}]}
+
+
+def test_the_card_of_a_job_that_runs_already_has_the_whole_curve(page: Page) -> None:
+    backend = Reporting()
+    backend.extra = LATEST
+    TrainingJob("train1", backend)._ipython_display_()
+    assert "<svg" in page.cards[0]
+    assert ">step 0</text>" in page.cards[0]
+    backend.status = "Succeed"
+    until(lambda: "Succeed" in page.cards[0])
+    assert backend.calls.count("metrics") == 2, "when it is first seen, and at the end"
+
+
+def test_a_job_that_was_opened_again_has_its_curve(page: Page) -> None:
+    backend = Reporting()
+    backend.extra, backend.status = LATEST, "Succeed"
+    job = TrainingJob("train1", backend)
+    with pytest.raises(NotImplementedError):
+        job._ipython_display_()  # the still card of an ended job follows
+    assert ">step 0</text>" in (job._repr_html_() or "")
+
+
+# ---- buttons
+
+
+def test_the_stop_button_requests_the_end(page: Page) -> None:
+    backend = FakeBackend()
+    backend.lines = {"train1-master-0": []}
+    TrainingJob("train1", backend)._ipython_display_()
+    (box,) = page.widgets
+    stop, _, _ = box.children  # type: ignore[attr-defined]
+    stop.click()
+    until(lambda: backend.calls == ["stop"])
+    until(lambda: stop.layout.display == "none")
+    assert "Terminated" in page.cards[0]
+
+
+def test_a_refused_stop_is_shown() -> None:
+    def refuse() -> None:
+        raise InvalidRequestError("it has ended", code="Invalid", status_code=400, request_id="r")
+
+    buttons = JobButtons(refuse)
+    stop, _, said = buttons.box.children
+    stop.click()
+    until(lambda: "it has ended" in said.value)
+    assert not stop.disabled
+
+
+def test_the_log_button_shows_more_lines(page: Page) -> None:
+    display = JupyterDisplay(job=TrainingJob("train1", FakeBackend()), is_waited_for=False)
+    display.submitted(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"}))
+    for number in range(40):
+        display.line(LogLine("train1-master-0", number, f"line {number};"))
+    display.rest()
+    (box,) = page.widgets
+    log = box.children[1]  # type: ignore[attr-defined]
+    assert page.cards[0].count("line ") == 15
+    log.value = True
+    assert page.cards[0].count("line ") == 40
+    log.value = False
+    assert page.cards[0].count("line ") == 15
+
+
+def test_without_ipywidgets_there_is_the_text_of_the_card(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert job_buttons(lambda: None, is_waited_for=False) is None
+    assert page.widgets == []
+
+
+def test_an_old_kernel_that_is_busy_has_no_buttons(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "6.29.5")
+    assert job_buttons(lambda: None, is_waited_for=True) is None
+    assert job_buttons(lambda: None, is_waited_for=False) is not None
