@@ -40,6 +40,8 @@ from pai_sdk.storage.store import open_store
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pai_sdk.run.run_table import RunTable
+
 __all__ = ["RunManager"]
 
 _CLOSE_S = 10.0
@@ -265,6 +267,37 @@ class RunManager:
             InvalidInputError: the filter cannot be read, or there is no run with one of the ids.
         """
         return table_of(chosen(self._refresh.snapshots.now, runs), tags)
+
+    def table(
+        self,
+        filter: str = "",
+        sort: str = "-updated",
+        limit: int = 50,
+        tags: Sequence[str] = (),
+        *,
+        with_curves: bool = True,
+    ) -> RunTable:
+        """Runs as a table, which shows itself in a notebook: status, age, what differs, metrics, a small curve.
+
+        Args:
+            filter: conditions, as in `runs`.
+            sort: likewise.
+            limit: the most runs.
+            tags: the metrics; those that most runs have, by default.
+            with_curves: draw the course of the first metric, whose points are read if they are not in memory.
+
+        Raises:
+            InvalidInputError: an argument cannot be used; it says where.
+            StorageError: files had to be read again, which failed.
+        """
+        from pai_sdk.run.run_table import RunTable, usual_tags
+
+        page = self.runs(filter, sort, limit)
+        shown = tuple(tags) or usual_tags(page.runs)
+        curves = (
+            self.compare([run.id for run in page.runs], shown[0], buckets=60) if with_curves and shown else None
+        )
+        return RunTable(page.runs, shown, page.total, curves)
 
     def delete(self, run_id: str) -> None:
         """Forget a run here; its files stay. It comes back when its files change.

@@ -14,6 +14,8 @@ from pai_sdk.run.series import Series
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pai_sdk.run.buckets import XAxis
+    from pai_sdk.run.plots import Plot
     from pai_sdk.run.series import Point, TagSummary
 
 __all__ = ["WatchedRun"]
@@ -86,6 +88,31 @@ class WatchedRun:
         frames = [self.scalars(tag).to_pandas().assign(tag=tag) for tag in wanted]
         columns = ["tag", "wall", "step", "value"]
         return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+    def plot(
+        self, *tags: str, x: XAxis = "step", buckets: int = 350, smooth: float = 0.0, log_y: bool = False
+    ) -> Plot:
+        """Metrics as a picture, which shows itself in a notebook; `save` writes it to a file.
+
+        Args:
+            tags: the metrics, a curve each; all of them by default.
+            x: what the x axis is: `step`, `relative_step`, `relative_time` or `wall`.
+            buckets: the most buckets; a shorter curve has all its points.
+            smooth: the weight of TensorBoard's smoothing, from 0 to less than 1.
+            log_y: the y axis is logarithmic.
+
+        Raises:
+            InvalidInputError: an argument cannot be used.
+            RunNotFoundError: the run has no such metric, or is gone.
+            StorageError: its files had to be read again, which failed.
+        """
+        from pai_sdk.run.buckets import compared
+
+        wanted = tags or tuple(tag for tag, one in self.tags().items() if one.kind == "scalar")
+        names = [self.id] if len(wanted) == 1 else wanted
+        found = [self.scalars(tag) for tag in wanted]
+        curves = compared(found, x=x, buckets=buckets, smooth=smooth, names=names)
+        return curves.plot(wanted[0] if len(wanted) == 1 else self.id, log_y=log_y)
 
     def _must_have(self, tag: str) -> TagSummary:
         tags = self.tags()

@@ -1,0 +1,213 @@
+"""Runs as an HTML table: status, age, the hyperparameters that differ, the metrics with a small curve.
+
+Nothing in it needs script, and all text of runs is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pai_sdk.run.axes import number_text
+from pai_sdk.run.buckets import Comparison
+from pai_sdk.run.pictures import FONT, run_colour, save_picture, shown_text, small_curve
+from pai_sdk.run.records import RunBrief
+from pai_sdk.run.series import TagSummary
+
+__all__ = ["RunTable", "age_text", "differing_hparams", "value_text"]
+
+_MOST_TAGS = 4
+_MOST_HPARAMS = 8
+_CELL = "text-align:left;padding:3px 14px 3px 0;vertical-align:top;white-space:nowrap"
+_DIM = "opacity:.65"
+_STATUS_COLOURS = {"Running": "#0969da", "Succeed": "#1a7f37", "Succeeded": "#1a7f37", "Failed": "#cf222e"}
+_OTHER_STATUS = "#6e7781"
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+@dataclass(frozen=True, eq=False)
+class RunTable:
+    """A table of runs. In a notebook it shows itself.
+
+    Attributes:
+        runs: in the order of the rows.
+        tags: the metrics that are shown; those that most runs have, by default.
+        total: how many runs there are, where the table has some of them.
+        curves: of the first metric, drawn in its column; their names are the ids of the runs.
+        now: when it is looked at, in seconds since 1970.
+    """
+
+    runs: tuple[RunBrief, ...]
+    tags: tuple[str, ...] = ()
+    total: int = 0
+    curves: Comparison | None = None
+    now: float = field(default_factory=time.time)
+
+    @cached_property
+    def html(self) -> str:
+        """The table."""
+        if not self.runs:
+            return "<i>no runs</i>"
+        tags = self.tags or usual_tags(self.runs)
+        differing, constant = differing_hparams(self.runs)
+        titles = ["run", "status", "age", *differing[:_MOST_HPARAMS], *tags]
+        head = "".join(f'<th style="{_CELL}">{shown_text(title)}</th>' for title in titles)
+        pictures = self._pictures()
+        rows = "".join(
+            self._row(run, differing[:_MOST_HPARAMS], tags, pictures.get(run.id, "")) for run in self.runs
+        )
+        return (
+            f'<div class="pai-runs" style="overflow-x:auto;{FONT};font-size:13px">'
+            '<table style="border-collapse:collapse;font-size:13px">'
+            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            f"{self._below(len(differing), constant)}</div>"
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write the table to a file.
+
+        Args:
+            path: it ends with `.html`.
+
+        Returns:
+            The file.
+
+        Raises:
+            InvalidInputError: it has another ending.
+        """
+        return save_picture(path, "runs", html=lambda: self.html)
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return f"<RunTable of {len(self.runs)} runs; it shows itself in a notebook, save('runs.html') writes it>"
+
+    def _pictures(self) -> dict[str, str]:
+        pictures = {}
+        for curve in self.curves.curves if self.curves is not None else ():
+            finite = np.isfinite(curve.value)
+            x, values = curve.x[finite], curve.value[finite].tolist()
+            if values:
+                pictures[curve.name] = small_curve(values, int(x[0]), int(x[-1]), colour=run_colour(curve.name))
+        return pictures
+
+    def _row(self, run: RunBrief, hparams: Sequence[str], tags: Sequence[str], picture: str) -> str:
+        cells = [
+            f'<span style="color:{run_colour(run.id)}">━</span> {_name_html(run)}',
+            _status_html(run),
+            f'<span style="{_DIM}">{age_text(run, self.now)}</span>',
+            *(shown_text(value_text(run.hparams[name])) if name in run.hparams else "–" for name in hparams),
+        ]
+        for number, tag in enumerate(tags):
+            cells.append(_metric_html(run.tags.get(tag)) + (f"<br>{picture}" if picture and number == 0 else ""))
+        return "<tr>" + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells) + "</tr>"
+
+    def _below(self, differing: int, constant: Mapping[str, Any]) -> str:
+        parts = []
+        if self.total > len(self.runs):
+            parts.append(f"<div>{len(self.runs):,} of {self.total:,} runs</div>")
+        if differing > _MOST_HPARAMS:
+            parts.append(f"<div>{differing - _MOST_HPARAMS} more hyperparameters differ</div>")
+        if constant:
+            same = ", ".join(shown_text(f"{name}={value_text(value)}") for name, value in constant.items())
+            parts.append(f"<details><summary>the same in all: {len(constant)}</summary>{same}</details>")
+        return f'<div style="{_DIM};font-size:12px">{"".join(parts)}</div>' if parts else ""
+
+
+def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, ...]:
+    """The metrics that most runs have, at most so many."""
+    counts: dict[str, int] = {}
+    for run in runs:
+        for tag, summary in run.tags.items():
+            if summary.kind == "scalar":
+                counts[tag] = counts.get(tag, 0) + 1
+    return tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))[:most])
+
+
+def differing_hparams(runs: Sequence[RunBrief]) -> tuple[list[str], dict[str, Any]]:
+    """The hyperparameters in which runs differ, and those that are the same in all. A missing one is not None.
+
+    Example:
+        >>> runs = [RunBrief("a", hparams={"lr": 0.1, "seed": 7}), RunBrief("b", hparams={"lr": 0.2, "seed": 7})]
+        >>> differing_hparams(runs)
+        (['lr'], {'seed': 7})
+    """
+    differing, constant = [], {}
+    for name in dict.fromkeys(name for run in runs for name in run.hparams):
+        values = {repr(run.hparams[name]) if name in run.hparams else "" for run in runs}
+        if len(values) > 1:
+            differing.append(name)
+        else:
+            constant[name] = runs[0].hparams[name]
+    return differing, constant
+
+
+def value_text(value: object) -> str:
+    """A hyperparameter, short.
+
+    Example:
+        >>> [value_text(value) for value in (1e-4, True, None, "adam")]
+        ['0.0001', 'True', 'None', 'adam']
+    """
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def age_text(run: RunBrief, now: float) -> str:
+    """How long ago a run was changed: `5s`, `3m`, `2h`, `4d`.
+
+    Args:
+        run: the run.
+        now: in seconds since 1970.
+
+    Example:
+        >>> age_text(RunBrief("a", updated_at=100.0), 400.0), age_text(RunBrief("b"), 400.0)
+        ('5m', '')
+    """
+    if run.updated_at is None:
+        return ""
+    seconds = max(0.0, now - run.updated_at)
+    size, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
+    return f"{int(seconds // size)}{unit}"
+
+
+def _name_html(run: RunBrief) -> str:
+    name = f' <span style="{_DIM}">{shown_text(run.name)}</span>' if run.name and run.name != run.id else ""
+    return f"<b>{shown_text(run.id)}</b>{name}"
+
+
+def _status_html(run: RunBrief) -> str:
+    colour = _STATUS_COLOURS.get(run.status, _OTHER_STATUS)
+    style = f"background:{colour};color:white;border-radius:10px;padding:1px 9px;font-size:12px"
+    notes = [run.error] if run.error else []
+    notes += ["loading"] if run.is_loading else []
+    notes += [f"{run.damaged} damaged part{'' if run.damaged == 1 else 's'}"] if run.damaged else []
+    below = "".join(
+        f'<div style="{_DIM};font-size:12px;white-space:normal">{shown_text(note)}</div>' for note in notes
+    )
+    return f'<span style="{style}">{shown_text(run.status)}</span>{below}'
+
+
+def _metric_html(summary: TagSummary | None) -> str:
+    if summary is None or summary.last is None:
+        return f'<span style="{_DIM}">–</span>'
+    last = f"<b>{_short(summary.last.value)}</b>"
+    ends = "" if summary.min is None or summary.max is None else f"{_short(summary.min)} … {_short(summary.max)}"
+    faults = [f"▲ {summary.nan_count:,} NaN"] if summary.nan_count else []
+    faults += [f"◆ {summary.inf_count:,} infinite"] if summary.inf_count else []
+    small = ", ".join([*([ends] if ends else []), *faults])
+    return f'{last} <span style="{_DIM};font-size:12px">{small}</span>'
+
+
+def _short(value: float) -> str:
+    return number_text(float(f"{value:.4g}")) if math.isfinite(value) else number_text(value)
