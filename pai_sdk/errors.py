@@ -11,7 +11,9 @@ been carried out).
     │       └── CredentialsRenewalError  the key cannot be renewed now; a later attempt may succeed
     ├── InvalidInputError          what was described cannot be submitted; `problems` lists all that is wrong
     │   ├── CodeError              the code folder or repository cannot be taken along
-    │   └── WrongCallError         unknown or missing keyword arguments; a TypeError too
+    │   ├── WrongCallError         unknown or missing keyword arguments; a TypeError too
+    │   └── ImageLookupError       no image of the catalogue fits; a RuntimeError too
+    ├── NotOfferedError            alipai offers this and pai_sdk does not; the message names the replacement
     ├── ConnectionFailedError      no response: the endpoint was not reached, or did not respond in time
     ├── BadAnswerError             a response that is not the service's (HTML, empty, cut off); the status is kept
     ├── ApiError                   the service refused a request; `code`, `status_code`, `request_id`
@@ -73,6 +75,7 @@ __all__ = [
     "FunctionError",
     "FunctionFinished",
     "ImageError",
+    "ImageLookupError",
     "InvalidInputError",
     "InvalidRequestError",
     "JobError",
@@ -82,6 +85,7 @@ __all__ = [
     "MissingExtraError",
     "NameTakenError",
     "NotFoundError",
+    "NotOfferedError",
     "ObjectNotFoundError",
     "PaiError",
     "PermissionDeniedError",
@@ -213,6 +217,24 @@ class CodeError(InvalidInputError):
 
 class WrongCallError(InvalidInputError, TypeError):
     """A call with unknown keyword arguments, or without required ones; the message suggests the nearest names."""
+
+
+class ImageLookupError(InvalidInputError, RuntimeError):
+    """No image of the catalogue has this framework, version and accelerator; the message lists those there are."""
+
+
+class NotOfferedError(PaiError, NotImplementedError):
+    """Code written for alipai uses what pai_sdk leaves out, such as deploying a model.
+
+    Attributes:
+        name: what was used.
+        instead: what replaces it.
+    """
+
+    def __init__(self, name: str, instead: str) -> None:
+        super().__init__(f"{name} is not part of pai_sdk: {instead}")
+        self.name = name
+        self.instead = instead
 
 
 # ---- the wire ---------------------------------------------------------------------------------------------

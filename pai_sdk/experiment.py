@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.compute import ExperimentConfig
 from pai_sdk.session.default import given_or_default
+from pai_sdk.storage.uri import uri_scheme
+from pai_sdk.tensorboard import TensorBoard
 
 if TYPE_CHECKING:
     from pai_sdk.api.experiments import Accessibility, ExperimentRecord
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.session import Session
 
-__all__ = ["Experiment"]
+__all__ = ["Experiment", "ExperimentConfig"]
 
 
 class Experiment:
@@ -45,8 +48,8 @@ class Experiment:
     def create(
         cls,
         name: str,
-        *,
         artifact_uri: str | None = None,
+        *,
         accessibility: Accessibility | None = None,
         labels: Mapping[str, str] | None = None,
         session: Session | None = None,
@@ -55,8 +58,8 @@ class Experiment:
 
         Args:
             name: a letter, then letters, digits, `_` and `-`; at most 63 characters, and unique in the workspace.
-            artifact_uri: an OSS folder for what belongs to the experiment as a whole. Jobs do not write there by
-                themselves: where a job's outputs go, `plan()` shows.
+            artifact_uri: the OSS folder of the experiment. Its jobs put their outputs there, each in a folder of
+                its own, unless they are given another place. The service chooses one without it.
             accessibility: who sees it: `PRIVATE`, the service's default, or `PUBLIC` for the whole workspace.
             labels: free labels, searchable.
             session: where; the default session otherwise.
@@ -65,6 +68,11 @@ class Experiment:
             ConflictError: the workspace has an experiment of this name.
             InvalidRequestError: the name, the URI or a label is not usable.
         """
+        if uri_scheme(str(name)) is not None:
+            name, artifact_uri = (
+                str(artifact_uri),
+                name,
+            )  # alipai has them in the other order, and no name is a URI
         session = given_or_default(session, local=False)
         experiment_id = session.experiments.create(
             name, artifact_uri=artifact_uri, accessibility=accessibility, labels=labels
@@ -90,6 +98,13 @@ class Experiment:
         """
         session = given_or_default(session, local=False)
         return cls(session.experiments.find(name), session)
+
+    @classmethod
+    def get_by_name(cls, name: str, *, session: Session | None = None) -> Experiment | None:
+        """The experiment of exactly that name, or None; `find` raises an error instead."""
+        session = given_or_default(session, local=False)
+        records = session.experiments.list(name=name, exact=True)
+        return next((cls(record, session) for record in records if record.name == name), None)
 
     @classmethod
     def list(
@@ -126,6 +141,27 @@ class Experiment:
     def artifact_uri(self) -> str | None:
         """The folder for what belongs to the experiment as a whole."""
         return self.record.artifact_uri
+
+    def tensorboard_data(self) -> str | None:
+        """The folder below which its jobs put their TensorBoard logs."""
+        return self.record.tensorboard_log_uri
+
+    def tensorboard(self, wait: bool = True) -> TensorBoard:
+        """Start TensorBoard on what all its jobs have reported, side by side.
+
+        Args:
+            wait: it listens when this returns, also with False.
+
+        Raises:
+            InvalidInputError: the service names no folder for the logs.
+            MissingExtraError: TensorBoard is not installed.
+            ServiceStartError: it did not start.
+        """
+        uri = self.tensorboard_data()
+        if not uri:
+            what = f"{self.name!r} has no folder for TensorBoard logs"
+            raise InvalidInputError([Problem("experiment", what, "look at its jobs: job.tensorboard()")])
+        return TensorBoard.create(uri, wait, display_name=self.name, session=self._session)
 
     @property
     def labels(self) -> dict[str, str]:

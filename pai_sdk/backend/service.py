@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pai_sdk.api import submission, training_jobs, workspaces
 from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.experiments import Experiments
+from pai_sdk.api.images import Images
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.submission import SubmissionPolicy
 from pai_sdk.api.training_jobs import TrainingJobs
@@ -154,6 +155,11 @@ class ServiceBackend:
     def experiments(self) -> Experiments:
         """The experiments of the workspace."""
         return Experiments(self._workspace_transport(), self._settings.workspace_id)
+
+    @property
+    def images(self) -> Images:
+        """The images that the service offers."""
+        return Images(self._workspace_transport())
 
     @property
     def workspaces(self) -> Workspaces:

@@ -125,6 +125,8 @@ def provider_of(
         if isinstance(credentials, Credentials):
             key = _checked(credentials)
             return lambda: key
+        if type(credentials).__module__ == "alibabacloud_credentials.models":
+            return _Given(_of_config(credentials))
         if not callable(credentials):
             hint = "give Credentials, or a function that gives them"
             raise InvalidInputError([wrong_type("credentials", credentials, hint)])
@@ -136,6 +138,20 @@ def provider_of(
         hint = "a key is an id and its secret"
         raise InvalidInputError([Problem(name, "is missing", hint) for name in missing])
     return static_credentials(access_key_id or "", access_key_secret or "", security_token)
+
+
+def _of_config(config: object) -> CredentialsProvider:
+    """The key that a `Config` of the official library describes."""
+    _library()  # takes its handlers away
+    from alibabacloud_credentials.client import Client
+
+    client = Client(config)
+
+    def ask() -> Credentials:
+        key = client.get_credential()
+        return Credentials(key.access_key_id or "", key.access_key_secret or "", key.security_token or None)
+
+    return ask
 
 
 class _Given:

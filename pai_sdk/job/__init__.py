@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pai_sdk.job.alipai_names import TrainingJobStatus
     from pai_sdk.job.logs import LogStream
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.schemas.compute import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         Channel,
         CodeDir,
         DatasetConfig,
+        HyperParameter,
         HyperParameterDefinition,
         Label,
         MetricDefinition,
@@ -49,6 +51,7 @@ __all__ = [
     "ExperimentConfig",
     "FileSystemInput",
     "FileSystemInputBase",
+    "HyperParameter",
     "HyperParameterDefinition",
     "InstanceSpec",
     "JobRecord",
@@ -65,6 +68,7 @@ __all__ = [
     "SpotStrategy",
     "TrainingJob",
     "TrainingJobRequest",
+    "TrainingJobStatus",
     "UriInput",
     "UriOutput",
     "UserVpcConfig",
@@ -80,7 +84,15 @@ _HOMES = (
     "pai_sdk.schemas.record",
     "pai_sdk.job.logs",
     "pai_sdk.job.training_job",
+    "pai_sdk.job.alipai_names",
 )
+
+
+# Of alipai's, and left out: what each is, and what replaces it.
+_LEFT_OUT = {
+    "LocalTrainingJob": "local jobs are a TrainingJob like all others: fit() returns it",
+    "ModelRecipeSpec": "give the algorithm of a recipe to AlgorithmEstimator(…, algorithm_provider='pai')",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -92,4 +104,8 @@ def __getattr__(name: str) -> Any:
             module = import_module(home)
             if hasattr(module, name):
                 return getattr(module, name)
+    if name in _LEFT_OUT:
+        from pai_sdk.base.left_out import left_out
+
+        return left_out(f"{__name__}.{name}", _LEFT_OUT[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from pai_sdk.errors import MissingExtraError, PaiError, ServiceStartError
+from pai_sdk.errors import MissingExtraError, ObjectNotFoundError, PaiError, ServiceStartError
+from pai_sdk.storage.local_store import LocalStore, path_of_file_uri
+from pai_sdk.storage.store import Store
 
 _URL = re.compile(r"http://\S+")
 _START_S = 60.0
@@ -28,6 +30,30 @@ _STOP_S = 5.0
 _COPY_EVERY_S = 10.0
 
 logger = logging.getLogger(__name__)
+
+
+def open_board(uri: str, open_store: Callable[[str], Store], *, port: int = 0) -> Board:
+    """Start TensorBoard on a folder.
+
+    Args:
+        uri: the folder: `file:…`, or a URI that `open_store` can read.
+        open_store: opens the folder.
+        port: where it listens; 0 for any free port.
+
+    Raises:
+        MissingExtraError: TensorBoard is not installed.
+        ServiceStartError: it did not start.
+    """
+    if uri.startswith("file:"):
+        return Board(Path(path_of_file_uri(uri)), port=port)
+
+    def copy(folder: Path) -> None:
+        from pai_sdk.storage.sync import DirSync
+
+        with contextlib.suppress(ObjectNotFoundError):  # nothing is reported yet
+            DirSync(open_store(uri), LocalStore(folder), remember=folder.with_name("moved.db")).run()
+
+    return Board(None, copy, port=port)
 
 
 class Board:

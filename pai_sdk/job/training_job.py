@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -21,6 +22,7 @@ from pai_sdk.errors import (
     PaiError,
     Problem,
 )
+from pai_sdk.job.alipai_names import AlipaiNames
 from pai_sdk.job.failure import job_failure
 from pai_sdk.job.logs import FollowPolicy, LogStream
 from pai_sdk.job.waiting import Waiting
@@ -55,7 +57,7 @@ class JobSource(Protocol):
         ...
 
 
-class TrainingJob:
+class TrainingJob(AlipaiNames):
     """One job on one backend. It holds no state but the last snapshot it saw.
 
     `run()`, `fit()`, `get` and `list` make it. What asks its backend may also raise an `ApiError` (the service
@@ -166,6 +168,7 @@ class TrainingJob:
         self,
         timeout: float | None = None,
         *,
+        interval: float | None = None,
         show_logs: bool = True,
         display: Display | None = None,
         policy: FollowPolicy | None = None,
@@ -179,6 +182,7 @@ class TrainingJob:
 
         Args:
             timeout: the longest wait, in seconds; none by default. The job is looked at once in any case.
+            interval: the longest pause between two polls, in seconds; the policy's otherwise.
             show_logs: read the log and show it; False shows at most the end.
             display: what shows it; by default a card in a notebook, lines elsewhere, nothing without logs.
             policy: how patiently to follow.
@@ -188,7 +192,7 @@ class TrainingJob:
             This job, so that `job.wait().download("model")` reads well.
 
         Raises:
-            InvalidInputError: `timeout` is no number, or `on_interrupt` neither `detach` nor `stop`.
+            InvalidInputError: `timeout` or `interval` is no number, or `on_interrupt` neither `detach` nor `stop`.
             JobFailed: the job ended without success; the error tells why.
             JobStopped: the job was stopped.
             WaitTimeoutError: the timeout has passed; the job goes on.
@@ -202,6 +206,8 @@ class TrainingJob:
         self._leave_live_card()
         shown = display or Silent()
         policy = policy or FollowPolicy()
+        if (pause_s := seconds_or_none(interval, "interval")) is not None:
+            policy = replace(policy, pause_s=pause_s)
         waiting = Waiting(self._backend, self.id, self._record, self._keep, shown, policy)
         shown.ended(waiting.wait(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
         if waiting.has_read_log:  # its end was waited for already
@@ -345,23 +351,9 @@ class TrainingJob:
             ...     with job.tensorboard() as board:
             ...         print(board.url)
         """
-        from pai_sdk.job.board import Board
+        from pai_sdk.job.board import open_board
 
-        uri = self._output("tensorboard")
-        if uri.startswith("file:"):
-            from pai_sdk.storage.local_store import path_of_file_uri
-
-            return Board(Path(path_of_file_uri(uri)), port=port)
-
-        def copy(folder: Path) -> None:
-            from pai_sdk.storage.local_store import LocalStore
-            from pai_sdk.storage.sync import DirSync
-
-            memory = folder.with_name("moved.db")
-            with suppress(ObjectNotFoundError):  # nothing is reported yet
-                DirSync(self.open_output("tensorboard"), LocalStore(folder), remember=memory).run()
-
-        return Board(None, copy, port=port)
+        return open_board(self._output("tensorboard"), self._backend.store, port=port)
 
     def result(self, timeout: float | None = None, *, show_logs: bool = False) -> Any:
         """Wait for a job that runs a function, and return the function's value.

@@ -62,8 +62,13 @@ def check_one_of(name: str, value: object, known: Sequence[str]) -> None:
         raise InvalidInputError([Problem(name, f"{value!r} is not known", f"there is: {', '.join(known)}")])
 
 
-def seconds_or_none(timeout: object) -> float | None:
+def seconds_or_none(timeout: object, name: str = "timeout", *, unit: str = "seconds") -> float | None:
     """A timeout in seconds.
+
+    Args:
+        timeout: the value.
+        name: the parameter, for the message.
+        unit: what it counts, for the message.
 
     Raises:
         InvalidInputError: it is no number.
@@ -76,7 +81,7 @@ def seconds_or_none(timeout: object) -> float | None:
         return None
     # numpy's numbers are Real, too. What is not even equal to itself is not a number.
     if not isinstance(timeout, Real) or timeout != timeout:
-        raise InvalidInputError([Problem("timeout", f"{timeout!r} is not a number of seconds", "such as 3600")])
+        raise InvalidInputError([Problem(name, f"{timeout!r} is not a number of {unit}", "such as 3600")])
     seconds: Any = timeout
     return float(min(max(seconds, 0), _LONGEST_WAIT_S))
 

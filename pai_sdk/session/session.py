@@ -21,10 +21,12 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.arguments import check_filters, check_job_id
 from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
 from pai_sdk.schemas.request import SUBMISSION_LABEL
+from pai_sdk.session.named_settings import NamedSettings
 
 if TYPE_CHECKING:
     from pai_sdk.api.algorithms import Algorithms
     from pai_sdk.api.experiments import Experiments
+    from pai_sdk.api.images import Images
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.backend.local import LocalBackend
     from pai_sdk.storage.oss import OssClient
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Session:
+class Session(NamedSettings):
     """Where jobs go, and with whose key.
 
     Nothing is sent when a session is made. What is not given comes from the environment (`PAI_REGION_ID`, …), then
@@ -88,7 +90,8 @@ class Session:
             access_key_id: a key; goes with `access_key_secret`.
             access_key_secret: its secret.
             security_token: the token of a temporary key.
-            credentials: a key, or a function that gives one, instead of the three above.
+            credentials: a key, a function that gives one, or a `Config` of the package alibabacloud_credentials,
+                instead of the three above.
             retry: the policy for everything that goes over the network.
             config_path: another file than `~/.pai/config.json`.
 
@@ -179,6 +182,16 @@ class Session:
             ['digits']
         """
         return self._backends.service.experiments
+
+    @property
+    def images(self) -> Images:
+        """The images that the service offers; `pai_sdk.image.retrieve` finds one by framework and version.
+
+        Example:
+            >>> [each.image_uri for each in session.images.list(name="xgboost")]  # doctest: +SKIP
+            ['registry.cn-hangzhou.aliyuncs.com/pai-dlc/xgboost-training:1.6.0-cpu-py36-ubuntu18.04']
+        """
+        return self._backends.service.images
 
     @property
     def workspaces(self) -> Workspaces:

@@ -131,6 +131,14 @@ class OssClient:
         """The region that requests are signed for."""
         return self._connection.region
 
+    def oss2_bucket(self, uri: OssUri) -> Any:
+        """The bucket of a URI as an `oss2.Bucket`, for what this class does not offer; it shares the connections.
+
+        Raises:
+            UntrustedEndpointError: the URI names a host that is neither OSS nor in the settings.
+        """
+        return self._connection.bucket(uri)
+
     def __repr__(self) -> str:
         return f"OssClient({self.endpoint!r}, region={self.region!r})"
 

@@ -71,6 +71,8 @@ class ChannelResolver:
         definitions: Sequence[Channel],
         from_parameters: Mapping[str, tuple[str, str]],
         default_uri: Callable[[str], str],
+        *,
+        may_add: bool = False,
     ) -> list[OutputChannel]:
         """The output channels of the request.
 
@@ -79,8 +81,9 @@ class ChannelResolver:
             definitions: every defined channel gets a target.
             from_parameters: targets that parameters set: channel to (parameter, URI).
             default_uri: the URI of a channel that was given no target.
+            may_add: whether `outputs` may have channels that are not defined.
         """
-        outputs = dict(self._checked(outputs, definitions, "outputs"))
+        outputs = dict(self._checked(outputs, () if may_add else definitions, "outputs"))
         for name, (parameter, uri) in from_parameters.items():
             if name in outputs:
                 self._problems.add(parameter, f"contradicts outputs[{name!r}]", "give one of them")

@@ -11,7 +11,7 @@ from pai_sdk.base.keywords import init_checks_keywords
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
-from pai_sdk.submit.estimator_base import MODEL, EstimatorBase
+from pai_sdk.submit.estimator_base import CHECKPOINTS, MODEL, TENSORBOARD, EstimatorBase
 from pai_sdk.submit.submitter import Description
 
 if TYPE_CHECKING:
@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["AlgorithmEstimator", "CpfsFileSystemInput", "Estimator", "FileSystemInput", "FileSystemInputBase"]
 
-CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
-
 
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
 class Estimator(EstimatorBase):
     """Trains a model with your own code.
 
-    Every job has the outputs `model`, `checkpoints` and `tensorboard`.
+    Every job has the outputs `model`, `checkpoints` and `tensorboard`; `fit(outputs=…)` may add others.
 
     All parameters of `JobParameters` are taken too, by name: `instance_type`, `instance_count`, `environments`,
     `requirements`, `max_run_time`, `output_path`, `labels`, `session` and more. All of them are shown by
@@ -107,14 +105,6 @@ class Estimator(EstimatorBase):
             raise InvalidInputError([Problem("function", str(error))]) from None
         return FunctionEstimator(function=function, **parameters)
 
-    def checkpoints_data(self) -> str:
-        """URI of the checkpoints of the job submitted last; errors as for `model_data`."""
-        return self._output(CHECKPOINTS)
-
-    def tensorboard_data(self) -> str:
-        """URI of the TensorBoard logs of the job submitted last; errors as for `model_data`."""
-        return self._output(TENSORBOARD)
-
     def describe(self) -> Description:
         """The description of the estimator's jobs."""
         from pai_sdk.schemas.spec import Channel
@@ -131,6 +121,7 @@ class Estimator(EstimatorBase):
                 # TensorBoard files grow while the job runs: the service mounts this channel so that they can.
                 Channel(name=TENSORBOARD, required=False, properties={"ossAppendable": "true"}),
             ],
+            takes_more_outputs=True,
             placed_outputs={} if checkpoints is None else {CHECKPOINTS: ("checkpoints_path", checkpoints)},
             source_dir=self.source_dir,
             git_config=self.git_config,

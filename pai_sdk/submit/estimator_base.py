@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pai_sdk.base.keywords import checks_keywords
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.base.left_out import SERVING
+from pai_sdk.errors import InvalidInputError, NotOfferedError, Problem
 from pai_sdk.submit.submitter import JobSubmitter
 
 if TYPE_CHECKING:
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.submit.channels import InputSource, OutputTarget
+    from pai_sdk.tensorboard import TensorBoard
 
-MODEL = "model"
+MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 
 
 class EstimatorBase(JobSubmitter):
@@ -60,6 +62,46 @@ class EstimatorBase(JobSubmitter):
             InvalidInputError: nothing has been submitted yet, or the job has no output `model`.
         """
         return self._output(MODEL)
+
+    def checkpoints_data(self) -> str:
+        """URI of the checkpoints of the job submitted last; errors as for `model_data`."""
+        return self._output(CHECKPOINTS)
+
+    def tensorboard_data(self) -> str:
+        """URI of the TensorBoard logs of the job submitted last; errors as for `model_data`."""
+        return self._output(TENSORBOARD)
+
+    def tensorboard(self, wait: bool = True) -> TensorBoard:
+        """Start TensorBoard on what the job submitted last reports; it goes on to show what the job reports.
+
+        Args:
+            wait: it listens when this returns, also with False.
+
+        Raises:
+            InvalidInputError: nothing has been submitted yet, or the job has no output `tensorboard`.
+            MissingExtraError: TensorBoard is not installed.
+            ServiceStartError: it did not start.
+        """
+        from pai_sdk.tensorboard import TensorBoard
+
+        uri = self.tensorboard_data()
+        return TensorBoard.create(uri, wait, display_name=self.jobs[-1].name, session=self._session())
+
+    def deploy(self, *_: Any, **__: Any) -> NoReturn:
+        """Left out: pai_sdk does not serve models.
+
+        Raises:
+            NotOfferedError: always; it names the replacement.
+        """
+        raise NotOfferedError("Estimator.deploy", SERVING)
+
+    def create_model(self, *_: Any, **__: Any) -> NoReturn:
+        """Left out: pai_sdk does not serve models.
+
+        Raises:
+            NotOfferedError: always; it names the replacement.
+        """
+        raise NotOfferedError("Estimator.create_model", SERVING)
 
     def _output(self, channel: str) -> str:
         outputs = self.get_outputs_data()

@@ -28,6 +28,7 @@ class Description:
         metric_definitions: metrics to be read from the log.
         input_channels: the defined inputs; empty for any.
         output_channels: the defined outputs; each gets a URI.
+        takes_more_outputs: whether a call may add outputs to them; where none are defined, it always may.
         placed_outputs: output URIs that a parameter sets: channel to (parameter, URI).
         source_dir: folder with the code, here or in OSS; with `git_config`, a folder within the repository.
         git_config: the repository the code comes from.
@@ -44,6 +45,7 @@ class Description:
     metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] = ()
     input_channels: Sequence[Channel] = ()
     output_channels: Sequence[Channel] = ()
+    takes_more_outputs: bool = False
     placed_outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     source_dir: str | os.PathLike[str] | None = None
     git_config: Mapping[str, str] | None = None
@@ -70,7 +72,8 @@ class JobParameters:
         instance_count: how many instances work on a job.
         instance_spec: size of an instance in a quota of your own; goes with `resource_id`.
         resource_id: id of that quota.
-        resource_type: `General` or `Lingjun`; the quota decides it, so `Lingjun` needs a `resource_id`.
+        resource_type: `General` or `Lingjun`. The instance type (`ml.…` are Lingjun's) or the quota decides it: it
+            is compared with them, and not sent.
         spot_spec: terms of preemptible instances.
         user_vpc_config: the VPC the instances are attached to.
         experiment_config: the experiment the jobs belong to: an `Experiment`, or `{"experiment_id": …}`.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pai_sdk.backend.base import Backend, Plan, Upload
@@ -21,6 +20,7 @@ from pai_sdk.storage.uri import OssUri, is_remote_uri
 from pai_sdk.submit import request_fields
 from pai_sdk.submit.channels import ChannelResolver, InputSource, OutputTarget
 from pai_sdk.submit.command import check_entry, command_list
+from pai_sdk.submit.default_outputs import default_outputs
 from pai_sdk.submit.parameter_types import check_texts, with_checked_types
 from pai_sdk.submit.parameters import Description, JobParameters
 from pai_sdk.submit.problems import Problems
@@ -65,7 +65,8 @@ def make_plan(
         outputs,
         description.output_channels,
         description.placed_outputs,
-        _default_outputs(parameters.output_path, name, backend, resolver),
+        default_outputs(parameters, name, backend, session, resolver, problems),
+        may_add=description.takes_more_outputs,
     )
     output_definitions = _definitions(description.output_channels, output_channels)
     fields = {
@@ -194,16 +195,6 @@ def _ship_package(
         return command
     input_channels += resolver.resolve_inputs({CHANNEL: job_package()}, ())
     return with_job_package(command)
-
-
-def _default_outputs(
-    output_path: str | None, job_name: str, backend: Backend, resolver: ChannelResolver
-) -> Callable[[str], str]:
-    """The URI of each output channel that is given none."""
-    parent = None if output_path is None else resolver.output_uri(output_path, "output_path")
-    if parent is None:
-        return partial(backend.default_output, job_name)
-    return lambda channel: f"{parent.rstrip('/')}/{job_name}/{channel}/"
 
 
 def _definitions(defined: Sequence[Channel], channels: Sequence[InputChannel | OutputChannel]) -> list[Channel]:

@@ -31,7 +31,7 @@ def job_name(given: str | None, base: str, problems: Problems) -> str:
     if not isinstance(base, str) or not _JOB_NAME.fullmatch(base) or len(base) > _LONGEST_BASE:
         hint = f"letters, digits, '-', '_', '.', {_LONGEST_BASE} at most"
         problems.add("base_job_name", f"{base!r} is not usable", hint)
-    return f"{base}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}"
+    return f"{base}_{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(4).hex()}"
 
 
 def base_of(kind: type) -> str:
@@ -64,8 +64,7 @@ def compute_resource(
         instance_count = 1
     if resource_type not in (None, "General", "Lingjun"):
         problems.add("resource_type", f"{resource_type!r} is not known", "General or Lingjun")
-    if resource_type == "Lingjun" and resource_id is None:
-        problems.add("resource_type", "Lingjun needs a quota", "give its `resource_id`")
+    _check_lingjun(resource_type, resource_id, instance_type, problems)
     spot = None
     with problems.under("spot_spec"):
         spot = None if spot_spec is None else SpotSpec.model_validate(spot_spec)
@@ -105,6 +104,18 @@ def compute_resource(
         spec = InstanceSpec.model_validate(instance_spec)
         return ComputeResource(resource_id=resource_id, instance_spec=spec, instance_count=instance_count)
     return None
+
+
+def _check_lingjun(
+    resource_type: str | None, resource_id: str | None, instance_type: str | None, problems: Problems
+) -> None:
+    """The kind of resource is not sent: the instance type or the quota decides it, so they must agree."""
+    is_other = instance_type is not None and not str(instance_type).startswith("ml.")
+    if resource_type == "Lingjun" and is_other and instance_type not in LOCAL_TYPES:
+        hint = "types of Lingjun begin with 'ml.', such as ml.gu7ef.8xlarge-gu100"
+        problems.add("resource_type", f"{instance_type!r} is no type of Lingjun", hint)
+    elif resource_type == "Lingjun" and instance_type is None and resource_id is None:
+        problems.add("resource_type", "Lingjun needs an `instance_type` or a quota", "give its `resource_id`")
 
 
 def _is_nearly_local(instance_type: object) -> bool:

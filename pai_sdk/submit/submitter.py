@@ -98,13 +98,24 @@ class JobSubmitter(JobParameters):
             job.keep_card_live()
         return job
 
-    def wait(self, timeout: float | None = None, *, show_logs: bool = True, all_jobs: bool = False) -> None:
+    def wait(
+        self,
+        timeout: float | None = None,
+        *,
+        interval: float | None = None,
+        show_logs: bool = True,
+        all_jobs: bool = False,
+    ) -> TrainingJob:
         """Wait for the end of the job submitted last.
 
         Args:
             timeout: the longest wait for a job, in seconds; none by default.
+            interval: the longest pause between two polls, in seconds; a few by default.
             show_logs: show status and log meanwhile.
             all_jobs: wait for every job submitted by this object, one after the other, failures among them or not.
+
+        Returns:
+            The job submitted last.
 
         Raises:
             InvalidInputError: nothing has been submitted yet.
@@ -113,14 +124,15 @@ class JobSubmitter(JobParameters):
             WaitTimeoutError: the timeout has passed; the job goes on.
         """
         failures: list[JobFailed | JobStopped] = []
-        self._last_job()
+        last = self._last_job()
         for job in self.jobs[:] if all_jobs else self.jobs[-1:]:
             try:
-                job.wait(timeout, show_logs=show_logs)
+                job.wait(timeout, interval=interval, show_logs=show_logs)
             except (JobFailed, JobStopped) as failure:
                 failures.append(failure)
         if failures:
             raise failures[0]
+        return last
 
     @property
     def latest_job(self) -> TrainingJob | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -73,7 +72,7 @@ def test_an_experiment_has_the_jobs_that_were_submitted_with_it(session: Session
     assert jobs[0].refresh().experiment_config == named
 
 
-def test_the_plan_names_the_experiment_and_moves_no_outputs(session: Session, name: str, tmp_path: Path) -> None:
+def test_the_plan_names_the_experiment_and_its_folder(session: Session, name: str) -> None:
     experiment = Experiment.create(name, session=session)
     forms = (experiment, experiment.config, {"experiment_id": experiment.experiment_id})
     for form in forms:
@@ -82,7 +81,8 @@ def test_the_plan_names_the_experiment_and_moves_no_outputs(session: Session, na
         ).plan(outputs={"table": None})
         wire = plan.request.to_wire()
         assert wire["ExperimentConfig"] == {"ExperimentId": experiment.experiment_id}
-        assert wire["OutputChannels"][0]["OutputUri"].startswith("oss://pai-local/pai/training_job/")
+        folder = wire["TrainingJobName"].replace("_", "")
+        assert wire["OutputChannels"][0]["OutputUri"] == f"{experiment.artifact_uri}{folder}/table/"
 
 
 def test_what_the_service_refuses_is_told(session: Session, name: str) -> None:

@@ -19,7 +19,7 @@ MOST_LINES = 60  # of a function, its docstring aside
 # Modules of one name: each entry says why.
 SAME_NAME = {
     **dict.fromkeys(
-        ("algorithms", "experiments", "job_logs", "jobs", "training_jobs", "workspaces"),
+        ("algorithms", "experiments", "images", "job_logs", "jobs", "training_jobs", "workspaces"),
         "a resource of the API, its route in the service and its command are one word",
     ),
     **dict.fromkeys(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import requests
 
+from pai_sdk import Session
 from pai_sdk.config import credentials as module
 from pai_sdk.config.credentials import Credentials, default_credentials, provider_of, static_credentials
 from pai_sdk.errors import CredentialsError, CredentialsRenewalError, SettingsError
@@ -330,3 +331,13 @@ def test_the_official_library_is_loaded_only_when_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_config_of_the_official_library_is_a_key_too() -> None:
+    """alipai takes it as `credential_config`."""
+    from alibabacloud_credentials.models import Config
+
+    config = Config(type="sts", access_key_id="id", access_key_secret="hush", security_token="token")
+    assert provider_of(None, None, None, config)() == Credentials("id", "hush", "token")
+    session = Session("cn-x", "1", oss_bucket_name="models", credential_config=config)  # type: ignore[call-arg]
+    assert session.oss_bucket.auth.credentials_provider.get_credentials().get_access_key_id() == "id"

@@ -8,12 +8,14 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import pai_sdk
 from pai_sdk import Estimator, Processor, Session, TrainingJob
+from pai_sdk.api.experiments import ExperimentRecord
 from pai_sdk.errors import InvalidInputError, JobFailed, PaiError, SettingsError
 from pai_sdk.job import ExperimentConfig, InstanceSpec, ResourceType, UserVpcConfig
 from pai_sdk.submit.estimator import AlgorithmEstimator
@@ -24,6 +26,15 @@ from tests.unit.submit.test_submitting import FakeSession
 def made(**changes: Any) -> Estimator:
     usual = {"image_uri": "img", "command": "true", "instance_type": "ecs.x", "session": FakeSession()}
     return Estimator(**{**usual, **changes})
+
+
+class WithExperiment(FakeSession):
+    """A session whose experiments have folders."""
+
+    @property
+    def experiments(self) -> Any:
+        folders = {"artifact_uri": "oss://b1b/exp/", "tensorboard_log_uri": "oss://b1b/exp/tensorboard/"}
+        return SimpleNamespace(get=lambda known: ExperimentRecord(experiment_id=known, **folders))
 
 
 def wire(submitter: Any, *args: Any) -> dict[str, Any]:
@@ -38,7 +49,9 @@ def reported(submitter: Any, *args: Any) -> dict[str, str]:
 
 def test_a_resource_type_is_checked_and_not_lost() -> None:
     """It is dropped by the client below; a Lingjun job goes to general resources."""
-    assert "give its `resource_id`" in reported(made(resource_type=ResourceType.Lingjun))["resource_type"]
+    assert "'ecs.x' is no type of Lingjun" in reported(made(resource_type=ResourceType.Lingjun))["resource_type"]
+    lingjun = {"instance_type": "ml.gu7ef.8xlarge-gu100", "resource_type": ResourceType.Lingjun}
+    assert wire(made(**lingjun))["ComputeResource"]["EcsSpec"] == "ml.gu7ef.8xlarge-gu100"
     quota = {"instance_type": None, "instance_spec": {"cpu": 8}, "resource_id": "quota-lingjun"}
     assert wire(made(resource_type="Lingjun", **quota))["ComputeResource"]["ResourceId"] == "quota-lingjun"
 
@@ -97,12 +110,16 @@ def test_an_answer_with_little_in_it_is_a_job_all_the_same() -> None:
     assert job.record.model_extra == {"Something": {"New": 1}}
 
 
-def test_an_experiment_moves_no_outputs() -> None:
-    """Outputs are documented to go to the experiment's artifacts, and do not. Here the plan says where."""
-    request = wire(made(experiment_config=ExperimentConfig(experiment_id="exp-1")))
+def test_outputs_go_to_the_experiment() -> None:
+    """Outputs are documented to go to the experiment's artifacts, and do not."""
+    request = wire(made(experiment_config=ExperimentConfig(experiment_id="exp-1"), session=WithExperiment()))
     assert request["ExperimentConfig"] == {"ExperimentId": "exp-1"}
-    name = request["TrainingJobName"]
-    assert request["OutputChannels"][0]["OutputUri"] == f"oss://bucket/out/{name}/model/"
+    folder = request["TrainingJobName"].replace("_", "")
+    assert [channel["OutputUri"] for channel in request["OutputChannels"]] == [
+        f"oss://b1b/exp/{folder}/model/",
+        f"oss://b1b/exp/{folder}/checkpoints/",
+        f"oss://b1b/exp/tensorboard/{folder}/",
+    ]
 
 
 def test_a_wrong_input_is_named() -> None:

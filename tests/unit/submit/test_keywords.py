@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from pai_sdk import Estimator, Processor
 from pai_sdk.errors import InvalidInputError, WrongCallError
 from pai_sdk.submit.estimator import AlgorithmEstimator
+from tests.unit.submit.test_submitting import FakeSession
 
 
 def problems(call: Any) -> dict[str, str]:
@@ -42,14 +44,65 @@ def test_missing_ones_are_reported_with_them() -> None:
     }
 
 
-def test_what_sagemaker_calls_otherwise_is_reported_by_our_name() -> None:
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ({"entry_point": "train.py"}, {"command": "python train.py $PAI_USER_ARGS"}),
+        ({"entry_point": Path("my code/run.sh")}, {"command": "bash 'my code/run.sh' $PAI_USER_ARGS"}),
+        ({"max_run": 60}, {"max_run_time": 60}),
+        ({"environment": {"A": "b"}}, {"environments": {"A": "b"}}),
+        ({"tags": [{"Key": "team", "Value": "vision"}]}, {"labels": {"team": "vision"}}),
+        ({"tags": {"team": "vision"}}, {"labels": {"team": "vision"}}),
+        ({"checkpoint_s3_uri": "oss://models/c/"}, {"checkpoints_path": "oss://models/c/"}),
+        ({"role": "acs:ram::1:role/r"}, {"role_arn": "acs:ram::1:role/r"}),
+        ({"use_spot_instances": True}, {"spot_spec": {"spot_strategy": "SpotAsPriceGo"}}),
+        ({"use_spot_instances": False, "sagemaker_session": None}, {"spot_spec": None, "session": None}),
+    ],
+)
+def test_keywords_of_sagemaker_that_mean_the_same_are_accepted(
+    given: dict[str, Any], ours: dict[str, Any]
+) -> None:
+    made = Estimator("img", **({} if "command" in ours else {"command": "true"}), **given)
+    assert {name: getattr(made, name) for name in ours} == ours
+
+
+def test_those_that_mean_something_else_are_reported_by_our_name() -> None:
     reported = problems(
-        lambda: Estimator("img", entry_point="train.py", role="r", sagemaker_session=None, tags=[])
+        lambda: Estimator(
+            "img",
+            entry_point="train.jl",
+            role="SageMakerRole",
+            use_spot_instances="yes",
+            volume_size=30,
+            max_wait=60,
+            framework_version="2.1",
+            subnets=["a"],
+            machine_type="n1",
+        )
     )
     assert "command='python train.py'" in reported["entry_point"]
+    assert "command" not in reported
     assert "role_arn" in reported["role"]
-    assert reported["sagemaker_session"] == "did you mean 'session'?"
-    assert reported["tags"] == "did you mean 'labels'?"
+    assert "SpotSpec" in reported["use_spot_instances"]
+    assert "instance_type" in reported["volume_size"]
+    assert "job.wait(timeout=…)" in reported["max_wait"]
+    assert "retrieve(" in reported["framework_version"]
+    assert "UserVpcConfig(" in reported["subnets"]
+    assert reported["machine_type"] == "did you mean 'instance_type'?"
+
+
+def test_two_names_of_one_parameter_are_refused() -> None:
+    assert "max_run" in problems(lambda: Estimator("img", "true", max_run=1, max_run_time=2))
+    assert "entry_point" in problems(lambda: Estimator("img", "true", entry_point="train.py"))
+    assert "tags" in problems(lambda: Estimator("img", "true", tags=["team"]))
+
+
+def test_logs_of_fit_is_show_logs() -> None:
+    estimator = Estimator("img", "true", instance_type="ecs.x", session=FakeSession())
+    assert estimator.fit(wait=False, logs=False).id
+
+
+def test_they_are_unknown_where_there_is_no_such_parameter() -> None:
     # Only where there is such a parameter.
     assert problems(lambda: Processor("img", "true").run(tags=[])) == {"tags": "is an unknown keyword argument"}
 

@@ -107,7 +107,7 @@ class _Private(Estimator):
 
 
 def test_a_class_of_any_name_names_its_jobs() -> None:
-    assert made(_Private).plan().request.training_job_name.startswith("private-")
+    assert made(_Private).plan().request.training_job_name.startswith("private_")
 
 
 def test_generated_names_are_no_longer_than_given_ones() -> None:

@@ -66,7 +66,7 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
     ),
     "requirements": (st.lists(TEXT, max_size=2), lambda v, w, _: w.get("PythonRequirements", []) == v),
     "max_run_time": (st.integers(-1, 2**33), lambda v, w, _: w["Scheduler"]["MaxRunningTimeInSeconds"] == v),
-    "base_job_name": (TEXT | WORDS, lambda v, w, _: w["TrainingJobName"].startswith(f"{v}-")),
+    "base_job_name": (TEXT | WORDS, lambda v, w, _: w["TrainingJobName"].startswith(f"{v}_")),
     "output_path": (
         URIS,
         lambda v, w, _: all(
@@ -85,10 +85,14 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
         lambda v, w, _: w["ComputeResource"]["InstanceSpec"] == v.to_wire(),
     ),
     "resource_id": (WORDS, lambda v, w, _: w["ComputeResource"]["ResourceId"] == v),
-    # Nothing on the wire says it: public instances are General, and a quota is what it is.
+    # Nothing on the wire says it: the instance type or the quota is what it is.
     "resource_type": (
         st.sampled_from([*compute.ResourceType, "General", "Lingjun", "Other"]),
-        lambda v, w, _: "ResourceId" in w["ComputeResource"] or v == "General",
+        lambda v, w, _: (
+            "ResourceId" in w["ComputeResource"]
+            or v == "General"
+            or w["ComputeResource"]["EcsSpec"].startswith("ml.")
+        ),
     ),
     "spot_spec": (
         models(compute.SpotSpec),
@@ -182,7 +186,8 @@ CONFLICTS: list[tuple[dict[str, Any], set[str]]] = [
         {"instance_type": "t", "instance_spec": {"cpu": 1}, "resource_id": "q"},
         {"instance_spec", "resource_id"},
     ),
-    ({"instance_type": "t", "resource_type": "Lingjun", "resource_id": "q"}, {"resource_id"}),
+    ({"instance_type": "t", "resource_type": "Lingjun", "resource_id": "q"}, {"resource_id", "resource_type"}),
+    ({"instance_spec": {"cpu": 1}, "resource_type": "Lingjun"}, {"resource_id", "resource_type"}),
     ({"instance_type": "t", "resource_type": "Lingjun"}, {"resource_type"}),
     (
         {"instance_spec": {"cpu": 1}, "resource_id": "q", "spot_spec": {"spot_strategy": "SpotAsPriceGo"}},

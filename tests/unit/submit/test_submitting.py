@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Processor
+from pai_sdk.api.experiments import ExperimentRecord
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import InvalidInputError, NotFoundError
+from pai_sdk.job import ResourceType, SpotSpec
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.spec import Channel, DatasetConfig, UriInput
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
@@ -31,6 +33,10 @@ class FakeSession:
 
     def backend_for(self, instance_type: str | None) -> FakeBackend:
         return self.backend
+
+    @property
+    def experiments(self) -> Any:
+        return SimpleNamespace(get=lambda experiment_id: ExperimentRecord(experiment_id=experiment_id))
 
     def files(self) -> Any:
         return SimpleNamespace(list=lambda *_, **__: iter(()))  # an empty bucket
@@ -200,7 +206,7 @@ def test_all_mistakes_are_reported_at_once(session: Any) -> None:
         ({"instance_type": "Local-GPU"}, "instance_type", "'local_gpu'"),
         ({"instance_type": None}, "instance_type", "is missing"),
         ({"instance_type": None, "instance_spec": {"cpu": "1"}}, "resource_id", "is missing"),
-        ({"resource_type": "Lingjun"}, "resource_type", "needs a quota"),
+        ({"resource_type": "Lingjun"}, "resource_type", "no type of Lingjun"),
         ({"resource_type": "Linjun"}, "resource_type", "General or Lingjun"),
         ({"instance_count": True}, "instance_count", "not a number"),
         ({"hyperparameters": {"a-b": 1, "a_b": 2}}, "hyperparameters['a_b']", "same variable"),
@@ -360,7 +366,7 @@ def test_a_submitter_can_be_subclassed(session: Any) -> None:
 
     request = wire(Tool("-x", instance_type="ecs.x", session=session))
     assert request["AlgorithmSpec"]["Command"] == ["sh", "-c", "tool -x"]
-    assert request["TrainingJobName"].startswith("tool-")
+    assert request["TrainingJobName"].startswith("tool_")
 
 
 def test_no_secret_is_shown(session: Any) -> None:
@@ -369,3 +375,25 @@ def test_no_secret_is_shown(session: Any) -> None:
     assert "HF_TOKEN" in shown
     assert "hf_secret" not in shown
     assert "git_secret" not in shown
+
+
+def test_an_estimator_may_have_more_outputs(session: Any) -> None:
+    request = wire(estimator(session), None, {"figures": "oss://bkt/figures", "model": "oss://bkt/m/"})
+    places = {each["Name"]: each["OutputUri"] for each in request["OutputChannels"]}
+    assert (places["model"], places["figures"]) == ("oss://bkt/m/", "oss://bkt/figures/")
+    assert [each["Name"] for each in request["AlgorithmSpec"]["OutputChannels"]] == [
+        *("model", "checkpoints", "tensorboard", "figures")
+    ]
+
+
+def test_a_lingjun_job_on_public_instances_with_spot_terms(session: Any) -> None:
+    spot = SpotSpec(spot_strategy="SpotWithPriceLimit", spot_discount_limit=0.5)
+    made = estimator(
+        session, instance_type="ml.gu7ef.8xlarge-gu100", resource_type=ResourceType.Lingjun, spot_spec=spot
+    )
+    assert wire(made)["ComputeResource"] == {
+        "EcsSpec": "ml.gu7ef.8xlarge-gu100",
+        "EcsCount": 1,
+        "SpotSpec": {"SpotStrategy": "SpotWithPriceLimit", "SpotDiscountLimit": 0.5},
+        "UseSpotInstance": True,
+    }

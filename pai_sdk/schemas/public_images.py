@@ -1,0 +1,84 @@
+"""PAI's public images by region, as data: the catalogue of a service that has none of its own.
+
+It is a selection of what PAI's documentation and public code name; a service that answers ListImages knows more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["OFFICIAL", "SCOPE_LABELS", "CatalogueImage", "public_images"]
+
+OFFICIAL = "system.official=true"
+SCOPE_LABELS = {
+    "training": "system.supported.dlc=true",
+    "inference": "system.supported.eas=true",
+    "develop": "system.supported.dsw=true",
+}
+"""The label of the images that are made for a purpose: training jobs, serving, notebooks."""
+
+_REGION = re.compile(r"[a-z]{2}-[a-z0-9-]+")
+_USUAL_REGION = "cn-hangzhou"  # for a service of one's own, whose region is no region of Alibaba Cloud
+_DLC = "registry.{region}.aliyuncs.com/pai-dlc"
+_DSW = "dsw-registry-vpc.{region}.cr.aliyuncs.com/pai"
+
+# Registry, repository and tag, framework and its version, version of Python; the newest of a framework first.
+_IMAGES = (
+    (_DSW, "pytorch-training:2.7-gpu-py312-cu128-ubuntu24.04", "PyTorch", "2.7", "3.12"),
+    (_DLC, "pytorch-training:2.4.0-gpu-py3.10-cu12.5-ngc24.06-ubuntu22.04", "PyTorch", "2.4.0", "3.10"),
+    (_DLC, "pytorch-training:2.1.0-gpu-py3.10-cu12.2-ngc23.09-ubuntu22.04", "PyTorch", "2.1.0", "3.10"),
+    (_DLC, "pytorch-training:1.12-gpu-py39-cu113-ubuntu20.04", "PyTorch", "1.12", "3.9"),
+    (_DSW, "pytorch-training:1.12-cpu-py39-ubuntu20.04", "PyTorch", "1.12", "3.9"),
+    (_DLC, "pytorch-training:1.8PAI-gpu-py36-cu101-ubuntu18.04", "PyTorch", "1.8PAI", "3.6"),
+    (_DLC, "pytorch-training:1.6.0-gpu-py37-cu101-ubuntu18.04", "PyTorch", "1.6.0", "3.7"),
+    (_DLC, "tensorflow-training:2.3-gpu-py36-cu101-ubuntu18.04", "TensorFlow", "2.3", "3.6"),
+    (_DLC, "tensorflow-training:2.3-cpu-py36-ubuntu18.04", "TensorFlow", "2.3", "3.6"),
+    (_DLC, "tensorflow-training:1.15-cpu-py36-ubuntu18.04", "TensorFlow", "1.15", "3.6"),
+    (_DLC, "tensorflow-training:1.12.2PAI-cpu-py27-ubuntu16.04", "TensorFlow", "1.12.2PAI", "2.7"),
+    (_DLC, "xgboost-training:1.6.0-cpu-py36-ubuntu18.04", "XGBoost", "1.6.0", "3.6"),
+)
+
+
+@dataclass(frozen=True)
+class CatalogueImage:
+    """An image of the catalogue.
+
+    Attributes:
+        image_id: its id in ListImages.
+        name: repository and tag.
+        image_uri: what a job takes as `image_uri`.
+        labels: its labels, as PAI sets them.
+    """
+
+    image_id: str
+    name: str
+    image_uri: str
+    labels: dict[str, str]
+
+
+def public_images(region_id: str | None) -> Iterator[CatalogueImage]:
+    """The public images, with the registry of a region; the newest of each framework first.
+
+    Args:
+        region_id: the region; what is no region of Alibaba Cloud means `cn-hangzhou`.
+
+    Example:
+        >>> next(image.image_uri for image in public_images("cn-shanghai") if "xgboost" in image.name)
+        'registry.cn-shanghai.aliyuncs.com/pai-dlc/xgboost-training:1.6.0-cpu-py36-ubuntu18.04'
+    """
+    region = region_id if region_id and _REGION.fullmatch(region_id) else _USUAL_REGION
+    for number, (registry, name, framework, version, python) in enumerate(_IMAGES):
+        labels = dict(
+            label.split("=")
+            for label in (
+                OFFICIAL,
+                SCOPE_LABELS["training"],
+                f"system.chipType={'GPU' if '-gpu-' in name else 'CPU'}",
+                f"system.framework.{framework}={version}",
+                f"system.pythonVersion={python}",
+                "system.origin=PAI",
+            )
+        )
+        yield CatalogueImage(f"image-public{number:03}", name, f"{registry.format(region=region)}/{name}", labels)

@@ -1,0 +1,81 @@
+"""Images: the catalogue, which is PAI's public images. The service keeps no images of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from pai_sdk.schemas.public_images import CatalogueImage, public_images
+from pai_sdk.service.http.context import ContextOf
+from pai_sdk.service.http.routes.json_responses import answer
+from pai_sdk.service.http.routes.training_jobs import PageNumber
+from pai_sdk.service.wire_errors import Fault, invalid_parameter
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/images")
+
+
+@router.get("")
+def list_images(
+    request: Request,
+    context: ContextOf,
+    page_number: PageNumber = 1,
+    page_size: Annotated[int, Query(alias="PageSize", ge=1, le=1000)] = 10,
+    name: Annotated[str | None, Query(alias="Name")] = None,
+    image_uri: Annotated[str | None, Query(alias="ImageUri")] = None,
+    query: Annotated[str | None, Query(alias="Query")] = None,
+    labels: Annotated[str | None, Query(alias="Labels")] = None,
+    verbose: Annotated[bool, Query(alias="Verbose")] = False,
+    order: Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")] = "DESC",
+) -> Response:
+    """ListImages. Labels are shown with `Verbose`, as on PAI. A catalogue belongs to no workspace."""
+    wanted = _read_labels(labels)
+    found = [
+        image
+        for image in public_images(context.settings.region_id)
+        if wanted.items() <= image.labels.items()
+        and (name or "").lower() in image.name
+        and (query or "").lower() in image.image_uri
+        and image_uri in (None, image.image_uri)
+    ]
+    if order.upper() == "ASC":
+        found.reverse()
+    page = found[(page_number - 1) * page_size :][:page_size]
+    return answer(
+        request, {"Images": [_shown(image, verbose=verbose) for image in page], "TotalCount": len(found)}
+    )
+
+
+@router.get("/{image_id}")
+def get_image(
+    request: Request,
+    context: ContextOf,
+    image_id: str,
+    verbose: Annotated[bool, Query(alias="Verbose")] = False,
+) -> Response:
+    """GetImage."""
+    for image in public_images(context.settings.region_id):
+        if image.image_id == image_id:
+            return answer(request, _shown(image, verbose=verbose))
+    raise Fault(404, "IMAGE_NOT_FOUND", f"There is no image {image_id[:60]!r} here.")
+
+
+def _read_labels(text: str | None) -> dict[str, str]:
+    pairs = [part.partition("=") for part in (text or "").split(",") if part]
+    if wrong := [key for key, mark, _ in pairs if not mark]:
+        raise invalid_parameter(f"Labels: {wrong[0][:60]!r} has no value; write key=value, with commas between.")
+    return {key: value for key, _, value in pairs}
+
+
+def _shown(image: CatalogueImage, *, verbose: bool) -> dict[str, Any]:
+    labels = [{"Key": key, "Value": value} for key, value in image.labels.items()] if verbose else []
+    return {
+        "ImageId": image.image_id,
+        "Name": image.name,
+        "ImageUri": image.image_uri,
+        "Description": "",
+        "Accessibility": "PUBLIC",
+        "Labels": labels,
+    }

@@ -1,0 +1,121 @@
+"""What a session says of itself: settings by name, buckets of oss2, the workspace."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.config.settings import Settings, save_config
+
+if TYPE_CHECKING:
+    from pai_sdk.api.workspaces import Workspaces
+    from pai_sdk.storage.oss import OssClient
+
+__all__ = ["NamedSettings"]
+
+
+class NamedSettings:
+    """The settings of a session by name, as code written for alipai reads them."""
+
+    settings: Settings
+
+    if TYPE_CHECKING:
+
+        @property
+        def workspaces(self) -> Workspaces:
+            """The workspaces that the key may see."""
+            ...
+
+        def files(self) -> OssClient:
+            """The client of the object storage."""
+            ...
+
+        def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
+            """Put a file or a folder into OSS."""
+            ...
+
+    @property
+    def region_id(self) -> str | None:
+        """The region of PAI and OSS."""
+        return self.settings.region_id
+
+    @property
+    def workspace_id(self) -> str | None:
+        """The workspace that jobs belong to."""
+        return self.settings.workspace_id
+
+    @property
+    def workspace_name(self) -> str | None:
+        """The name of that workspace; it is requested."""
+        self.settings.require("workspace_id")
+        return self.workspaces.get(str(self.settings.workspace_id)).workspace_name
+
+    @property
+    def oss_bucket_name(self) -> str | None:
+        """The bucket for code, local inputs and outputs."""
+        return self.settings.oss_bucket_name
+
+    @property
+    def oss_endpoint(self) -> str:
+        """The endpoint of OSS, as a URL."""
+        return self.settings.oss_url
+
+    @property
+    def is_inner(self) -> bool:
+        """False: regions that only Alibaba's own staff can use are not known here."""
+        return False
+
+    @property
+    def console_uri(self) -> str:
+        """The console of PAI."""
+        return "https://pai.console.aliyun.com/console"
+
+    @property
+    def oss_bucket(self) -> Any:
+        """The bucket of the session as an `oss2.Bucket`.
+
+        Raises:
+            SettingsError: no bucket is set.
+        """
+        self.settings.require("oss_bucket_name")
+        return self.get_oss_bucket(str(self.settings.oss_bucket_name))
+
+    def get_oss_bucket(self, bucket_name: str, endpoint: str | None = None) -> Any:
+        """A bucket as an `oss2.Bucket`, with the key of the session.
+
+        Args:
+            bucket_name: the bucket.
+            endpoint: its endpoint; the session's otherwise.
+
+        Raises:
+            UntrustedEndpointError: the endpoint is neither OSS nor named in the settings.
+        """
+        from pai_sdk.storage.uri import OssUri
+
+        host = None if endpoint is None else endpoint.rpartition("://")[2].rstrip("/")
+        return self.files().oss2_bucket(OssUri(bucket_name, endpoint=host))
+
+    def upload_data(self, path: str | Path, bucket: str | None = None, key_prefix: str = "data") -> str:
+        """Put a file or a folder below a prefix of a bucket.
+
+        Args:
+            path: a file, or a folder, of which all files are taken.
+            bucket: the name of the bucket; the session's otherwise.
+            key_prefix: the folder in the bucket.
+
+        Returns:
+            The URI, as an input of a job takes it.
+        """
+        if bucket is None:
+            self.settings.require("oss_bucket_name")
+        return self.upload(path, f"oss://{bucket or self.settings.oss_bucket_name}/{key_prefix.strip('/')}/")
+
+    @staticmethod
+    def get_storage_path_by_category(category: str, dir_name: str | None = None) -> str:
+        """The key of a folder for files of a kind: `pai/<category>/<dir_name>/`; the time without a `dir_name`."""
+        return f"pai/{category}/{dir_name or time.strftime('%Y%m%d_%H%M%S')}/"
+
+    def save_config(self, config_path: str | Path | None = None) -> None:
+        """Write the settings into the config file, keys left out; see `pai_sdk.config.settings.save_config`."""
+        save_config(self.settings, config_path)

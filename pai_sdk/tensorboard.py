@@ -1,0 +1,180 @@
+"""TensorBoard on any folder of events, as a program on this machine."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.base.keywords import checks_keywords
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.schemas.arguments import seconds_or_none
+
+if TYPE_CHECKING:
+    from pai_sdk.job.board import Board
+    from pai_sdk.session import Session
+
+__all__ = ["TensorBoard", "TensorBoardStatus"]
+
+
+class TensorBoardStatus:
+    """The statuses of a TensorBoard."""
+
+    Pending = "Pending"
+    Creating = "Creating"
+    Running = "Running"
+    Creating_Failed = "Creating_Failed"
+    Deleting = "Deleting"
+    Deleted = "Deleted"
+    Stopping = "Stopping"
+    Stopped = "Stopped"
+
+    @classmethod
+    def is_terminated(cls, status: str) -> bool:
+        """Whether it has ended."""
+        return status in (cls.Creating_Failed, cls.Stopped, cls.Deleted)
+
+    @classmethod
+    def is_running(cls, status: str) -> bool:
+        """Whether it can be opened."""
+        return status == cls.Running
+
+
+class TensorBoard:
+    """TensorBoard on a folder; `create` starts it. It ends with `stop`, `delete`, or this process.
+
+    It is the real program, on this machine. A folder in an object store is copied to a temporary folder, and what
+    is new follows every few seconds. It may be used from several threads.
+
+    Attributes:
+        tensorboard_id: what it is called in messages.
+        summary_uri: the folder.
+        display_name: a name for people.
+
+    Example:
+        >>> with TensorBoard.create("oss://models/logs/") as board:  # doctest: +SKIP
+        ...     print(board.app_uri)
+        http://localhost:43211/
+    """
+
+    def __init__(
+        self, summary_uri: str, *, display_name: str | None = None, session: Session | None = None
+    ) -> None:
+        self.summary_uri = summary_uri
+        self.display_name = display_name or summary_uri.rstrip("/").rpartition("/")[2]
+        self.tensorboard_id = self.display_name
+        self._session = session
+        self._lock = threading.Lock()  # held while the program starts or ends, and for each look at `_board`
+        self._board: Board | None = None
+        self._timer: threading.Timer | None = None
+        self._is_deleted = False
+
+    @classmethod
+    @checks_keywords
+    def create(
+        cls,
+        uri: str,
+        wait: bool = True,
+        display_name: str | None = None,
+        max_runtime_in_minutes: float | None = None,
+        session: Session | None = None,
+    ) -> TensorBoard:
+        """Start TensorBoard on a folder.
+
+        Args:
+            uri: the folder with event files: `oss://…`, a local path, or any URI that `open_store` reads.
+            wait: it listens when this returns, also with False.
+            display_name: a name for people; the last part of the URI otherwise.
+            max_runtime_in_minutes: stop it after so long; never by default.
+            session: whose keys are used for `oss://`; the default session otherwise.
+
+        Raises:
+            InvalidInputError: the URI cannot be read.
+            MissingExtraError: TensorBoard is not installed; `pip install tensorboard`.
+            ServiceStartError: it did not start; the message has its last words.
+        """
+        minutes = seconds_or_none(max_runtime_in_minutes, "max_runtime_in_minutes", unit="minutes")
+        made = cls(uri, display_name=display_name, session=session)
+        made.start()
+        if minutes is not None:
+            made._timer = threading.Timer(minutes * 60, made.stop)
+            made._timer.daemon = True
+            made._timer.start()
+        return made
+
+    @property
+    def status(self) -> str:
+        """One of `TensorBoardStatus`."""
+        with self._lock:
+            if self._is_deleted:
+                return TensorBoardStatus.Deleted
+            return TensorBoardStatus.Stopped if self._board is None else TensorBoardStatus.Running
+
+    @property
+    def app_uri(self) -> str | None:
+        """Where a browser finds it; None when it does not run."""
+        with self._lock:
+            return None if self._board is None else self._board.url
+
+    def start(self, wait: bool = True) -> None:
+        """Start it again; one that runs goes on.
+
+        Args:
+            wait: it listens when this returns, also with False.
+
+        Raises:
+            InvalidInputError: it was deleted.
+            MissingExtraError: TensorBoard is not installed.
+            ServiceStartError: it did not start.
+        """
+        from pai_sdk.job.board import open_board
+        from pai_sdk.storage.store import open_store
+        from pai_sdk.storage.uri import uri_scheme
+
+        with self._lock:
+            if self._is_deleted:
+                what = f"the TensorBoard {self.display_name!r} was deleted"
+                raise InvalidInputError(
+                    [Problem("tensorboard", what, "make another one: TensorBoard.create(uri)")]
+                )
+            if self._board is None:
+                is_uri = uri_scheme(self.summary_uri) is not None or self.summary_uri.startswith("file:")
+                uri = self.summary_uri if is_uri else Path(self.summary_uri).expanduser().absolute().as_uri()
+                self._board = open_board(uri, lambda uri: open_store(uri, self._session))
+                atexit.register(self._board.close)  # the program would outlive this process
+
+    def wait(self) -> None:
+        """Return at once: it listens since it was started."""
+
+    def stop(self) -> None:
+        """End the program. Stopping again does nothing."""
+        with self._lock:
+            self._end()
+
+    def delete(self) -> None:
+        """End the program for good."""
+        with self._lock:
+            self._end()
+            self._is_deleted = True
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._board is not None:
+            atexit.unregister(self._board.close)
+            self._board.close()
+            self._board = None
+
+    def __enter__(self) -> TensorBoard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.delete()
+
+    def __repr__(self) -> str:
+        return f"<TensorBoard {self.display_name} {self.status} {self.app_uri or ''}>".replace(" >", ">")
+
+    def _repr_html_(self) -> str:
+        with self._lock:
+            return "TensorBoard: stopped" if self._board is None else self._board._repr_html_()

@@ -1,0 +1,60 @@
+"""What alipai has and pai_sdk leaves out can be imported; its use says what replaces it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pai_sdk import Estimator
+from pai_sdk.errors import NotOfferedError, PaiError
+from pai_sdk.huggingface import HuggingFaceEstimator
+from pai_sdk.job import LocalTrainingJob, ModelRecipeSpec
+from pai_sdk.model import InferenceSpec, Model, ModelTrainingRecipe, RegisteredModel, container_serving_spec
+from pai_sdk.modelscope import ModelScopeEstimator
+from pai_sdk.predictor import AsyncPredictor, Predictor
+from pai_sdk.serializers import JsonSerializer, SerializerBase
+
+
+@pytest.mark.parametrize(
+    ("use", "named", "instead"),
+    [
+        (lambda: Estimator("img", "true").deploy("service", instance_type="ecs.x"), "Estimator.deploy", "eascmd"),
+        (lambda: Estimator("img", "true").create_model({}), "Estimator.create_model", "model_data()"),
+        (lambda: Model(model_data="oss://b/m/"), "pai_sdk.model.Model", "model_data()"),
+        (lambda: Model.deploy, "pai_sdk.model.Model.deploy", "PAI-EAS"),
+        (lambda: RegisteredModel.list(), "pai_sdk.model.RegisteredModel.list", "AlgorithmEstimator"),
+        (lambda: InferenceSpec(processor="p"), "pai_sdk.model.InferenceSpec", "PAI-EAS"),
+        (lambda: ModelTrainingRecipe("qwen"), "pai_sdk.model.ModelTrainingRecipe", "algorithm_provider='pai'"),
+        (lambda: container_serving_spec(command="x"), "pai_sdk.model.container_serving_spec", "PAI-EAS"),
+        (lambda: Predictor("service"), "pai_sdk.predictor.Predictor", "requests.post"),
+        (lambda: AsyncPredictor("service"), "pai_sdk.predictor.AsyncPredictor", "requests.post"),
+        (lambda: JsonSerializer(), "pai_sdk.serializers.JsonSerializer", "json.dumps"),
+        (lambda: HuggingFaceEstimator("true"), "pai_sdk.huggingface.HuggingFaceEstimator", "retrieve("),
+        (lambda: ModelScopeEstimator("true"), "pai_sdk.modelscope.ModelScopeEstimator", "retrieve("),
+        (lambda: LocalTrainingJob(), "pai_sdk.job.LocalTrainingJob", "fit() returns it"),
+        (lambda: ModelRecipeSpec(), "pai_sdk.job.ModelRecipeSpec", "AlgorithmEstimator"),
+    ],
+)
+def test_the_first_use_names_the_replacement(use: Any, named: str, instead: str) -> None:
+    with pytest.raises(NotOfferedError) as caught:
+        use()
+    assert isinstance(caught.value, PaiError)
+    assert isinstance(caught.value, NotImplementedError)
+    assert caught.value.name == named
+    assert str(caught.value).startswith(f"{named} is not part of pai_sdk: ")
+    assert instead in caught.value.instead
+
+
+def test_a_class_can_be_derived_and_raises_when_it_is_used() -> None:
+    class Own(SerializerBase):  # type: ignore[misc, valid-type]
+        def serialize(self, data: Any) -> bytes:
+            return bytes(data)
+
+    with pytest.raises(NotOfferedError, match=r"json\.dumps"):
+        Own()
+
+
+def test_a_name_that_alipai_does_not_have_is_an_import_error() -> None:
+    with pytest.raises(ImportError, match="Modle"):
+        from pai_sdk.model import Modle  # noqa: F401

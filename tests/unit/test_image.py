@@ -1,0 +1,115 @@
+"""Images are found by framework and version, in the catalogue of the service or in the one of the package."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pai_sdk.api.images import ImageRecord
+from pai_sdk.errors import ApiError, ImageLookupError, InvalidInputError, NotFoundError, ServiceFaultError
+from pai_sdk.image import ImageInfo, ImageScope, list_images, retrieve
+
+
+def record(uri: str, **labels: str) -> ImageRecord:
+    pairs = [{"Key": f"system.{key}", "Value": value} for key, value in labels.items()]
+    return ImageRecord.model_validate({"ImageUri": uri, "Name": uri.rpartition("/")[2], "Labels": pairs})
+
+
+IMAGES = [
+    record("r.example.com/pai/pytorch-training:2.7-gpu-py312-cu128-ubuntu24.04", chipType="GPU"),
+    record("r.example.com/pai/pytorch-training:1.12PAI-gpu-py38-cu113-ubuntu20.04", chipType="GPU"),
+    record("r.example.com/pai/pytorch-training:1.12.1-cpu-py39-ubuntu20.04"),
+    record("r.example.com/pai/pytorch-training:1.8-cpu-py36-ubuntu18.04"),
+    record(
+        "r.example.com/pai/tensorflow-training:latest",
+        **{"framework.TensorFlow": "2.11", "framework.PyTorch": "1.0", "pythonVersion": "3.9", "chipType": "CPU"},
+    ),
+    record("r.example.com/odd"),  # alipai crashes on it
+]
+
+
+class FakeSession:
+    """A session whose service has these images, or refuses."""
+
+    settings = SimpleNamespace(region_id="cn-shanghai")
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.asked: list[list[str]] = []
+        self._refusal = refusal
+
+    def backend_for(self, instance_type: str | None) -> Any: ...
+
+    @property
+    def images(self) -> Any:
+        def listed(*, labels: list[str]) -> Any:
+            self.asked.append(labels)
+            if self._refusal:
+                raise self._refusal
+            return iter(IMAGES)
+
+        return SimpleNamespace(list=listed)
+
+
+@pytest.fixture
+def session() -> Any:
+    return FakeSession()
+
+
+def test_the_latest_is_that_with_the_highest_numbers(session: Any) -> None:
+    assert retrieve("PyTorch", "latest", "GPU", session=session).framework_version == "2.7"
+    assert retrieve("pytorch", framework_version="latest", session=session).framework_version == "1.12.1"
+    assert session.asked[0] == ["system.official=true", "system.supported.dlc=true"]
+
+
+def test_a_version_fits_those_that_begin_with_it(session: Any) -> None:
+    assert retrieve("PyTorch", "1.12", session=session).image_uri.endswith(":1.12.1-cpu-py39-ubuntu20.04")
+    assert retrieve("PyTorch", "1.12", "gpu", session=session).framework_version == "1.12PAI"
+    assert retrieve("PyTorch", "1.8", accelerator_type=None, session=session).python_version == "3.6"
+
+
+def test_labels_are_right_where_they_say_something(session: Any) -> None:
+    (found,) = list_images("tensorflow", session)
+    assert found == ImageInfo(
+        image_name="tensorflow-training:latest",
+        image_uri="r.example.com/pai/tensorflow-training:latest",
+        framework_name="TensorFlow",
+        image_scope=ImageScope.TRAINING,
+        framework_version="2.11",
+        accelerator_type="CPU",
+        python_version="3.9",
+    )
+
+
+def test_what_is_not_there_is_an_error_that_lists_what_is(session: Any) -> None:
+    with pytest.raises(ImageLookupError, match=r"no CPU image of PyTorch 3\.1.*1\.12\.1 \(CPU\)") as caught:
+        retrieve("PyTorch", "3.1", session=session)
+    assert isinstance(caught.value, RuntimeError)  # alipai raises that
+    with pytest.raises(ImageLookupError, match="did you mean 'PyTorch'"):
+        retrieve("PyTroch", "latest", session=session)
+    with pytest.raises(InvalidInputError, match="CPU or GPU"):
+        retrieve("PyTorch", "latest", "TPU", session=session)
+    with pytest.raises(InvalidInputError, match="did you mean 'training'"):
+        list_images("PyTorch", session, image_scope="trainings")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        NotFoundError("no such action", code="InvalidAction.NotFound", status_code=404),
+        ApiError("not implemented", code="NotImplemented", status_code=501),
+    ],
+)
+def test_a_service_without_a_catalogue_has_the_public_images_of_its_region(refusal: Exception) -> None:
+    found = retrieve("XGBoost", "latest", session=FakeSession(refusal))  # type: ignore[arg-type]
+    assert found.image_uri == (
+        "registry.cn-shanghai.aliyuncs.com/pai-dlc/xgboost-training:1.6.0-cpu-py36-ubuntu18.04"
+    )
+    assert (found.framework_name, found.accelerator_type, found.python_version) == ("XGBoost", "CPU", "3.6")
+    assert list_images("", FakeSession(refusal), ImageScope.INFERENCE) == []  # type: ignore[arg-type]
+
+
+def test_a_fault_of_the_service_is_no_lack_of_a_catalogue() -> None:
+    with pytest.raises(ServiceFaultError):
+        list_images("PyTorch", FakeSession(ServiceFaultError("broken", status_code=500)))  # type: ignore[arg-type]
