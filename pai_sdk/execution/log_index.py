@@ -37,15 +37,20 @@ class LogIndex:
     Args:
         path: the log.
         clock: tells how long something has been waiting.
+        makes_cuts: whether a progress bar is cut, which is noted in a file beside the log; False for a log in a
+            folder that is only read.
 
     Example:
         >>> LogIndex(Path("/srv/jobs/train1/logs/train1-master-0.log")).count(is_open=True)
         0
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path, *, clock: Callable[[], float] = time.monotonic, makes_cuts: bool = True
+    ) -> None:
         self._path = path
         self._clock = clock
+        self._makes_cuts = makes_cuts
         self._lock = threading.Lock()
         self._cuts = LogCuts(path.with_suffix(".cuts"))
         # How many line ends there are up to the end of each block; the last block may be a part of one.
@@ -91,6 +96,26 @@ class LogIndex:
             found[-1] += "\r"
         return found
 
+    def span(self, start: int, end: int, *, is_open: bool) -> tuple[int, int]:
+        """The bytes of lines `start` to `end - 1`: where the first begins, and where the last ends."""
+        with self._lock:
+            self._catch_up(is_open=is_open)
+            end = min(end, self._count(is_open))
+            if start >= end:
+                return 0, 0
+            with self._path.open("rb") as file:
+                return self._offset(file, start), self._offset(file, end)
+
+    @property
+    def path(self) -> Path:
+        """The log."""
+        return self._path
+
+    @property
+    def cuts(self) -> LogCuts:
+        """Where its lines end besides their line ends, as far as it was read."""
+        return self._cuts
+
     def fitting(self, start: int, end: int, *, is_open: bool, most_bytes: int) -> int:
         """The end of those of the lines `start` to `end - 1` that fit in `most_bytes`; at least one."""
         with self._lock:
@@ -133,7 +158,7 @@ class LogIndex:
                 self._count_ends(file)
             elif is_cut_anew:
                 self._last_end, self._ended_at = max(self._last_end, self._cuts.last), self._clock()
-            if is_open and self.is_unsettled:
+            if is_open and self._makes_cuts and self.is_unsettled:
                 self._cut(file)
 
     def _count_ends(self, file: BinaryIO) -> None:

@@ -34,6 +34,7 @@ from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.open_state import open_state
 from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.runs.job_runs import JobRuns
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from pai_sdk.service.state.folder import DataFolder, Keys
 from pai_sdk.service.state.reserve import Reserve
@@ -133,16 +134,20 @@ class Service:
             stack.callback(collector.close)
             scheduler.start()
             stack.callback(scheduler.close)
+            logs = JobLogReader(folder)
+            runs = JobRuns(jobs, logs, folder, longest_stream_s=settings.longest_stream_s)
+            stack.callback(runs.close)
             context = ServiceContext(
                 settings,
                 info,
                 jobs,
-                JobLogReader(folder),
+                logs,
                 changes,
                 scheduler,
                 AlgorithmRegistry(database),
                 ExperimentTable(database, bucket=settings.bucket),
                 store.bucket_exists,
+                runs,
             )
             dispatcher = _open_dispatcher(context, keys, folder, store, (tables, table_keys), stack)
 

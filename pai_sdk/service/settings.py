@@ -76,6 +76,7 @@ class ServiceSettings:
         connections: what a client may do to a connection.
         longest_body_bytes: the largest body of an API request (objects are not limited by it).
         longest_hold_s: the longest an answer is held back for news.
+        longest_stream_s: the longest that one event stream lasts; its client connects again.
         upload_life_s: an upload in parts to the object store that gets no part for so long is removed.
         foreign: for tests, how unlike itself the service behaves.
 
@@ -103,6 +104,7 @@ class ServiceSettings:
     connections: ConnectionLimits = ConnectionLimits()
     longest_body_bytes: int = 1 << 20
     longest_hold_s: float = 30.0
+    longest_stream_s: float = 3600.0
     upload_life_s: float = 7 * 24 * 3600.0
     foreign: ForeignCloud | None = None
 

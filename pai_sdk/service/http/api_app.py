@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, params
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -26,11 +27,12 @@ from pai_sdk.service.http.routes import (
 from pai_sdk.service.http.routes.json_responses import request_id
 from pai_sdk.service.http.tokens import TokenChecked
 from pai_sdk.service.objects.oss_request import bucket_in_host, host_of
+from pai_sdk.service.runs import compare_routes, event_stream, log_routes, run_routes
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.state.reserve import Reserve
 from pai_sdk.service.wire_errors import Fault, fault_response, invalid_parameter
 
-__all__ = ["Dispatcher", "create_api"]
+__all__ = ["Dispatcher", "add_refusals", "add_runs", "create_api"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +49,33 @@ def create_api(context: ServiceContext) -> FastAPI:
     resources = (training_jobs, job_logs, job_metrics, job_instances, algorithms, experiments, images, workspaces)
     for module in resources:
         app.include_router(module.router, dependencies=[TokenChecked])
+    add_runs(app, dependencies=[TokenChecked])
+    add_refusals(app)
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> JSONResponse:
+        # Starlette raises the error once more after this answer is sent; the gate writes it to the log.
+        if is_disk_full(error):
+            if request.method == "DELETE" or request.url.path.endswith("/stop"):
+                # A request that frees space may use the reserve: the client's next attempt succeeds.
+                Reserve.of(context.info.data_dir).release()
+            return _response(request, Fault(507, "InsufficientStorage", _FULL))
+        if is_read_only(error):
+            return _response(request, Fault(500, "InternalError", _READ_ONLY))
+        message = "The service met an unexpected fault; its log has the details."
+        return _response(request, Fault(500, "InternalError", message))
+
+    return app
+
+
+def add_runs(app: FastAPI, dependencies: Sequence[params.Depends] = ()) -> None:
+    """Put the routes of runs into an application; they read from `app.state.context.runs`."""
+    for module in (log_routes, run_routes, compare_routes, event_stream):
+        app.include_router(module.router, dependencies=[*dependencies])
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Let an application refuse in PAI's form what it does not know and what is malformed."""
 
     @app.exception_handler(Fault)
     async def refused(request: Request, fault: Fault) -> JSONResponse:
@@ -64,21 +93,6 @@ def create_api(context: ServiceContext) -> FastAPI:
         return _response(
             request, Fault(error.status_code, codes.get(error.status_code, "InvalidRequest"), message)
         )
-
-    @app.exception_handler(Exception)
-    async def broken(request: Request, error: Exception) -> JSONResponse:
-        # Starlette raises the error once more after this answer is sent; the gate writes it to the log.
-        if is_disk_full(error):
-            if request.method == "DELETE" or request.url.path.endswith("/stop"):
-                # A request that frees space may use the reserve: the client's next attempt succeeds.
-                Reserve.of(context.info.data_dir).release()
-            return _response(request, Fault(507, "InsufficientStorage", _FULL))
-        if is_read_only(error):
-            return _response(request, Fault(500, "InternalError", _READ_ONLY))
-        message = "The service met an unexpected fault; its log has the details."
-        return _response(request, Fault(500, "InternalError", message))
-
-    return app
 
 
 def _response(request: Request, fault: Fault) -> JSONResponse:

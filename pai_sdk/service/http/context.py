@@ -13,6 +13,7 @@ from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
+from pai_sdk.service.runs.run_source import RunSource
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 
 __all__ = ["ContextOf", "JobRunner", "ServiceContext"]
@@ -43,6 +44,7 @@ class ServiceContext:
     algorithms: AlgorithmRegistry
     experiments: ExperimentTable
     bucket_exists: Callable[[str], bool]
+    runs: RunSource
 
 
 def _context(request: Request) -> ServiceContext:

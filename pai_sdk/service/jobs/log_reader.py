@@ -22,7 +22,7 @@ from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Job
 from pai_sdk.service.wire_errors import Fault
 
-__all__ = ["JobLogReader", "LogSlice", "LogWindow", "sizes_bytes"]
+__all__ = ["JobLogReader", "LogSlice", "LogWindow", "OpenedLog", "sizes_bytes"]
 
 _KEPT_INDEXES = 512
 
@@ -60,6 +60,21 @@ class LogSlice:
 
 
 _Log: TypeAlias = LogIndex | MergedLog
+
+
+@dataclass(frozen=True)
+class OpenedLog:
+    """The log of an instance, or those of all of them in one order.
+
+    Attributes:
+        names: the instances, in rank order.
+        log: of the one instance, or of all.
+        is_open: whether lines may follow.
+    """
+
+    names: Sequence[str]
+    log: _Log
+    is_open: bool
 
 
 class JobLogReader:
@@ -119,6 +134,15 @@ class JobLogReader:
         settled = not is_open and not (isinstance(log, MergedLog) and log.is_behind)
         complete = settled and start + len(lines) >= last - first
         return LogSlice(lines, last - first, complete, settled, unsettled=is_open and log.is_unsettled)
+
+    def open(self, job: Job, instance: str | None) -> OpenedLog:
+        """The index of a log, for readers that need more than a page of it; the arguments are those of `page`.
+
+        Raises:
+            Fault: the job has no such instance.
+        """
+        names = self._names(job, instance)
+        return OpenedLog(names, self._log(job.id, names), not JobStatus(job.status).is_terminal)
 
     def files(self, job: Job, instance: str | None) -> list[Path]:
         """The files a page comes from; they need not be there yet."""

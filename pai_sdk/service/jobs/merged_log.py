@@ -106,6 +106,20 @@ class MergedLog:
                 raise self._trouble
             return self._fitting(self._wanted(start, min(end, total)), is_open, most_bytes)
 
+    def places(self, start: int, end: int, *, is_open: bool) -> list[tuple[int, range]]:
+        """Where lines `start` to `end - 1` are: runs of consecutive lines, each a log and numbers of its lines."""
+        with self._lock:
+            self._catch_up(is_open)
+            return list(self._wanted(start, min(end, self._ends[-1] if self._ends else 0)))
+
+    def number_of(self, instance: int, line: int) -> int:
+        """The number that a line of one log has among those of all; of a line to come, that of the next one."""
+        with self._lock:
+            for run, run_end in zip(self._runs, self._ends, strict=True):
+                if run.instance == instance and run.start <= line < run.start + run.count:
+                    return run_end - run.count + line - run.start
+            return self._ends[-1] if self._ends else 0
+
     def _wanted(self, start: int, end: int) -> Iterator[tuple[int, range]]:
         """Where lines `start` to `end - 1` are: a log, and the numbers of its lines."""
         run_number = bisect_right(self._ends, start)

@@ -141,7 +141,7 @@ def list_training_job_output_models(request: Request, context: ContextOf, job_id
 
 def _offers(context: ServiceContext) -> dict[str, str]:
     """What this service does beyond PAI's API; clients must not rely on it where it is not announced."""
-    return {"x-pai-offers": "submission-dedupe"} if context.jobs.dedupes else {}
+    return offering("submission-dedupe", "runs") if context.jobs.dedupes else {}
 
 
 def _shown_until(context: ServiceContext, ended_at: float | None) -> float | None:

@@ -1,0 +1,1 @@
+"""The HTTP interface of runs: lists, curves, comparisons, logs and one stream of what changes."""

@@ -1,0 +1,94 @@
+"""Many runs at once: their curves on one x axis, and the hyperparameters in which they differ."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, comparison_answer
+from pai_sdk.service.runs.list_answers import diff_row
+from pai_sdk.service.runs.run_answers import LIVE, best_of, json_bytes, tagged
+from pai_sdk.service.runs.run_routes import XName, asked, loaded
+from pai_sdk.service.runs.run_source import RunsOf, RunSource
+from pai_sdk.service.wire_errors import invalid_parameter
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1")
+
+_MOST_RUNS = 10_000
+_Text = Annotated[str, Field(max_length=4096)]
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Selection(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    runs: list[_Text] | None = Field(None, max_length=_MOST_RUNS, description="Ids of runs.")
+    filter: str | None = Field(None, max_length=16_384, description="Or which runs, as for the list of runs.")
+
+
+class CompareRequest(_Selection):
+    """Which curves are compared, and how."""
+
+    tags: list[_Text] = Field(min_length=1, max_length=50)
+    x: XName = "step"
+    start: _Finite | None = Field(None, alias="from")
+    end: _Finite | None = Field(None, alias="to")
+    buckets: int = Field(250, ge=2, le=10_000)
+    smooth: float = Field(0.0, ge=0, lt=1)
+    group_by: list[_Text] = Field(
+        default_factory=list, max_length=20, description="Such as hparams.lr, labels.team."
+    )
+    band: Literal["std", "range", "quantile"] | None = None
+    last: bool = Field(False, description="Whether the last value of each bucket is wanted.")
+    precision: Literal["single", "double"] = Field("single", description="Of columns.")
+
+
+class DiffRequest(_Selection):
+    """Which runs are compared by their hyperparameters, and by which metric those are ranked."""
+
+    metric: _Text | None = None
+
+
+@router.post("/compare", responses={200: {"content": {CSV: {}, PAIC: {}}}})
+def compare_runs(request: Request, runs: RunsOf, body: CompareRequest) -> Response:
+    """Curves of many runs on shared bucket edges: JSON, CSV (`text/csv`) or columns, by `Accept`.
+
+    The extremes are exact: each bucket has the least and the largest of its values. Smoothing comes before. A view
+    with at most two points a bucket has all points, and `exact` says so. Runs that lack a tag have no curve. With
+    `group_by`, the runs with the same values have one curve, of their means, with a band where one is asked for.
+    """
+    manager = loaded(runs.manager)
+    ids = _selected(runs, body)
+    options: dict[str, Any] = {"x": body.x, "start": body.start, "end": body.end, "buckets": body.buckets}
+    options |= {"smooth": body.smooth, "group_by": tuple(body.group_by), "band": body.band}
+    found = [(tag, asked(manager.compare, ids, tag, **options)) for tag in body.tags]
+    media_type = best_of(request, (JSON, CSV, PAIC))
+    content = comparison_answer(
+        found, media_type, {}, ids, has_last=body.last, is_double=body.precision == "double"
+    )
+    return tagged(request, content, media_type, LIVE)
+
+
+@router.post("/hparams/diff")
+def compare_hparams(request: Request, runs: RunsOf, body: DiffRequest) -> Response:
+    """The hyperparameters in which runs differ, by run, and those that are the same in all of them.
+
+    A run that lacks one is not among its values; null is a value. With a metric, those come first that explain
+    most of it: `correlation` is the rank correlation, `explained` the part of the variance of the ranks.
+    """
+    manager = loaded(runs.manager)
+    diff = asked(manager.hparams_diff, _selected(runs, body), metric=body.metric)
+    return tagged(request, json_bytes(diff_row(diff)), JSON, LIVE)
+
+
+def _selected(runs: RunSource, body: _Selection) -> list[str]:
+    if (body.runs is None) == (body.filter is None):
+        raise invalid_parameter("runs, filter: give one of them.")
+    if body.runs is not None:
+        return body.runs
+    page = asked(runs.manager.runs, body.filter, "-updated", _MOST_RUNS, None, [])
+    return [brief.id for brief in page.runs]

@@ -1,0 +1,234 @@
+"""Curves as answers: JSON for people, CSV for tables, columns for pages and programs.
+
+A view with at most two points a bucket has all its points. Otherwise each bucket has its least and its largest
+value (`low`, `high`) and its last one (`value`); an empty bucket has null, in columns NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.service.runs.run_answers import csv_text, finite, json_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from pai_sdk.run.binary_columns import BinaryColumn
+    from pai_sdk.run.buckets import Comparison, Curve, XAxis
+    from pai_sdk.run.series import Series
+
+__all__ = ["CSV", "JSON", "PAIC", "comparison_answer", "series_answer"]
+
+JSON = "application/json"
+CSV = "text/csv"
+PAIC = "application/vnd.pai.columns"
+
+
+def series_answer(
+    series: Series,
+    media_type: str,
+    facts: Mapping[str, Any],
+    x: XAxis,
+    start: float | None,
+    end: float | None,
+    buckets: int,
+    smooth: float,
+) -> bytes:
+    """The points of one metric, or their buckets.
+
+    Args:
+        series: the points.
+        media_type: of the answer.
+        facts: what it says besides, where it has a place for that.
+        x: what the axis is.
+        start: the least x; None for all.
+        end: the largest x, likewise.
+        buckets: how many; 0 for all points.
+        smooth: weight of the smoothing, from 0 to less than 1.
+
+    Raises:
+        InvalidInputError: an argument cannot be used.
+    """
+    from pai_sdk.run.buckets import compared
+
+    if not buckets:
+        return _all_points(series, media_type, facts, x, start, end, smooth)
+    found = compared([series], x=x, start=start, end=end, buckets=buckets, smooth=smooth)
+    return comparison_answer([(series.tag, found)], media_type, facts, [str(facts["run"])], has_last=True)
+
+
+def comparison_answer(
+    comparisons: Sequence[tuple[str, Comparison]],
+    media_type: str,
+    facts: Mapping[str, Any],
+    run_ids: Sequence[str],
+    *,
+    has_last: bool = False,
+    is_double: bool = False,
+) -> bytes:
+    """Curves of one or more tags.
+
+    Args:
+        comparisons: tag and curves.
+        media_type: of the answer.
+        facts: what it says besides.
+        run_ids: of the runs that were compared, in the order that the members of curves count.
+        has_last: whether the last value of each bucket is wanted.
+        is_double: whether columns have double precision.
+    """
+    if media_type == CSV:
+        return csv_text(
+            ("tag", "curve", "x", "to", "value", "low", "high", "count", "nan", "inf"), _rows(comparisons)
+        )
+    if media_type == PAIC:
+        return _columns(comparisons, facts, run_ids, has_last=has_last, is_double=is_double)
+    described = [_in_json(tag, found, run_ids, has_last=has_last) for tag, found in comparisons]
+    return json_bytes({**facts, "comparisons": described})
+
+
+# ---- all points -----------------------------------------------------------------------------------------------
+
+
+def _all_points(
+    series: Series,
+    media_type: str,
+    facts: Mapping[str, Any],
+    x: XAxis,
+    start: float | None,
+    end: float | None,
+    smooth: float,
+) -> bytes:
+    import numpy as np
+
+    from pai_sdk.run.binary_columns import BinaryColumn, write_columns
+    from pai_sdk.run.buckets import smoothed
+
+    value = smoothed(series.value, smooth) if smooth else series.value
+    place: npt.NDArray[Any] = series.step if x in ("step", "relative_step") else series.wall
+    if x.startswith("relative") and len(place):
+        place = place - place[0]
+    wanted = np.ones(len(place), bool)
+    if start is not None:
+        wanted &= place >= start
+    if end is not None:
+        wanted &= place <= end
+    step, wall, place, value = series.step[wanted], series.wall[wanted], place[wanted], value[wanted]
+    if media_type == CSV:
+        rows = zip(step.tolist(), wall.tolist(), value.tolist(), strict=True)
+        return csv_text(("step", "wall", "value"), rows)
+    counts = {"x": x, "points": len(value), "shown": len(value), "exact": True}
+    if media_type == PAIC:
+        columns = [BinaryColumn("step", step), BinaryColumn("wall", wall), BinaryColumn("value", value)]
+        return write_columns([*columns, *([BinaryColumn("x", place)] if "_" in x else [])], {**facts, **counts})
+    values, others = finite(value.tolist())
+    listed = {"steps": step.tolist(), "walls": wall.tolist(), "values": values}
+    if "_" in x:
+        listed["xs"] = place.tolist()
+    return json_bytes({**facts, **counts, **listed, **({"nonfinite": others} if others else {})})
+
+
+# ---- curves ---------------------------------------------------------------------------------------------------
+
+
+def _in_json(tag: str, found: Comparison, run_ids: Sequence[str], *, has_last: bool) -> dict[str, Any]:
+    described = {**_facts(tag, found), "edges": [] if found.is_exact else found.edges.tolist()}
+    return {**described, "curves": [_curve(curve, found, run_ids, has_last=has_last) for curve in found.curves]}
+
+
+def _facts(tag: str, found: Comparison) -> dict[str, Any]:
+    return {"tag": tag, "x": found.x, "points": found.points, "shown": found.shown, "exact": found.is_exact}
+
+
+def _members(curve: Curve, run_ids: Sequence[str]) -> dict[str, Any]:
+    return {"name": curve.name, "runs": [run_ids[at] for at in curve.members]}
+
+
+def _curve(curve: Curve, found: Comparison, run_ids: Sequence[str], *, has_last: bool) -> dict[str, Any]:
+    row = _members(curve, run_ids)
+    if found.is_exact:
+        row["xs"] = curve.x.tolist()
+    if found.is_exact or has_last or len(curve.members) > 1 or curve.low is None:
+        row["values"], others = finite(curve.value.tolist())
+        if found.is_exact and others:
+            row["nonfinite"] = others
+    if curve.low is not None and curve.high is not None:
+        row["low"], row["high"] = finite(curve.low.tolist())[0], finite(curve.high.tolist())[0]
+    if not found.is_exact:
+        row["counts"] = curve.count.tolist()
+        places = (curve.nan_count + curve.inf_count).nonzero()[0].tolist()
+        if places:
+            counted = [[at, int(curve.nan_count[at]), int(curve.inf_count[at])] for at in places]
+            row["nonfinite_buckets"] = counted
+    return row
+
+
+def _rows(comparisons: Sequence[tuple[str, Comparison]]) -> Iterator[Sequence[Any]]:
+    for tag, found in comparisons:
+        edges = found.edges.tolist()
+        for curve in found.curves:
+            low = [None] * len(curve.value) if curve.low is None else curve.low.tolist()
+            high = [None] * len(curve.value) if curve.high is None else curve.high.tolist()
+            begins = curve.x.tolist() if found.is_exact else edges[:-1]
+            ends = begins if found.is_exact else edges[1:]
+            counts = (curve.count.tolist(), curve.nan_count.tolist(), curve.inf_count.tolist())
+            for x, end, value, least, largest, *counted in zip(
+                begins, ends, curve.value.tolist(), low, high, *counts, strict=True
+            ):
+                if counted[0]:
+                    yield (tag, curve.name, x, end, value, least, largest, *counted)
+
+
+def _columns(
+    comparisons: Sequence[tuple[str, Comparison]],
+    facts: Mapping[str, Any],
+    run_ids: Sequence[str],
+    *,
+    has_last: bool,
+    is_double: bool,
+) -> bytes:
+    from pai_sdk.run.binary_columns import write_columns
+
+    columns: list[BinaryColumn] = []
+    described = []
+    for tag, found in comparisons:
+        described.append({**_facts(tag, found), "curves": [_members(curve, run_ids) for curve in found.curves]})
+        columns += _columns_of(tag, found, has_last=has_last, is_double=is_double)
+    return write_columns(columns, {**facts, "comparisons": described})
+
+
+def _columns_of(tag: str, found: Comparison, *, has_last: bool, is_double: bool) -> Iterator[BinaryColumn]:
+    """The columns of one tag; those of several curves stand one behind the other."""
+    import numpy as np
+
+    from pai_sdk.run.binary_columns import BinaryColumn
+
+    def column(name: str, parts: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> BinaryColumn:
+        joined = np.concatenate(parts) if parts else np.empty(0)
+        with np.errstate(over="ignore"):
+            return BinaryColumn(name, joined.astype(dtype), {"tag": tag})
+
+    number = np.float64 if is_double else np.float32
+    curves = found.curves
+    if found.is_exact:
+        yield column("length", [np.array([len(curve.x)]) for curve in curves], np.uint32)
+        yield column("x", [curve.x for curve in curves], np.float64)
+    else:
+        yield BinaryColumn("edges", found.edges, {"tag": tag})
+    if found.is_exact or has_last or any(len(curve.members) > 1 or curve.low is None for curve in curves):
+        yield column("value", [curve.value for curve in curves], number)
+    if curves and curves[0].low is not None:
+        yield column("low", [curve.low for curve in curves if curve.low is not None], number)
+        yield column("high", [curve.high for curve in curves if curve.high is not None], number)
+    if not found.is_exact and curves:
+        nan = np.stack([curve.nan_count for curve in curves])
+        infinite = np.stack([curve.inf_count for curve in curves])
+        at, bucket = np.nonzero(nan + infinite)
+        for name, values in (
+            ("curve", at),
+            ("bucket", bucket),
+            ("nan", nan[at, bucket]),
+            ("inf", infinite[at, bucket]),
+        ):
+            yield BinaryColumn(f"nonfinite_{name}", values.astype(np.uint32), {"tag": tag})

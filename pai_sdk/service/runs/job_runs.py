@@ -1,0 +1,156 @@
+"""The runs of a service: its jobs, with what their instances have written on this machine."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.execution.log_times import LogTimes
+from pai_sdk.run.layout import RunLayout
+from pai_sdk.run.records import RunRecord
+from pai_sdk.service.jobs.job_table import Jobs
+from pai_sdk.service.jobs.log_reader import JobLogReader
+from pai_sdk.service.jobs.merged_log import MergedLog
+from pai_sdk.service.runs.run_answers import AnswerCache
+from pai_sdk.service.runs.run_log import LogPart, RunLog
+from pai_sdk.service.runs.run_source import RunMark
+from pai_sdk.service.state.folder import DataFolder
+from pai_sdk.service.state.models import Event, Job
+from pai_sdk.storage.local_store import LocalStore
+
+if TYPE_CHECKING:
+    from pai_sdk.run.manager import RunManager
+
+__all__ = ["JobRuns", "checkpoint_marks"]
+
+_POINTS_BYTES = 48 << 20  # of curves that are looked at; those of other runs are read again when they are
+_THREADS = 2
+_CLOSE_S = 5.0
+
+
+class JobRuns:
+    """The runs of all jobs of a service. Its manager starts with the first question: an idle service stays idle.
+
+    `_lock` is held while the manager is made, and guards `_manager`; nothing else is locked meanwhile.
+
+    Args:
+        jobs: the jobs.
+        logs: their logs.
+        folder: of the service.
+        longest_stream_s: see `RunSource`.
+    """
+
+    def __init__(self, jobs: Jobs, logs: JobLogReader, folder: DataFolder, *, longest_stream_s: float) -> None:
+        self.answers = AnswerCache()
+        self.longest_stream_s = longest_stream_s
+        self._jobs = jobs
+        self._logs = logs
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._manager: RunManager | None = None
+
+    @property
+    def manager(self) -> RunManager:
+        """The manager, started."""
+        with self._lock:
+            if self._manager is None:
+                from pai_sdk.run.manager import RunManager
+
+                manager = RunManager(
+                    records=self._records,
+                    memory_bytes=_POINTS_BYTES,
+                    threads=_THREADS,
+                    opener=lambda uri: LocalStore(uri, links="inside"),  # a job can put any link into its folder
+                )
+                self._manager = manager.start()
+            return self._manager
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the service ends."""
+        return self._jobs.changes.closed
+
+    def close(self) -> None:
+        """Stop the manager, if it was started."""
+        with self._lock:
+            if self._manager is not None:
+                with suppress(TimeoutError):  # a slow disk; the thread ends with the process
+                    self._manager.close(_CLOSE_S)
+
+    def log(self, run_id: str, instance: str | None) -> RunLog:
+        """The log of a job.
+
+        Raises:
+            Fault: there is no such job, or it has no such instance.
+        """
+        opened = self._logs.open(self._jobs.get(run_id), instance)
+        sandbox = self._sandbox(run_id)
+        merged = opened.log if isinstance(opened.log, MergedLog) else None
+        indexes = opened.log.logs if isinstance(opened.log, MergedLog) else [opened.log]
+        parts = [
+            LogPart(name, index, partial(LogTimes.read, sandbox.times_file(name)))
+            for name, index in zip(opened.names, indexes, strict=True)
+        ]
+        return RunLog(parts, merged, is_open=opened.is_open)
+
+    def marks(self, run_id: str) -> Sequence[RunMark]:
+        """The statuses and events of a job, and its checkpoints.
+
+        Raises:
+            Fault: there is no such job.
+        """
+        job = self._jobs.get(run_id)
+        marks = [RunMark("status", change.status, change.started_at) for change in job.transitions]
+        with self._jobs.database.read() as session:
+            events = session.scalars(select(Event).where(Event.job_id == run_id).order_by(Event.number))
+            marks += [RunMark("event", event.text, event.happened_at) for event in events]
+        folder = RunLayout(str(self._sandbox(run_id).ml / "output")).checkpoints
+        return [*marks, *checkpoint_marks(Path(folder))]
+
+    def _records(self) -> list[RunRecord]:
+        with self._jobs.database.read() as session:
+            return [self._record(job) for job in session.scalars(select(Job).order_by(Job.number))]
+
+    def _record(self, job: Job) -> RunRecord:
+        given = job.request.get("HyperParameters") or []
+        return RunRecord(
+            job.id,
+            status=job.status,
+            name=job.name,
+            labels={label.key: label.value for label in job.labels},
+            hparams={one["Name"]: one.get("Value") for one in given if isinstance(one, dict) and "Name" in one},
+            created_at=job.created_at,
+            ended_at=job.ended_at,
+            uri=RunLayout(str(self._sandbox(job.id).ml / "output")).tensorboard,
+        )
+
+    def _sandbox(self, job_id: str) -> Sandbox:
+        return Sandbox(self._folder.job_dir(job_id))
+
+
+def checkpoint_marks(folder: Path) -> Iterator[RunMark]:
+    """The complete checkpoints in a folder of them; a link is none."""
+    layout = RunLayout(str(folder.parent))
+    try:
+        with os.scandir(folder) as entries:
+            steps = sorted(
+                step
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and (step := RunLayout.step_of(entry.name)) is not None
+            )
+    except OSError:
+        return
+    for step in steps:
+        try:
+            saved_at = os.lstat(layout.checkpoint_marker(step)).st_mtime
+        except OSError:
+            continue  # it is not complete, or was just removed
+        yield RunMark("checkpoint", f"checkpoint {step}", saved_at, step)

@@ -1,0 +1,133 @@
+"""Runs: their logs, by line, by time and from the end; searched; and as a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from starlette.concurrency import iterate_in_threadpool
+from starlette.responses import StreamingResponse
+
+from pai_sdk.service.runs.log_search import LogQuery, SearchStep, search
+from pai_sdk.service.runs.run_answers import LIVE, json_response
+from pai_sdk.service.runs.run_source import RunsOf
+from pai_sdk.service.wire_errors import invalid_parameter
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/runs/{run_id:path}")
+
+_MOST_LINES = 10_000
+_LARGEST = (1 << 63) - 1
+_NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_NDJSON = "application/x-ndjson"
+_Instance = Annotated[str | None, Query(description="One instance; all of them in one order without it.")]
+_After = Annotated[int | None, Query(ge=0, le=_LARGEST, description="A byte of the instance's log.")]
+
+
+@router.get("/log/search", response_class=StreamingResponse, responses={200: {"content": {_NDJSON: {}}}})
+def search_log(
+    runs: RunsOf,
+    run_id: str,
+    q: Annotated[str, Query(description="What to search for, within a line.")],
+    regex: Annotated[bool, Query(description="Whether it is a regular expression.")] = False,
+    ignore_case: bool = False,
+    instance: _Instance = None,
+    after: _After = None,
+    shown: Annotated[int, Query(ge=0, le=_MOST_LINES, description="The most hits with their lines.")] = 1000,
+    time_limit: Annotated[float, Query(gt=0, le=60, description="In seconds.")] = 20.0,
+) -> Response:
+    """Search the log of a run, all of it, while it is read: objects in JSON, one a line.
+
+    A `hit` has the line's number, its byte and where the match is. A `progress` has how many hits the next part of
+    the log has. The last object is `done`, with all hits counted; `complete` is false if the search was ended
+    before the end of the log, and `trouble` says why. Close the connection to stop the search. The numbers of
+    lines are those of the instance.
+    """
+    log = runs.log(run_id, instance)
+    if after is not None and len(log.parts) > 1:
+        raise invalid_parameter("after: is a byte of one log; name its instance too.")
+    steps = search(
+        log.parts, LogQuery(q, regex, ignore_case), after=after or 0, shown=shown, time_limit_s=time_limit
+    )
+    return StreamingResponse(_in_ndjson(steps), media_type=_NDJSON, headers={"Cache-Control": "no-store"})
+
+
+@router.get("/log/file", response_class=StreamingResponse, responses={200: {"content": {"application/gzip": {}}}})
+def download_log(runs: RunsOf, run_id: str, instance: _Instance = None) -> Response:
+    """The log of a run as a gzip file; of several instances in one order, each line with its instance."""
+    log = runs.log(run_id, instance)
+    name = _NOT_IN_A_FILE_NAME.sub("-", f"{run_id}-{instance}" if instance else run_id).strip("-.")[:100] or "run"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.log.gz"', "Cache-Control": "no-store"}
+    return StreamingResponse(log.gzip(), media_type="application/gzip", headers=headers)
+
+
+@router.get("/log")
+def read_log(
+    runs: RunsOf,
+    run_id: str,
+    line: Annotated[int | None, Query(ge=0, le=_LARGEST, description="Number of the first line, from 0.")] = None,
+    lines: Annotated[int, Query(ge=1, le=_MOST_LINES, description="The most lines.")] = 200,
+    tail: Annotated[int | None, Query(ge=1, le=_MOST_LINES, description="The last lines, so many.")] = None,
+    time: Annotated[float | None, Query(ge=0, le=1e11, description="From then on, in seconds since 1970.")] = None,
+    after: _After = None,
+    instance: _Instance = None,
+) -> Response:
+    """Lines of the log of a run, each with its number, the byte it begins at, its instance and its time.
+
+    From a line on, from a time on, from a byte on, or the last ones; from line 0 without any of these. Fewer lines
+    than were asked for come where lines are long. `complete` says that no line will follow the last one.
+    """
+    given = [
+        name
+        for name, value in (("line", line), ("tail", tail), ("time", time), ("after", after))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise invalid_parameter(f"{' and '.join(given)}: give one of them.")
+    log = runs.log(run_id, instance)
+    start = line or 0
+    if time is not None:
+        start = log.line_at_time(time)
+    elif after is not None:
+        start = log.line_at_byte(after)
+    page = log.page(-tail if tail else start, tail or lines)
+    return json_response(
+        {
+            "lines": [asdict(found) for found in page.lines],
+            "total": page.total,
+            "complete": page.is_complete,
+            "instances": [part.instance for part in log.parts],
+        },
+        LIVE,
+    )
+
+
+async def _in_ndjson(steps: Iterator[SearchStep]) -> AsyncIterator[bytes]:
+    # A client that closes the connection ends this generator at its next object, and with it the search.
+    total, last = 0, None
+    async for step in iterate_in_threadpool(steps):
+        total, last = total + step.count, step
+        found = [{"kind": "hit", **asdict(hit)} for hit in step.hits]
+        yield _lines_of([*found, _progress(step)])
+    trouble = last.trouble if last else ""
+    yield _lines_of([{"kind": "done", "hits": total, "complete": not trouble, "trouble": trouble}])
+
+
+def _progress(step: SearchStep) -> dict[str, Any]:
+    return {
+        "kind": "progress",
+        "instance": step.instance,
+        "first_line": step.first_line,
+        "last_line": step.last_line,
+        "hits": step.count,
+        "searched_bytes": step.searched_bytes,
+    }
+
+
+def _lines_of(objects: Sequence[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in objects).encode(errors="replace")

@@ -1,0 +1,282 @@
+"""Searching a log of any length: all hits are counted, the first ones are shown, and it can be stopped.
+
+A log is read in pieces of 4 MB that end with a line. Each piece is one step of a generator: a caller that stops
+asking has stopped the search. Regular expressions come from a client: each is compiled in a process with limits if
+its size could grow beyond its length, and matching has a time limit within each piece.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import regex
+
+from pai_sdk.service.jobs.patterns import pattern_problems
+from pai_sdk.service.runs.run_log import LogPart
+from pai_sdk.service.wire_errors import invalid_parameter
+
+__all__ = ["Hit", "LogQuery", "SearchStep", "search"]
+
+_PIECE_BYTES = 4 << 20
+_SHOWN_BYTES = 1000
+_BEFORE_HIT = 200
+_LONGEST_QUERY = 1000
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A place where a log matches.
+
+    Attributes:
+        instance: in whose log.
+        line: the number of the line in that log, from 0.
+        offset: the byte at which the line begins.
+        start, end: where the match is in `text`, in characters.
+        text: the line; of a long one the part around the match.
+    """
+
+    instance: str
+    line: int
+    offset: int
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """What one piece of a log had.
+
+    Attributes:
+        hits: those to be shown.
+        count: all of them.
+        instance: whose log.
+        first_line, last_line: the lines of the piece; the last one is not in it.
+        searched_bytes: from the beginning of all logs up to the end of this piece.
+        trouble: why the search ends here, before the end of the log; empty otherwise.
+    """
+
+    hits: Sequence[Hit]
+    count: int
+    instance: str
+    first_line: int
+    last_line: int
+    searched_bytes: int
+    trouble: str = ""
+
+
+_Matches: TypeAlias = Iterator[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class LogQuery:
+    """What is searched for.
+
+    Args:
+        text: a text, or a regular expression; at most 1,000 characters.
+        is_regex: whether it is a regular expression. It matches within a line; `^` and `$` are those of the line.
+        ignores_case: whether upper and lower case are alike.
+
+    Raises:
+        Fault: the text is empty or too long, or the expression cannot be read or takes too much to compile.
+    """
+
+    text: str
+    is_regex: bool = False
+    ignores_case: bool = False
+    _pattern: Any = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        if not self.text or len(self.text) > _LONGEST_QUERY:
+            raise invalid_parameter(f"q: has {len(self.text)} characters; 1 to {_LONGEST_QUERY} are allowed.")
+        if "\n" in self.text:
+            raise invalid_parameter("q: a hit lies within one line; search for a text without line ends.")
+        if self.is_regex or self.ignores_case:
+            object.__setattr__(self, "_pattern", self._compiled())
+
+    def _compiled(self) -> Any:
+        # Without a counted repeat, a compiled expression grows with its text only.
+        if self.is_regex and "{" in self.text and (problem := pattern_problems([self.text], readable=False)[0]):
+            raise invalid_parameter(f"q: {problem}")
+        flags = regex.MULTILINE | (regex.IGNORECASE if self.ignores_case else 0)
+        try:
+            return regex.compile(
+                self.text if self.is_regex else regex.escape(self.text), flags, cache_pattern=False
+            )
+        except (regex.error, RecursionError, OverflowError, ValueError) as error:
+            raise invalid_parameter(f"q: cannot be read as a regular expression: {error}") from error
+
+    def matches(self, piece: str, timeout_s: float) -> _Matches:
+        """Where the lines of a piece match: begin and end of each match.
+
+        Raises:
+            TimeoutError: matching took too long.
+        """
+        if self._pattern is None:
+            return _plain(piece, self.text)
+        return _within_lines(self._pattern, piece, timeout_s)
+
+
+def search(
+    parts: Sequence[LogPart],
+    query: LogQuery,
+    *,
+    after: int = 0,
+    shown: int = 1000,
+    time_limit_s: float = 20.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[SearchStep]:
+    """Search logs one after the other, a piece a step.
+
+    Args:
+        parts: the logs.
+        query: what for.
+        after: hits in lines that begin before this byte are left out; for one log.
+        shown: how many hits are given with their line; the rest is counted.
+        time_limit_s: seconds after which the search ends; the last step says so.
+        clock: for tests.
+    """
+    deadline, left, searched = clock() + time_limit_s, shown, 0
+    for part in parts:
+        first = part.index.line_at(after)
+        for begin, content in _pieces(part.index.path, after):
+            step = _search_piece(part, query, begin, content, first, left, max(0.05, deadline - clock()))
+            searched += len(content)
+            left -= len(step.hits)
+            first = step.last_line
+            trouble = step.trouble
+            if not trouble and clock() > deadline:
+                trouble = f"the search takes more than {time_limit_s:g} s"
+            yield SearchStep(step.hits, step.count, part.instance, step.first_line, first, searched, trouble)
+            if trouble:
+                return
+
+
+def _pieces(path: Path, start: int) -> Iterator[tuple[int, bytes]]:
+    """A file as pieces of whole lines, each with the byte it begins at; a line beyond all bounds is divided."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            begin, rest = start, b""
+            while piece := file.read(_PIECE_BYTES):
+                content = rest + piece
+                end = content.rfind(b"\n") + 1 or (len(content) if len(content) > 2 * _PIECE_BYTES else 0)
+                if end:
+                    yield begin, content[:end]
+                begin, rest = begin + end, content[end:]
+            if rest:
+                yield begin, rest
+    except FileNotFoundError:
+        return
+
+
+def _search_piece(
+    part: LogPart, query: LogQuery, begin: int, content: bytes, first_line: int, shown: int, timeout_s: float
+) -> SearchStep:
+    """Search one piece; `first_line` is the number of its first line."""
+    text = content.decode("utf-8", errors="surrogateescape")
+    place = _Place(part, begin, content, text, first_line)
+    hits: list[Hit] = []
+    count, trouble = 0, ""
+    try:
+        if shown <= 0 and not query.is_regex and not query.ignores_case:
+            count = text.count(query.text)
+        else:
+            for start, end in query.matches(text, timeout_s):
+                count += 1
+                if len(hits) < shown:
+                    hits.append(place.hit(start, end))
+    except TimeoutError:
+        trouble = "the regular expression takes too long; use a simpler one"
+    return SearchStep(hits, count, part.instance, first_line, place.last_line, 0, trouble)
+
+
+class _Place:
+    """Turns places in the text of a piece into lines. Places must be given in ascending order."""
+
+    def __init__(self, part: LogPart, begin: int, content: bytes, text: str, first_line: int) -> None:
+        self._part = part
+        self._begin = begin
+        self._content = content
+        self._text = text
+        self._is_ascii = len(text) == len(content)
+        self._cuts = [cut - begin for cut in part.index.cuts.between(begin, begin + len(content) + 1)]
+        self._first_line = first_line
+        self._counted = (0, 0)  # a place in the text, in characters and in bytes
+        self._lines = (0, 0)  # a place in the content, and the line ends before it
+        self.last_line = first_line + content.count(b"\n") + len(self._cuts)
+
+    def hit(self, start: int, end: int) -> Hit:
+        first, last = self._byte(start), self._byte(end)
+        known, ended = self._lines
+        self._lines = (first, ended := ended + self._content.count(b"\n", known, first))
+        cut = bisect_right(self._cuts, first)
+        line_begin = max(self._content.rfind(b"\n", 0, first) + 1, self._cuts[cut - 1] if cut else 0)
+        newline = self._content.find(b"\n", first)
+        line_end = newline if newline >= 0 else len(self._content)
+        if cut < len(self._cuts):
+            line_end = min(line_end, max(last, self._cuts[cut]))
+        shown_from = max(line_begin, first - _BEFORE_HIT)
+        shown = self._content[shown_from : min(line_end, shown_from + _SHOWN_BYTES)].rstrip(b"\r\n")
+        return Hit(
+            self._part.instance,
+            self._first_line + ended + cut,
+            self._begin + line_begin,
+            len(_text_of(shown[: first - shown_from])),
+            len(_text_of(shown[: last - shown_from])),
+            _text_of(shown),
+        )
+
+    def _byte(self, character: int) -> int:
+        if self._is_ascii:
+            return character
+        known, known_bytes = self._counted
+        between = self._text[known:character].encode("utf-8", errors="surrogateescape")
+        self._counted = (character, known_bytes + len(between))
+        return self._counted[1]
+
+
+def _text_of(content: bytes) -> str:
+    return content.decode("utf-8", errors="replace")
+
+
+def _plain(piece: str, wanted: str) -> _Matches:
+    at = piece.find(wanted)
+    while at >= 0:
+        yield at, at + len(wanted)
+        at = piece.find(wanted, at + len(wanted))
+
+
+def _within_lines(pattern: Any, piece: str, timeout_s: float) -> _Matches:
+    """The matches of each line on its own, although all lines are searched at once.
+
+    A match that goes beyond its line is searched for again in that line alone.
+    """
+    deadline = time.monotonic() + timeout_s
+    at: int | None = 0
+    while at is not None and at <= len(piece):
+        at = yield from _until_a_line_is_left(pattern, piece, at, max(0.05, deadline - time.monotonic()))
+
+
+def _until_a_line_is_left(
+    pattern: Any, piece: str, at: int, timeout_s: float
+) -> Generator[tuple[int, int], None, int | None]:
+    """The matches up to the first that leaves its line; returns where the next line begins, or None at the end."""
+    # The GIL is let go, and there is a limit: a hostile pattern stops neither the service nor this search.
+    for match in pattern.finditer(piece, at, timeout=timeout_s, concurrent=True):
+        start, end = match.span()
+        newline = piece.find("\n", start, end)
+        if newline < 0:
+            if end > start:
+                yield start, end
+            continue
+        for again in pattern.finditer(piece, start, newline, timeout=timeout_s, concurrent=True):
+            if again.end() > again.start():
+                yield again.span()
+        return newline + 1
+    return None

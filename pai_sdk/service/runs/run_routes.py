@@ -1,0 +1,233 @@
+"""Runs: the list, one of them, and the points of its metrics."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from pai_sdk.errors import InvalidInputError, RunNotFoundError
+from pai_sdk.service.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
+from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, series_answer
+from pai_sdk.service.runs.list_answers import FIELDS, brief_row, tag_row, tags_of
+from pai_sdk.service.runs.run_answers import IMMUTABLE, LIVE, best_of, json_bytes, tagged
+from pai_sdk.service.runs.run_source import RunMark, RunsOf
+from pai_sdk.service.wire_errors import Fault, invalid_parameter
+
+if TYPE_CHECKING:
+    from pai_sdk.run.manager import RunManager
+    from pai_sdk.run.records import RunBrief
+    from pai_sdk.run.watched_run import WatchedRun
+
+__all__ = ["XName", "asked", "found_run", "loaded", "names_of", "router"]
+
+router = APIRouter(prefix="/api/v1/runs")
+
+_MOST_RUNS = 10_000
+_MOST_NAMES = 1000
+_MARKED_TAGS = 100
+_LOADED_S = 2.0  # a first answer waits so long for what is on the disk already
+_TERMINAL = frozenset({"Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"})
+_Names = Annotated[str, Query(max_length=65_536)]
+_Version = Annotated[str, Query(max_length=100, description="The run's version: then the answer can be kept.")]
+XName = Literal["step", "relative_step", "relative_time", "wall"]
+
+
+@router.get("")
+def list_runs(
+    request: Request,
+    runs: RunsOf,
+    filter: Annotated[str, Query(max_length=16_384, description="Such as: status=Running loss<0.3")] = "",
+    sort: Annotated[str, Query(max_length=1000)] = "-updated",
+    fields: _Names = "",
+    tags: _Names = "",
+    limit: Annotated[int, Query(ge=1, le=_MOST_RUNS)] = 100,
+    cursor: Annotated[str, Query(max_length=4096)] = "",
+) -> Response:
+    """A page of runs, each with its last values.
+
+    `tags` and `fields` are lists, joined by commas or as JSON. The lists of numbers of a run (`last`, `min`,
+    `max`, `step`, `count`, `nan`) have one entry for each of the `tags` of the answer, null where the run has
+    none; `nonfinite` has the indices of those that are NaN or infinite. Without `tags`, the answer has those of
+    all runs on the page. A later page is asked for with the `next` of this one as `cursor`.
+    """
+    manager = loaded(runs.manager)
+    version = _version_of(manager)
+    key = (filter, sort, fields, tags, limit, cursor)
+    content = runs.answers.get(key, version)
+    if content is None:
+        wanted, asked = _fields_of(fields), names_of(tags, "tags")
+        page = asked(manager.runs, filter, sort, limit, cursor or None)
+        shown = asked or tags_of(page.runs)
+        state = manager.state
+        content = json_bytes(
+            {
+                "runs": [brief_row(brief, shown, wanted, state.epoch) for brief in page.runs],
+                "tags": shown,
+                "next": page.next,
+                "total": page.total,
+                "version": f"{state.epoch}.{page.version}",
+                "loading": state.loaded_at is None,
+                "error": state.error,
+            }
+        )
+        runs.answers.put(key, version, content)
+    return tagged(request, content, JSON, LIVE)
+
+
+@router.get("/{run_id:path}/tags")
+def list_run_tags(request: Request, runs: RunsOf, run_id: str, v: _Version = "") -> Response:
+    """What is in the event files of a run: each tag with its kind, count, first and last point, extremes."""
+    brief = found_run(runs.manager, run_id).brief
+    content = json_bytes({"tags": [tag_row(summary) for summary in brief.tags.values()]})
+    return tagged(request, content, JSON, _headers(runs, brief, v))
+
+
+@router.get("/{run_id:path}/events")
+def list_run_events(request: Request, runs: RunsOf, run_id: str) -> Response:
+    """What happened to a run, for the x axis: statuses, events, checkpoints, first values that are not finite."""
+    run = found_run(runs.manager, run_id)
+    marks = sorted([*runs.marks(run_id), *_first_nonfinite(run)], key=lambda mark: mark.time or 0.0)
+    return tagged(request, json_bytes({"events": [asdict(mark) for mark in marks]}), JSON, LIVE)
+
+
+@router.get("/{run_id:path}/scalars", responses={200: {"content": {CSV: {}, PAIC: {}}}})
+def read_scalars(
+    request: Request,
+    runs: RunsOf,
+    run_id: str,
+    tag: Annotated[str, Query(max_length=4096)],
+    x: XName = "step",
+    start: Annotated[float | None, Query(alias="from", description="The least x.")] = None,
+    end: Annotated[float | None, Query(alias="to", description="The largest x.")] = None,
+    buckets: Annotated[int, Query(ge=0, le=100_000, description="0 for all points.")] = 0,
+    smooth: Annotated[float, Query(ge=0, lt=1)] = 0.0,
+    after: Annotated[str, Query(max_length=4096, description="The cursor of an earlier answer.")] = "",
+    v: _Version = "",
+) -> Response:
+    """The points of one metric: JSON, CSV (`text/csv`) or columns (`application/vnd.pai.columns`), by `Accept`.
+
+    Without `buckets` all points come, with a `cursor`: given back as `after`, only later points come. `reset` is
+    true if they do not continue those that the client has; then all points come. With `buckets`, the least, the
+    largest and the last value of each bucket come where there are more than two points a bucket.
+    """
+    run = found_run(runs.manager, run_id)
+    media_type = best_of(request, (JSON, CSV, PAIC))
+    _check_range(start, end)
+    if after and (buckets or smooth or start is not None or end is not None):
+        raise invalid_parameter("after: continues all points; it goes without buckets, smooth, from and to.")
+    series = asked(run.scalars, tag)
+    key = f"scalars:{run_id}:{tag}"
+    known = read_cursor(after, [key]).get(key)
+    first = 0 if known is None else known.offset
+    is_reset = bool(after) and (
+        known is None or first > len(series) or known.epoch != epoch_of_points(series, first)
+    )
+    if is_reset:
+        first = 0
+    state = runs.manager.state
+    position = Position(epoch_of_points(series, len(series)), state.version, len(series))
+    facts = {"run": run_id, "tag": tag, "first": first, "reset": is_reset, "cursor": join_cursor({key: position})}
+    content = asked(series_answer, series[first:], media_type, facts, x, start, end, buckets, smooth)
+    return tagged(request, content, media_type, _headers(runs, run.brief, v))
+
+
+@router.get("/{run_id:path}")
+def get_run(request: Request, runs: RunsOf, run_id: str, v: _Version = "") -> Response:
+    """One run: status, times, hyperparameters, labels, tags, and what of its files could not be read."""
+    brief = found_run(runs.manager, run_id).brief
+    row = brief_row(brief, [], FIELDS, runs.manager.state.epoch)
+    content = json_bytes({**row, "tags": [tag_row(summary) for summary in brief.tags.values()]})
+    return tagged(request, content, JSON, _headers(runs, brief, v))
+
+
+def found_run(manager: RunManager, run_id: str) -> WatchedRun:
+    """One run.
+
+    Raises:
+        Fault: there is none.
+    """
+    run: WatchedRun = asked(loaded(manager).run, run_id)
+    return run
+
+
+def names_of(text: str, parameter: str) -> list[str]:
+    """A list in a query: joined by commas, or a JSON array.
+
+    Raises:
+        Fault: it is too long, or is none.
+    """
+    if not text.startswith("["):
+        names = [name for name in text.split(",") if name]
+    else:
+        try:
+            names = [str(name) for name in json.loads(text)]
+        except (ValueError, RecursionError) as error:
+            raise invalid_parameter(f"{parameter}: is neither joined by commas nor a JSON array.") from error
+    if len(names) > _MOST_NAMES:
+        raise invalid_parameter(f"{parameter}: has {len(names)} names; {_MOST_NAMES} are allowed.")
+    return names
+
+
+def _fields_of(text: str) -> Sequence[str]:
+    names = names_of(text, "fields")
+    if unknown := [name for name in names if name not in FIELDS]:
+        raise invalid_parameter(f"fields: {unknown[0][:100]!r} is none; there are {', '.join(FIELDS)}.")
+    return names or FIELDS
+
+
+def asked(question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call a method of the manager; what it refuses is refused here.
+
+    Raises:
+        Fault: there is no such run or tag, or an argument cannot be used.
+    """
+    try:
+        return question(*arguments, **options)
+    except RunNotFoundError as error:
+        raise Fault(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
+    except InvalidInputError as error:
+        raise invalid_parameter(str(error)[:2000]) from error
+
+
+def loaded(manager: RunManager) -> RunManager:
+    """The manager, after its first look at the disk; later where that takes long, and then not all is known."""
+    if manager.state.loaded_at is None:
+        with suppress(TimeoutError):
+            manager.wait_until_loaded(_LOADED_S)
+    return manager
+
+
+def _version_of(manager: RunManager) -> str:
+    state = manager.state
+    return f"{state.epoch}.{state.version}.{state.loaded_at is None}.{state.error}"
+
+
+def _check_range(start: float | None, end: float | None) -> None:
+    for name, value in (("from", start), ("to", end)):
+        if value is not None and not math.isfinite(value):
+            raise invalid_parameter(f"{name}: is {value}; a finite number is needed.")
+
+
+def _headers(runs: RunsOf, brief: RunBrief, version: str) -> dict[str, str]:
+    """Whether the answer can be kept: that of a run that has ended, asked for by its version."""
+    is_final = brief.status in _TERMINAL and version == f"{runs.manager.state.epoch}.{brief.version}"
+    return IMMUTABLE if is_final else LIVE
+
+
+def _first_nonfinite(run: WatchedRun) -> Iterator[RunMark]:
+    import numpy as np
+
+    tags = [tag for tag, summary in run.tags().items() if summary.nan_count or summary.inf_count]
+    for tag in tags[:_MARKED_TAGS]:
+        series = run.scalars(tag)
+        places = np.flatnonzero(~np.isfinite(series.value))
+        if len(places):
+            at = int(places[0])
+            text = f"{tag} is {float(series.value[at])}"
+            yield RunMark("not_finite", text, float(series.wall[at]), int(series.step[at]))

@@ -1,0 +1,85 @@
+"""What the routes of runs read from: a manager, the logs, and what happened to a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias
+
+from fastapi import Depends, Request
+
+from pai_sdk.service.runs.run_answers import AnswerCache
+from pai_sdk.service.runs.run_log import RunLog
+
+if TYPE_CHECKING:
+    from pai_sdk.run.manager import RunManager
+
+__all__ = ["MarkKind", "RunMark", "RunSource", "RunsOf"]
+
+MarkKind: TypeAlias = Literal["status", "event", "checkpoint", "not_finite"]
+
+
+@dataclass(frozen=True)
+class RunMark:
+    """Something that happened to a run, for the x axis of its curves.
+
+    Attributes:
+        kind: a new status of its job, an event of its job, a checkpoint, or the first value of a metric that is
+        not
+            finite.
+        text: for people.
+        time: seconds since 1970, where it is known.
+        step: of the training, where it is known.
+    """
+
+    kind: MarkKind
+    text: str
+    time: float | None = None
+    step: int | None = None
+
+
+class RunSource(Protocol):
+    """Runs, and what belongs to them. Safe to use from several threads.
+
+    Attributes:
+        answers: the last answers, for those who ask the same again.
+        longest_stream_s: after which an event stream ends; its client connects again, with its cursor.
+    """
+
+    answers: AnswerCache
+    longest_stream_s: float
+
+    @property
+    def manager(self) -> RunManager:
+        """The manager; it is started at the first use."""
+        ...
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether event streams are to end."""
+        ...
+
+    def log(self, run_id: str, instance: str | None) -> RunLog:
+        """The log of a run.
+
+        Args:
+            run_id: which run.
+            instance: one of its instances; all of them without it.
+
+        Raises:
+            Fault: there is no such run, or no such instance.
+        """
+        ...
+
+    def marks(self, run_id: str) -> Sequence[RunMark]:
+        """What happened to a run, besides its metrics; empty where nothing is known."""
+        ...
+
+
+def _source(request: Request) -> RunSource:
+    source: RunSource = request.app.state.context.runs
+    return source
+
+
+RunsOf = Annotated[RunSource, Depends(_source)]
+"""A parameter of a route: where runs are read from."""
