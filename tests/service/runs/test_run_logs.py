@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.api.acs3_auth import Acs3Auth
+from pai_sdk.config.credentials import static_credentials
 from pai_sdk.execution.log_index import LogIndex
 from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.service.jobs.merged_log import MergedLog
@@ -25,10 +27,11 @@ from pai_sdk.service.runs.run_log import LogPart, RunLog
 from pai_sdk.service.wire_errors import Fault
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-PIECES = st.lists(st.binary(max_size=40) | st.sampled_from([b"\n", b"\n\n", b"\xff", b"\r\n", b"ab" * 90]),
-max_size=25)
+PIECES = st.lists(
+    st.binary(max_size=40) | st.sampled_from([b"\n", b"\n\n", b"\xff", b"\r\n", b"ab" * 90]), max_size=25
+)
 
 
 def log_of(path: Path, *, is_open: bool = False, times: LogTimes | None = None) -> RunLog:
@@ -49,8 +52,7 @@ def hits_of(steps: Iterator[SearchStep]) -> tuple[list[tuple[int, str]], int]:
 
 @given(PIECES, st.integers(-12, 12), st.integers(1, 12))
 @settings(max_examples=100)
-def test_any_lines_are_those_of_the_index_and_begin_at_their_bytes(pieces: list[bytes], start: int, count: int) ->
-None:
+def test_any_lines_are_those_of_the_index(pieces: list[bytes], start: int, count: int) -> None:
     content = b"".join(pieces)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "log")
@@ -120,8 +122,8 @@ def test_lines_of_several_instances_have_one_order_that_stays(tmp_path: Path) ->
         (5, "worker", 18),
     ]
     assert log.line_at_byte(9, "worker") == 3
-    assert gzip.decompress(b"".join(log.gzip())).decode().splitlines()[:2] == ["[master] master 0", "[worker]
-    worker 0"]
+    lines = gzip.decompress(b"".join(log.gzip())).decode().splitlines()
+    assert lines[:2] == ["[master] master 0", "[worker] worker 0"]
 
 
 # ---- search -----------------------------------------------------------------------------------------------------
@@ -131,9 +133,11 @@ def plain_hits(content: str, wanted: str) -> list[int]:
     return [number for number, line in enumerate(content.split("\n")) for _ in range(line.count(wanted))]
 
 
-@given(st.lists(st.text("abü\r €", max_size=12), max_size=30), st.text("abü€", min_size=1, max_size=3),
-st.integers(1, 60)) def test_every_hit_is_counted_in_pieces_of_any_size(lines: list[str], wanted: str, piece: int)
--> None:
+LINES = st.lists(st.text("abü\r €", max_size=12), max_size=30)
+
+
+@given(LINES, st.text("abü€", min_size=1, max_size=3), st.integers(1, 60))
+def test_every_hit_is_counted_in_pieces_of_any_size(lines: list[str], wanted: str, piece: int) -> None:
     content = "\n".join(lines)
     piece_bytes, log_search._PIECE_BYTES = log_search._PIECE_BYTES, piece
     try:
@@ -330,13 +334,11 @@ def test_a_search_whose_client_leaves_is_stopped(
             yield 0, b"hit\n" * 20_000
 
     monkeypatch.setattr(log_search, "_pieces", pieces)
-    url = requests.Request("GET", f"{client.info.endpoint}/api/v1/runs/{job_id}/log/search", params={"q": "hit",
-    "shown": 9000}) from pai_sdk.api.acs3_auth import Acs3Auth
-    from pai_sdk.config.credentials import static_credentials
-
-    url.auth = Acs3Auth(static_credentials(client.info.access_key_id, client.info.access_key_secret), "Any", "1")
+    url = f"{client.info.endpoint}/api/v1/runs/{job_id}/log/search"
+    key = static_credentials(client.info.access_key_id, client.info.access_key_secret)
+    auth = Acs3Auth(key, "Any", "2022-01-12")
     with requests.Session() as session:
-        answer = session.send(url.prepare(), stream=True, timeout=30)
+        answer = session.get(url, params={"q": "hit", "shown": 9000}, auth=auth, stream=True, timeout=PATIENCE_S)
         next(answer.iter_content(100))
         answer.close()
     until(lambda: looked, "the search")
