@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,9 @@ from pai_sdk.service.runs.run_answers import LIVE, best_of, json_bytes, tagged
 from pai_sdk.service.runs.run_routes import XName, asked, loaded
 from pai_sdk.service.runs.run_source import RunsOf, RunSource
 from pai_sdk.service.wire_errors import invalid_parameter
+
+if TYPE_CHECKING:
+    from pai_sdk.run.manager import RunManager
 
 __all__ = ["router"]
 
@@ -67,8 +70,9 @@ def compare_runs(request: Request, runs: RunsOf, body: CompareRequest) -> Respon
     options |= {"smooth": body.smooth, "group_by": tuple(body.group_by), "band": body.band}
     found = [(tag, asked(manager.compare, ids, tag, **options)) for tag in body.tags]
     media_type = best_of(request, (JSON, CSV, PAIC))
+    members = [_having(manager, ids, tag) if body.group_by else [] for tag in body.tags]
     content = comparison_answer(
-        found, media_type, {}, ids, has_last=body.last, is_double=body.precision == "double"
+        found, media_type, {}, members, has_last=body.last, is_double=body.precision == "double"
     )
     return tagged(request, content, media_type, LIVE)
 
@@ -83,6 +87,12 @@ def compare_hparams(request: Request, runs: RunsOf, body: DiffRequest) -> Respon
     manager = loaded(runs.manager)
     diff = asked(manager.hparams_diff, _selected(runs, body), metric=body.metric)
     return tagged(request, json_bytes(diff_row(diff)), JSON, LIVE)
+
+
+def _having(manager: RunManager, ids: list[str], tag: str) -> list[str]:
+    """The runs that have a metric: what the members of a group count."""
+    briefs = (manager.run(run_id).brief for run_id in ids)
+    return [brief.id for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
 
 
 def _selected(runs: RunSource, body: _Selection) -> list[str]:

@@ -56,14 +56,14 @@ def series_answer(
     if not buckets:
         return _all_points(series, media_type, facts, x, start, end, smooth)
     found = compared([series], x=x, start=start, end=end, buckets=buckets, smooth=smooth)
-    return comparison_answer([(series.tag, found)], media_type, facts, [str(facts["run"])], has_last=True)
+    return comparison_answer([(series.tag, found)], media_type, facts, has_last=True)
 
 
 def comparison_answer(
     comparisons: Sequence[tuple[str, Comparison]],
     media_type: str,
     facts: Mapping[str, Any],
-    run_ids: Sequence[str],
+    members: Sequence[Sequence[str]] = (),
     *,
     has_last: bool = False,
     is_double: bool = False,
@@ -74,7 +74,7 @@ def comparison_answer(
         comparisons: tag and curves.
         media_type: of the answer.
         facts: what it says besides.
-        run_ids: of the runs that were compared, in the order that the members of curves count.
+        members: for each tag the runs that the members of curves count; none where a curve is of one run.
         has_last: whether the last value of each bucket is wanted.
         is_double: whether columns have double precision.
     """
@@ -83,8 +83,11 @@ def comparison_answer(
             ("tag", "curve", "x", "to", "value", "low", "high", "count", "nan", "inf"), _rows(comparisons)
         )
     if media_type == PAIC:
-        return _columns(comparisons, facts, run_ids, has_last=has_last, is_double=is_double)
-    described = [_in_json(tag, found, run_ids, has_last=has_last) for tag, found in comparisons]
+        return _columns(comparisons, facts, members, has_last=has_last, is_double=is_double)
+    described = [
+        _in_json(tag, found, members[at] if members else [], has_last=has_last)
+        for at, (tag, found) in enumerate(comparisons)
+    ]
     return json_bytes({**facts, "comparisons": described})
 
 
@@ -142,7 +145,7 @@ def _facts(tag: str, found: Comparison) -> dict[str, Any]:
 
 
 def _members(curve: Curve, run_ids: Sequence[str]) -> dict[str, Any]:
-    return {"name": curve.name, "runs": [run_ids[at] for at in curve.members]}
+    return {"name": curve.name, "runs": [run_ids[at] for at in curve.members if at < len(run_ids)]}
 
 
 def _curve(curve: Curve, found: Comparison, run_ids: Sequence[str], *, has_last: bool) -> dict[str, Any]:
@@ -183,7 +186,7 @@ def _rows(comparisons: Sequence[tuple[str, Comparison]]) -> Iterator[Sequence[An
 def _columns(
     comparisons: Sequence[tuple[str, Comparison]],
     facts: Mapping[str, Any],
-    run_ids: Sequence[str],
+    members: Sequence[Sequence[str]],
     *,
     has_last: bool,
     is_double: bool,
@@ -192,8 +195,10 @@ def _columns(
 
     columns: list[BinaryColumn] = []
     described = []
-    for tag, found in comparisons:
-        described.append({**_facts(tag, found), "curves": [_members(curve, run_ids) for curve in found.curves]})
+    for at, (tag, found) in enumerate(comparisons):
+        run_ids = members[at] if members else []
+        names = [_members(curve, run_ids) if run_ids else curve.name for curve in found.curves]
+        described.append({**_facts(tag, found), "curves": names})
         columns += _columns_of(tag, found, has_last=has_last, is_double=is_double)
     return write_columns(columns, {**facts, "comparisons": described})
 

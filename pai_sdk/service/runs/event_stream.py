@@ -45,7 +45,7 @@ class EventStream:
 
     def __init__(self, source: RunSource, topics: Sequence[tuple[str, list[str]]], cursor: str) -> None:
         known = read_cursor(cursor, [name for name, _ in topics])
-        manager = source.manager
+        self._source, manager = source, source.manager
         self._runs = RunsTopic(manager, known.get(RunsTopic.name))
         is_followed = any(parts[0] == RunsTopic.name for _, parts in topics)
         self._changes = manager.subscribe(since=self._runs.since if is_followed else None)
@@ -66,6 +66,7 @@ class EventStream:
 
     def look(self) -> list[Message]:
         """What is new since the last look."""
+        _ = self._source.manager  # it is kept, as long as it is asked for
         change = self._changes.get(timeout_s=0)
         return [message for topic in self._topics for message in topic.look(change)]
 

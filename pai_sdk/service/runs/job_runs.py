@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +17,7 @@ from pai_sdk.run.records import RunRecord
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.merged_log import MergedLog
+from pai_sdk.service.runs.kept_manager import KeptManager
 from pai_sdk.service.runs.run_answers import AnswerCache
 from pai_sdk.service.runs.run_log import LogPart, RunLog
 from pai_sdk.service.runs.run_source import RunMark
@@ -33,13 +32,12 @@ __all__ = ["JobRuns", "checkpoint_marks"]
 
 _POINTS_BYTES = 48 << 20  # of curves that are looked at; those of other runs are read again when they are
 _THREADS = 2
-_CLOSE_S = 5.0
+_REFRESH_S = 0.5
+_JOBS_A_QUERY = 500
 
 
 class JobRuns:
-    """The runs of all jobs of a service. Its manager starts with the first question: an idle service stays idle.
-
-    `_lock` is held while the manager is made, and guards `_manager`; nothing else is locked meanwhile.
+    """The runs of all jobs of a service.
 
     Args:
         jobs: the jobs.
@@ -54,36 +52,35 @@ class JobRuns:
         self._jobs = jobs
         self._logs = logs
         self._folder = folder
-        self._lock = threading.Lock()
-        self._manager: RunManager | None = None
+        self._manager = KeptManager(self._new_manager)
+        # The last record of each job, and the version of the job; used by the manager's thread only.
+        self._known: dict[str, tuple[int, RunRecord]] = {}
 
     @property
     def manager(self) -> RunManager:
         """The manager, started."""
-        with self._lock:
-            if self._manager is None:
-                from pai_sdk.run.manager import RunManager
+        return self._manager.get()
 
-                manager = RunManager(
-                    records=self._records,
-                    memory_bytes=_POINTS_BYTES,
-                    threads=_THREADS,
-                    opener=lambda uri: LocalStore(uri, links="inside"),  # a job can put any link into its folder
-                )
-                self._manager = manager.start()
-            return self._manager
+    def _new_manager(self) -> RunManager:
+        from pai_sdk.run.manager import RunManager
+
+        manager = RunManager(
+            records=self._records,
+            refresh_s=_REFRESH_S,
+            memory_bytes=_POINTS_BYTES,
+            threads=_THREADS,
+            opener=lambda uri: LocalStore(uri, links="inside"),  # a job can put any link into its folder
+        )
+        return manager.start()
+
+    def close(self) -> None:
+        """Stop the manager, if it was started."""
+        self._manager.close()
 
     @property
     def is_closing(self) -> bool:
         """Whether the service ends."""
         return self._jobs.changes.closed
-
-    def close(self) -> None:
-        """Stop the manager, if it was started."""
-        with self._lock:
-            if self._manager is not None:
-                with suppress(TimeoutError):  # a slow disk; the thread ends with the process
-                    self._manager.close(_CLOSE_S)
 
     def log(self, run_id: str, instance: str | None) -> RunLog:
         """The log of a job.
@@ -116,8 +113,19 @@ class JobRuns:
         return [*marks, *checkpoint_marks(Path(folder))]
 
     def _records(self) -> list[RunRecord]:
+        """What the job table says of each run; only jobs that have changed are read in full."""
         with self._jobs.database.read() as session:
-            return [self._record(job) for job in session.scalars(select(Job).order_by(Job.number))]
+            versions = {row.id: row.version for row in session.execute(select(Job.id, Job.version))}
+            changed = [run_id for run_id, version in versions.items() if self._version_of(run_id) != version]
+            for begin in range(0, len(changed), _JOBS_A_QUERY):
+                wanted = Job.id.in_(changed[begin : begin + _JOBS_A_QUERY])
+                for job in session.scalars(select(Job).where(wanted)):
+                    self._known[job.id] = (job.version, self._record(job))
+        self._known = {run_id: known for run_id, known in self._known.items() if run_id in versions}
+        return [record for _, record in self._known.values()]
+
+    def _version_of(self, run_id: str) -> int:
+        return self._known[run_id][0] if run_id in self._known else -1
 
     def _record(self, job: Job) -> RunRecord:
         given = job.request.get("HyperParameters") or []

@@ -16,7 +16,7 @@ from pai_sdk.execution.log_index import LogIndex
 from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.service.jobs.merged_log import MergedLog
 
-__all__ = ["LogPage", "LogPart", "RunLog", "RunLogLine"]
+__all__ = ["RunLogPage", "LogPart", "RunLog", "RunLogLine"]
 
 _PAGE_BYTES = 4 << 20
 _LONGEST_LINE_BYTES = 1 << 20
@@ -59,7 +59,7 @@ class LogPart:
 
 
 @dataclass(frozen=True)
-class LogPage:
+class RunLogPage:
     """Consecutive lines of a log.
 
     Attributes:
@@ -98,7 +98,7 @@ class RunLog:
             return self._merged.count(is_open=self.is_open)
         return self.parts[0].index.count(is_open=self.is_open) if self.parts else 0
 
-    def page(self, start: int, count: int) -> LogPage:
+    def page(self, start: int, count: int) -> RunLogPage:
         """The lines from a number on.
 
         Args:
@@ -117,7 +117,7 @@ class RunLog:
             if len(found) < len(numbers):
                 break
             left_bytes -= sum(len(line.text) for line in found)
-        return LogPage(lines, total, not self.is_open)
+        return RunLogPage(lines, total, not self.is_open)
 
     def line_at_time(self, seconds: float) -> int:
         """The number of the first line that was written at that time or later; as fine as times were noted."""

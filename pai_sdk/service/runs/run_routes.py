@@ -61,9 +61,9 @@ def list_runs(
     key = (filter, sort, fields, tags, limit, cursor)
     content = runs.answers.get(key, version)
     if content is None:
-        wanted, asked = _fields_of(fields), names_of(tags, "tags")
+        wanted, given = _fields_of(fields), names_of(tags, "tags")
         page = asked(manager.runs, filter, sort, limit, cursor or None)
-        shown = asked or tags_of(page.runs)
+        shown = given or tags_of(page.runs)
         state = manager.state
         content = json_bytes(
             {

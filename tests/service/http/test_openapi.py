@@ -42,7 +42,7 @@ OPERATIONS = {
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, str]]:
     """A service with a job that has some of everything."""
     folder = tmp_path_factory.mktemp("openapi") / "data"
-    with running_service(folder, ScriptedExecutor(), longest_hold_s=0.1) as client:
+    with running_service(folder, ScriptedExecutor(), longest_hold_s=0.1, longest_stream_s=0.1) as client:
         job_id = client.create(job_body(Labels=[{"Key": "a", "Value": "b"}]))
         client.until(job_id, "Running")
         yield client, job_id
@@ -93,20 +93,29 @@ def test_no_request_meets_a_fault(service: tuple[Client, str], name: str, mode: 
             answer = case.call(base_url=client.info.endpoint, session=client.session, auth=auth, timeout=SLOWEST_S)
         except requests.exceptions.InvalidHeader:
             return  # it never left
-        status, what = answer.status_code, f"{case.as_curl_command()}\n{answer.text[:500]}"
+        status, what = answer.status_code, f"{case.as_curl_command()}\n{answer.content[:500]!r}"
         assert status < 500 or status == 501, what
-        if status != 304:
+        if status == 431:
+            return  # the head was too long for the connection, before any route
+        if status != 304 and (status >= 400 or answer.headers["content-type"] == "application/json"):
             said = answer.json()
-            assert "RequestId" in said, what
+            # The same runs give the same bytes, so their answers have the id in a header only.
+            assert "RequestId" in said or (status < 400 and _is_of_runs(case.path)), what
+            assert answer.headers["x-acs-request-id"], what
             assert status < 400 or set(said) == {"RequestId", "Code", "Message", "HostId"}, what
 
     check()
 
 
+def _is_of_runs(path: str) -> bool:
+    return path.startswith(("/api/v1/runs", "/api/v1/compare", "/api/v1/hparams"))
+
+
 def _lead_inside(case: Any, job_id: str) -> None:
     """Past the first refusals: to a job that is there, without a random token, with a body that lacks nothing."""
-    if "job_id" in (case.path_parameters or {}) and case.method != "DELETE":
-        case.path_parameters["job_id"] = job_id
+    for name in {"job_id", "run_id"} & set(case.path_parameters or {}):
+        if case.method != "DELETE":
+            case.path_parameters[name] = job_id
     if isinstance(case.query, dict):
         single = {
             name: value[-1] if isinstance(value, list) and value else value for name, value in case.query.items()
