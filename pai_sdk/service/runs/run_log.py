@@ -16,7 +16,7 @@ from pai_sdk.execution.log_index import LogIndex
 from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.service.jobs.merged_log import MergedLog
 
-__all__ = ["RunLogPage", "LogPart", "RunLog", "RunLogLine"]
+__all__ = ["LogPart", "RunLog", "RunLogLine", "RunLogPage"]
 
 _PAGE_BYTES = 4 << 20
 _LONGEST_LINE_BYTES = 1 << 20
