@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.compute import ExperimentConfig
 from pai_sdk.session.default import given_or_default
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "ExperimentConfig"]
 
 
+@short_tracebacks
 class Experiment:
     """One experiment of a workspace. It holds no state but the last snapshot it saw.
 

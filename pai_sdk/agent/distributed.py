@@ -89,7 +89,11 @@ def name_instances(job_id: str, job_type: str, count: int) -> tuple[Instance, ..
 
 
 def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type: str) -> Mapping[str, str]:
-    """The environment variables by which the instances of a job find each other."""
+    """The environment variables by which the instances of a job find each other.
+
+    A job of one instance has those of PyTorch too, so that its code needs no case of its own. It has no TF_CONFIG,
+    which means several workers to TensorFlow.
+    """
     variables = {
         "MASTER_ADDR": rendezvous.address,
         "MASTER_PORT": str(rendezvous.port),
@@ -97,7 +101,7 @@ def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type
         "RANK": str(instance.rank),
         "NPROC_PER_NODE": str(rendezvous.nproc_per_node),
     }
-    if job_type == "TFJob":
+    if job_type == "TFJob" and len(rendezvous.workers) > 1:
         config = {
             "cluster": {"worker": list(rendezvous.workers)},
             "task": {"type": "worker", "index": instance.rank},
@@ -115,7 +119,7 @@ def free_ports(count: int) -> list[int]:
     Raises:
         OSError: there are not enough.
     """
-    from random import SystemRandom  # jobs of one instance do without
+    from random import SystemRandom
 
     found: list[int] = []
     for port in SystemRandom().sample(_PORTS, len(_PORTS)):

@@ -24,6 +24,7 @@ from pai_sdk.agent.launcher import launch_command
 from pai_sdk.agent.pip_output import pip_problem
 from pai_sdk.agent.protocol import DISK_IS_FULL, ExecutionState, InstanceState, Phase
 from pai_sdk.agent.reasons import (
+    REASON_COMMAND_NOT_FOUND,
     REASON_DISK_FULL,
     REASON_MAX_RUNNING_TIME,
     REASON_OUT_OF_MEMORY,
@@ -32,8 +33,10 @@ from pai_sdk.agent.reasons import (
     REASON_STOPPED_FROM_OUTSIDE,
     disk_full_message,
     exit_reason,
+    image_unused_message,
     max_running_time_message,
     memory_limit_message,
+    missing_module,
     requirements_message,
 )
 from pai_sdk.agent.sandbox import Sandbox
@@ -44,6 +47,8 @@ _CHECK_EVERY_S = 1.0
 _PAUSE_ON_FULL_DISK_S = 0.5
 # A disk with less free space is full. The reserve that the service frees on a full disk is half of it.
 _FULL_DISK_BYTES = 8 << 20
+_LOG_END_BYTES = 16 * 1024
+_LOG_END_LINES = 20
 
 
 @dataclass
@@ -168,10 +173,8 @@ class JobExecution:
         meeting = self._rendezvous()
         self._phase = "running"
         for worker in self._workers:
-            variables = dict(worker.environments[layout])
-            if meeting is not None:
-                shared = rendezvous_variables(worker.instance, meeting, job_type=self._job["job_type"])
-                variables = {**shared, **variables}
+            shared = rendezvous_variables(worker.instance, meeting, job_type=self._job["job_type"])
+            variables = {**shared, **worker.environments[layout]}
             with self._logs.open(worker.instance.name) as log:
                 child = processes.spawn(
                     launch_command(self._job["command"]),
@@ -186,9 +189,7 @@ class JobExecution:
     def _enter_ml(self) -> None:
         mlroot.enter(self._sandbox.ml, self._mount_point, read_only=("input",))
 
-    def _rendezvous(self) -> Rendezvous | None:
-        if len(self._workers) == 1:
-            return None
+    def _rendezvous(self) -> Rendezvous:
         ports = free_ports(1 + len(self._workers))
         return Rendezvous.on_loopback(ports, nproc_per_node=self._job["nproc_per_node"])
 
@@ -288,7 +289,17 @@ class JobExecution:
         disk = os.statvfs(self._sandbox.root)
         if disk.f_bavail * disk.f_frsize < _FULL_DISK_BYTES:
             return REASON_DISK_FULL, disk_full_message(name, exit_code)
-        return exit_reason(name, exit_code, kernel_killed=memory.has_killed_since(self._kernel_kills))
+        code, message = exit_reason(name, exit_code, kernel_killed=memory.has_killed_since(self._kernel_kills))
+        image = self._job.get("image")  # a service of an earlier release does not give it
+        if image and (code == REASON_COMMAND_NOT_FOUND or self._missing_module(worker)):
+            message = f"{message} {image_unused_message(image)}"
+        return code, message
+
+    def _missing_module(self, worker: _Worker) -> str:
+        with suppress(OSError):
+            text = self._logs.text_from(worker.instance.name, 0, longest_bytes=_LOG_END_BYTES)
+            return missing_module(text.splitlines()[-_LOG_END_LINES:])
+        return ""
 
     def _enforce_memory_limit(self) -> None:
         if not self._memory_limit_bytes:

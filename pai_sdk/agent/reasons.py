@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
+from collections.abc import Iterable
 
 __all__ = [
     "REASON_COMMAND_NOT_FOUND",
@@ -22,8 +24,10 @@ __all__ = [
     "disk_full_message",
     "disk_full_said_message",
     "exit_reason",
+    "image_unused_message",
     "max_running_time_message",
     "memory_limit_message",
+    "missing_module",
     "requirements_message",
     "supervisor_lost_message",
 ]
@@ -46,6 +50,7 @@ REASON_DISK_FULL = "DiskFull"
 REASON_ENGINE_AWAY = "EngineAway"
 """Of a job that has not ended, as far as is known."""
 
+_MISSING_MODULE = re.compile(r"\bModuleNotFoundError: No module named '([\w.]{1,100})'")
 _SIGNAL_BASE = 128  # a shell's way to say "ended by signal n": 128 + n
 _KILLED = _SIGNAL_BASE + 9  # SIGKILL, which has no name on Windows, where clients read the reasons, too
 
@@ -70,7 +75,7 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
     if exit_code == _KILLED:
         return REASON_KILLED_BY_SIGNAL, (
             f"Instance {instance} was killed by signal SIGKILL (exit code 137). The kernel did not kill it for "
-            "lack of memory; see the end of its log."
+            "lack of memory."
         )
     if exit_code == 127:
         return REASON_COMMAND_NOT_FOUND, (
@@ -86,13 +91,32 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
     name = _signal_name(exit_code)
     if name:
         return REASON_KILLED_BY_SIGNAL, (
-            f"Instance {instance} was ended by signal {name} (exit code {exit_code}); see the end of its log."
+            f"Instance {instance} was ended by signal {name} (exit code {exit_code})."
         )
     short = " The kernel has killed processes for want of memory meanwhile." if kernel_killed else ""
+    return REASON_NON_ZERO_EXIT, f"Instance {instance} ended with exit code {exit_code}.{short}"
+
+
+def image_unused_message(image: str) -> str:
+    """The sentence that a job is processes of a machine, and finds there what the machine has."""
     return (
-        REASON_NON_ZERO_EXIT,
-        f"Instance {instance} ended with exit code {exit_code}; see the end of its log.{short}",
+        f"Jobs run as processes of this machine: the image {image!r} is not used, and its packages and programs "
+        "are not there. Name packages in requirements, or serve with `pai-sdk serve --executor docker`."
     )
+
+
+def missing_module(lines: Iterable[str]) -> str:
+    """The last module that Python did not find, by the last lines of a log; empty where there is none.
+
+    Example:
+        >>> missing_module(["epoch 1", "ModuleNotFoundError: No module named 'torch'"])
+        'torch'
+    """
+    found = ""
+    for line in lines:
+        if match := _MISSING_MODULE.search(line):
+            found = match[1]
+    return found
 
 
 def memory_limit_message(instance: str, exit_code: int, limit_bytes: int | None) -> str:

@@ -50,6 +50,8 @@ class Plan:
         uploads: the files that it counts on.
         loaded_from: the file it was read from, if any; its uploads are then those of an earlier submission.
         resume: the checkpoint to resume from, if one was asked for; it is copied before the job is created.
+        warnings: what is probably a mistake; shown with the plan, and when it is submitted.
+        notes: what may surprise the user when the job runs; shown likewise.
 
     Example:
         >>> plan = Plan(TrainingJobRequest.model_validate(
@@ -64,6 +66,8 @@ class Plan:
     """What must live until the files are uploaded: a temporary clone, for one."""
     loaded_from: Path | None = field(default=None, compare=False)
     resume: ResumePoint | None = field(default=None, compare=False)
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
     doubt: Doubt = field(default_factory=Doubt, init=False, compare=False)
     """Whether an earlier attempt to submit it may have created the job although no answer came."""
     _sent: list[str] = field(default_factory=list, init=False, compare=False)
@@ -134,6 +138,8 @@ class Plan:
         lines = [f"upload: {line}" for line in self._upload_lines()]
         if self.resume is not None:
             lines.append(f"resume: {self.resume}")
+        lines += [f"warning: {warning}" for warning in self.warnings]
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join([shown, *lines])
 
     def __repr__(self) -> str:

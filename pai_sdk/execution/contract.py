@@ -157,7 +157,7 @@ def environment(
         instance: which of its instances.
         ml: where the job sees the sandbox's `ml` folder.
         input_files: the channels whose URI is a file, with the file's name in the channel's folder.
-        rendezvous: where the instances meet; None for a job of one.
+        rendezvous: where the instances meet; None leaves its variables out.
 
     Raises:
         InvalidInputError: names that clash once they are variables, values that no variable can hold.

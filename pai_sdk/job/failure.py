@@ -1,31 +1,36 @@
-"""Makes the error of a failed job: reason, instance, traceback or last lines, and the next commands."""
+"""Makes the error of a failed job: root cause, reason, instance, tracebacks or last lines, next commands."""
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT, exit_reason
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.retry import one_attempt
-from pai_sdk.display.base import visible_text
+from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, PaiError
 from pai_sdk.job.follow import Follower, FollowPolicy, LogFault
-from pai_sdk.job.log_reasons import find_traceback, shows_reason
+from pai_sdk.job.log_reasons import shows_reason
+from pai_sdk.job.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage
 from pai_sdk.schemas.status import JobStatus
 
 logger = logging.getLogger(__name__)
 
-_TAIL_LINES = 200
+_READ_LINES = 400  # three tracebacks of a large framework
+_TAIL_LINES = 200  # that the error keeps
 _WITHIN_S = 15.0  # the longest time to read the last lines; the failure is known already
 _AS_IT_IS = FollowPolicy(quiet_s=0, failed_quiet_s=0)
-_SHOWN_LINES = 14
+_SHOWN_LINES = 14  # of a log without a traceback
 _SHOWN_WIDTH = 200
+_SHOWN_OTHERS = 8
 _EXIT_CODES = {
     126: " (the command is not executable)",
     127: " (the command was not found)",
@@ -33,6 +38,27 @@ _EXIT_CODES = {
     139: " (segmentation fault)",
     143: " (ended by SIGTERM)",
 }
+# What an instance says when another one has failed first.
+_CONSEQUENCE = re.compile(
+    r"(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b|.*DistBackendError|.*\bpeer\b"
+)
+
+
+@dataclass
+class _Tail:
+    """The last lines of the log that shows most about the failure.
+
+    Attributes:
+        lines: the lines.
+        instance: whose they are, where they are those of one of several instances.
+        others: the root causes in the logs of the other instances.
+        gave_up: the log was waited for, and shows no reason.
+    """
+
+    lines: list[str]
+    instance: str | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
+    gave_up: bool = False
 
 
 def job_failure(
@@ -50,30 +76,22 @@ def job_failure(
     info = _error_info_or_none(backend, record.training_job_id)
     instance, exit_code = _where(info)
     instance = instance or _first_failed(record)
-    tail, gave_up = _tail(backend, record, instance, policy or _AS_IT_IS)
-    if gave_up and policy is not None:
+    tail = _tail(backend, record, instance, policy or _AS_IT_IS)
+    if tail.gave_up and policy is not None:
         waited_s = policy.failed_quiet_s
-    traceback = find_traceback(tail)
-    message = record.reason_message or (info.message if info else None) or ""
-    return JobFailed(
-        _text(
-            record,
-            instance=instance,
-            exit_code=exit_code,
-            message=message,
-            log_tail=tail,
-            traceback=traceback,
-            waited_s=None if shows_reason(tail) else waited_s,
-        ),
+    failure = JobFailed(
+        "",
         job_id=record.training_job_id,
         status=record.status,
         instance=instance,
         exit_code=exit_code,
         reason_code=record.reason_code or (info.code if info else None),
-        reason_message=message or None,
-        log_tail=tail,
-        traceback=traceback,
+        reason_message=record.reason_message or (info.message if info else None) or None,
+        log_tail=tail.lines[-_TAIL_LINES:],
+        traceback=find_traceback(tail.lines),
     )
+    failure.args = (_text(record, failure, tail, None if shows_reason(tail.lines) else waited_s),)
+    return failure
 
 
 def _error_info_or_none(backend: Backend, job_id: str) -> ErrorInfo | None:
@@ -104,18 +122,12 @@ def _first_failed(record: JobRecord) -> str | None:
     return failed[0] if failed else None
 
 
-def _tail(
-    backend: Backend, record: JobRecord, instance: str | None, policy: FollowPolicy
-) -> tuple[list[str], bool]:
-    """The last lines of the instance that failed; where that is not known, of one with a traceback, or of all.
-
-    Returns:
-        The lines, and whether the wait for a reason among them was given up.
-    """
+def _tail(backend: Backend, record: JobRecord, instance: str | None, policy: FollowPolicy) -> _Tail:
+    """The last lines of the instance that failed; where that is not known, of one with a traceback, or of all."""
     job_id = record.training_job_id
     within = replace(policy, patience_s=_WITHIN_S, retry=replace(policy.retry, deadline_s=_WITHIN_S))
     names = [instance] if instance else record.instance_names
-    tails: dict[str, deque[str]] = {name: deque(maxlen=_TAIL_LINES) for name in names}
+    tails: dict[str, deque[str]] = {name: deque(maxlen=_READ_LINES) for name in names}
     try:
         start = {name: _first_of_tail(backend, job_id, name, within) for name in names}
         follower = Follower(backend, job_id, lambda _: names, start, within)
@@ -131,8 +143,13 @@ def _tail(
     except PaiError as fault:
         _cannot_be_read(job_id, fault)
         gave_up = False
-    telling = next((lines for lines in tails.values() if find_traceback(lines)), None)
-    return [*(telling or chain.from_iterable(tails.values()))][-_TAIL_LINES:], gave_up
+    causes = {name: root_cause(found) for name, lines in tails.items() if (found := find_traceback(lines))}
+    if not causes:
+        return _Tail([*chain.from_iterable(tails.values())][-_READ_LINES:], gave_up=gave_up)
+    # A connection that another instance has lost is no cause.
+    first = min(causes, key=lambda name: bool(_CONSEQUENCE.match(causes[name])))
+    others = {name: cause for name, cause in causes.items() if name != first}
+    return _Tail([*tails[first]], first if len(names) > 1 else None, others, gave_up)
 
 
 def _first_of_tail(backend: Backend, job_id: str, instance: str, policy: FollowPolicy) -> int:
@@ -141,50 +158,69 @@ def _first_of_tail(backend: Backend, job_id: str, instance: str, policy: FollowP
             return backend.read_log(job_id, instance, start=0, limit=1)
 
     first = policy.retry.call(count, is_transient=lambda error: isinstance(error, PaiError) and error.may_pass)
-    return max(0, (first.total or 0) - _TAIL_LINES)
+    return max(0, (first.total or 0) - _READ_LINES)
 
 
 def _cannot_be_read(job_id: str, fault: PaiError) -> None:
     logger.warning("job %s failed, and its log cannot be read: %s", job_id, fault)
 
 
-def _text(
-    record: JobRecord,
-    *,
-    instance: str | None,
-    exit_code: int | None,
-    message: str,
-    log_tail: Sequence[str],
-    traceback: str,
-    waited_s: float | None,
-) -> str:
+def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | None) -> str:
     job_id = record.training_job_id
     named = f"{record.training_job_name} ({job_id})" if record.training_job_name else job_id
-    lines = [f"job {named} {record.status}: {message or record.reason_code or 'the service gives no reason'}"]
+    why, message = _headline(failure)
+    lines = [f"job {named} {record.status}: {why}"]
+    if message:
+        lines.append(f"  {message}")
     if record.status.is_unknown_end:
         lines.append("  this version does not know that status; the service gives it a time at which it ended")
-    facts = []
-    if instance:
-        facts.append(f"instance {instance.removeprefix(job_id + '-')}")
-    if exit_code is not None:
-        # A service that names its reason knows better than a list of what such a code mostly means.
-        meaning = "" if record.reason_code else _EXIT_CODES.get(exit_code, "")
-        facts.append(f"exit code {exit_code}{meaning}")
-    if record.reason_code:
-        facts.append(f"reason {record.reason_code}")
-    if facts:
+    if facts := _facts(record, failure):
         lines.append("  " + ", ".join(facts))
-    excerpt = traceback.splitlines() if traceback else list(log_tail)
-    if excerpt:
-        lines.append("  the traceback in its log:" if traceback else "  its last lines:")
-        if len(excerpt) > _SHOWN_LINES:
-            excerpt = (
-                [*excerpt[:1], "  …", *excerpt[-(_SHOWN_LINES - 2) :]] if traceback else excerpt[-_SHOWN_LINES:]
-            )
-        lines += [f"    {visible_text(line)[:_SHOWN_WIDTH]}" for line in excerpt]
+    lines += _excerpt(job_id, failure, tail)
     if waited_s is not None:
         lines.append(f"  no reason came into its log within {waited_s:g} s after the end; more may come later")
     lines.append(f"  the whole log: {next_commands(record)[0]}")
     if record.training_job_url:
         lines.append(f"  console: {record.training_job_url}")
     return "\n".join(lines)
+
+
+def _headline(failure: JobFailed) -> tuple[str, str]:
+    """The cause, and what the service says beyond it; a bare exit code says less than an exception."""
+    message = failure.reason_message or ""
+    cause = root_cause(failure.traceback)
+    if not cause or failure.reason_code not in (None, REASON_NON_ZERO_EXIT):
+        return message or failure.reason_code or "the service gives no reason", ""
+    says_only_the_code = (
+        failure.instance is not None
+        and failure.exit_code is not None
+        and message == exit_reason(failure.instance, failure.exit_code)[1]
+    )
+    return visible_text(cause)[:_SHOWN_WIDTH], "" if says_only_the_code else message
+
+
+def _facts(record: JobRecord, failure: JobFailed) -> list[str]:
+    facts = []
+    if failure.instance:
+        facts.append(f"instance {short_instance(failure.job_id, failure.instance)}")
+    if failure.exit_code is not None:
+        # A service that names its reason knows better than a list of what such a code mostly means.
+        meaning = "" if record.reason_code else _EXIT_CODES.get(failure.exit_code, "")
+        facts.append(f"exit code {failure.exit_code}{meaning}")
+    if record.reason_code:
+        facts.append(f"reason {record.reason_code}")
+    return facts
+
+
+def _excerpt(job_id: str, failure: JobFailed, tail: _Tail) -> list[str]:
+    """The tracebacks, or the last lines, and the causes that other instances name."""
+    whose = f"the log of {short_instance(job_id, tail.instance)}" if tail.instance else "its log"
+    if failure.traceback:
+        title, excerpt = f"the traceback in {whose}:", shortened(failure.traceback)
+    else:
+        title, excerpt = "its last lines:", tail.lines[-_SHOWN_LINES:]
+    if not excerpt:
+        return []
+    others = [f"  in the log of {short_instance(job_id, name)}: {cause}" for name, cause in tail.others.items()]
+    shown = [f"    {visible_text(line)[:_SHOWN_WIDTH]}".rstrip() for line in excerpt]
+    return [f"  {title}", *shown, *(visible_text(other)[: _SHOWN_WIDTH + 4] for other in others[:_SHOWN_OTHERS])]

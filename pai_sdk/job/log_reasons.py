@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_TRACEBACK_START = "Traceback (most recent call last):"
-_EXCEPTION_LINE = re.compile(r"^[A-Za-z_][\w.]*(: .*)?$")
 # Not in a line of metrics, such as "val_error: 0.25".
 _REASON = re.compile(
     r"^\s*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::\s|\s*$)"
@@ -15,25 +13,6 @@ _REASON = re.compile(
     r"|\bcommand not found|: not found$|\bno such file or directory|\bpermission denied|^\s*killed\s*$)"
 )
 _LINE_START = 500  # characters of a line that are looked at
-
-
-def find_traceback(lines: Iterable[str]) -> str:
-    r"""The last Python traceback in a log's last lines, or an empty text.
-
-    Example:
-        >>> find_traceback(["ok", "Traceback (most recent call last):", "  File 'a.py', line 1", "KeyError: 3"])
-        "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 3"
-    """
-    lines = [*lines]
-    starts = [number for number, line in enumerate(lines) if line.strip() == _TRACEBACK_START]
-    if not starts:
-        return ""
-    found = [lines[starts[-1]].strip()]
-    for line in lines[starts[-1] + 1 :]:
-        found.append(line)
-        if not line.startswith(" ") and _EXCEPTION_LINE.match(line):
-            break
-    return "\n".join(found)
 
 
 def shows_reason(lines: Iterable[str]) -> bool:

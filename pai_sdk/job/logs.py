@@ -7,6 +7,7 @@ from contextlib import closing
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.hints import wrong_type
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.follow import PAGE_LINES, Follower, FollowPolicy, LogFault, Update
 from pai_sdk.schemas.record import JobRecord, LogLine
@@ -14,6 +15,7 @@ from pai_sdk.schemas.record import JobRecord, LogLine
 __all__ = ["FollowPolicy", "LogLine", "LogStream"]
 
 
+@short_tracebacks
 class LogStream:
     """The lines of a job, as an iterator; with `follow`, until the job has ended and its last line is there.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.default_session import given_or_default
 from pai_sdk.base.paths import path_given
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk.display.choice import choose_display, notebook_cell
 from pai_sdk.errors import (
@@ -57,6 +58,7 @@ class JobSource(Protocol):
         ...
 
 
+@short_tracebacks
 class TrainingJob(AlipaiNames):
     """One job on one backend. It holds no state but the last snapshot it saw.
 

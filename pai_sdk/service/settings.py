@@ -122,6 +122,7 @@ class ServiceInfo:
         data_dir: its folder.
         version: the release of pai-sdk that serves; empty when it did not say.
         embedded: whether a client started it for itself.
+        executor: what runs the jobs, `process` or `docker`.
     """
 
     endpoint: str
@@ -135,6 +136,7 @@ class ServiceInfo:
     data_dir: Path = Path()
     version: str = ""
     embedded: bool = False
+    executor: str = "process"
 
     def to_json(self) -> str:
         """One line of JSON with all a client needs; it holds the secret."""

@@ -13,6 +13,7 @@ from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.errors import InvalidInputError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@short_tracebacks
 class Session(NamedSettings):
     """Where jobs go, and with whose key.
 
@@ -119,6 +121,7 @@ class Session(NamedSettings):
             self.settings, self._credentials, retry or RetryPolicy(), find_again=self._restart_embedded
         )
         self._embedded_in: Path | None = None
+        self._runs_processes = False
 
     @classmethod
     def embedded(cls, data_dir: str | Path | None = None) -> Session:
@@ -143,6 +146,7 @@ class Session(NamedSettings):
             credentials=static_credentials(info.access_key_id, info.access_key_secret),
         )
         session._embedded_in = info.data_dir
+        session._runs_processes = info.executor == "process"
         return session
 
     def backend_for(self, instance_type: str | None) -> Backend:
@@ -157,6 +161,11 @@ class Session(NamedSettings):
     def is_embedded(self) -> bool:
         """Whether jobs run on the embedded service of this machine."""
         return self._embedded_in is not None
+
+    @property
+    def runs_processes(self) -> bool:
+        """Whether it is known that jobs run as processes of a machine, without their images."""
+        return self._runs_processes
 
     @property
     def local(self) -> LocalBackend:

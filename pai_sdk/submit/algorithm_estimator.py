@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.keywords import init_checks_keywords
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 from pai_sdk.schemas.names import LOCAL_TYPES
 from pai_sdk.submit.estimator_base import EstimatorBase
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pai_sdk.submit.registered import AlgorithmChoice
 
 
+@short_tracebacks
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
 class AlgorithmEstimator(EstimatorBase):

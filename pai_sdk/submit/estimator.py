@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.keywords import init_checks_keywords
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["AlgorithmEstimator", "CpfsFileSystemInput", "Estimator", "FileSystemInput", "FileSystemInputBase"]
 
 
+@short_tracebacks
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
 class Estimator(EstimatorBase):

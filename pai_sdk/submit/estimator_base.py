@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.left_out import SERVING
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, NotOfferedError, Problem
 from pai_sdk.submit.submitter import JobSubmitter
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 
 
+@short_tracebacks
 class EstimatorBase(JobSubmitter):
     """Submits jobs that train a model; use `Estimator` or `AlgorithmEstimator`."""
 

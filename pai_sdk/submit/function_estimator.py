@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from pai_sdk.base.keywords import checks_keywords, init_checks_keywords
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.calling import KEY_VARIABLE, RESULT_CHANNEL
 from pai_sdk.schemas.names import LOCAL_TYPES
@@ -45,6 +46,7 @@ def _no_function(*_: object) -> None:
     raise NotImplementedError
 
 
+@short_tracebacks
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
 class FunctionEstimator(Estimator):
@@ -152,6 +154,7 @@ class _TemporaryFolder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
+@short_tracebacks
 class RemoteFunction(Generic[P, R]):
     """A function whose calls are jobs; made by `remote`.
 

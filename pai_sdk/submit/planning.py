@@ -6,13 +6,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pai_sdk.agent.reasons import image_unused_message
 from pai_sdk.backend.base import Backend, Plan, Upload
 from pai_sdk.code.job_package import CHANNEL, job_package, mentions_pai_sdk, with_job_package
 from pai_sdk.code.package import package_code
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.experiment import Experiment
 from pai_sdk.schemas.compute import ExperimentConfig, Settings, UserVpcConfig
-from pai_sdk.schemas.names import variable_name
+from pai_sdk.schemas.names import LOCAL_TYPES, variable_name
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, CodeDir, InputChannel, OutputChannel
 from pai_sdk.session import Session
@@ -23,6 +24,7 @@ from pai_sdk.submit.command import check_entry, command_list
 from pai_sdk.submit.default_outputs import default_outputs
 from pai_sdk.submit.parameter_types import check_texts, with_checked_types
 from pai_sdk.submit.parameters import Description, JobParameters
+from pai_sdk.submit.pipes import hiding_pipe
 from pai_sdk.submit.problems import Problems
 from pai_sdk.submit.resuming import resume_point
 
@@ -97,8 +99,30 @@ def make_plan(
         request = TrainingJobRequest.model_validate(fields)
         check_texts(request.to_wire(), "")
         request = request.with_label(SUBMISSION_LABEL, uuid.uuid4().hex)
-        return Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume)
+        uploads = (*code_uploads, *resolver.uploads)
+        notes = _notes(request, session)
+        return Plan(request, uploads, keep, resume=resume, warnings=_warnings(request), notes=notes)
     raise InvalidInputError(problems.found)
+
+
+def _warnings(request: TrainingJobRequest) -> tuple[str, ...]:
+    """What is probably a mistake."""
+    pipe = hiding_pipe(request.algorithm_spec.command) if request.algorithm_spec else ""
+    if not pipe:
+        return ()
+    return (
+        f"`{pipe}` hides a failure: the job succeeds when the last program of the pipe does. The log is kept "
+        "without `tee`, too; or start the pipe by command=['bash', '-o', 'pipefail', '-c', '…']",
+    )
+
+
+def _notes(request: TrainingJobRequest, session: Session) -> tuple[str, ...]:
+    """What may surprise the user when the job runs."""
+    spec = request.algorithm_spec
+    is_local = request.compute_resource.ecs_spec in LOCAL_TYPES
+    if spec is None or not spec.image or is_local or not session.runs_processes:
+        return ()
+    return (image_unused_message(spec.image),)
 
 
 def _describe(parameters: JobParameters, problems: Problems) -> Description:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.keywords import checks_keywords, init_checks_keywords
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.submit.submitter import Description, JobSubmitter
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pai_sdk.submit.channels import InputSource, OutputTarget
 
 
+@short_tracebacks
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
 class Processor(JobSubmitter):

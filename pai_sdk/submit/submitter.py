@@ -5,11 +5,13 @@ Importing this module is cheap: `submit.planning` is loaded when the first plan 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.keywords import checks_keywords
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, PaiError, Problem
 from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
 from pai_sdk.submit.parameters import Description, JobParameters
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Description", "JobSubmitter"]
 
+logger = logging.getLogger(__name__)
 
+
+@short_tracebacks
 @dataclass(kw_only=True, repr=False, eq=False)
 class JobSubmitter(JobParameters):
     """Plans jobs and submits them; takes all parameters of `JobParameters`, by name.
@@ -89,7 +94,10 @@ class JobSubmitter(JobParameters):
         display = choose_display(job=job, is_waited_for=wait) if show_logs else Silent()
         if show_logs:
             job.shown_by(display)
-            _show_submitted(job, display)
+            _show_submitted(job, display, (*plan.warnings, *plan.notes))
+        else:
+            for warning in plan.warnings:
+                logger.warning("job %s: %s", job.id, warning)
         if wait:
             # A local job ends with the program that waits for it in the foreground.
             ends = is_local_id(job.id)
@@ -160,7 +168,7 @@ class JobSubmitter(JobParameters):
         return self.session
 
 
-def _show_submitted(job: TrainingJob, display: Display) -> None:
+def _show_submitted(job: TrainingJob, display: Display, notes: Sequence[str]) -> None:
     """Show a job that has just been created. An error raised here would hide the job's id from the user."""
     from pai_sdk.display.commands import next_commands
     from pai_sdk.job.interrupt_messages import detached
@@ -168,6 +176,8 @@ def _show_submitted(job: TrainingJob, display: Display) -> None:
 
     try:
         display.submitted(job.record)
+        for note in notes:
+            display.notice(note)
     except PaiError as fault:
         display.submitted(JobRecord(training_job_id=job.id))
         display.notice(f"its state cannot be read: {fault}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk import Estimator, Session
+from pai_sdk.agent.reasons import image_unused_message
 from pai_sdk.errors import JobFailed, JobStopped, StorageError
 from pai_sdk.job.training_job import TrainingJob
 from tests.docker.engine import BASE_IMAGE
@@ -112,7 +113,9 @@ class Place:
             [[point.name, point.value, point.step, point.instance] for point in job.metrics()],
             {channel: self._fetched(job, channel) for channel in ("model", "checkpoints")},
         )
-        return Seen(**json.loads(json.dumps(asdict(seen)).replace(job.id, "JOB")))
+        # Processes of a service use no image, and a reason says so where a program or a module is missing.
+        without_image = json.dumps(asdict(seen)).replace(f" {image_unused_message(BASE_IMAGE)}", "")
+        return Seen(**json.loads(without_image.replace(job.id, "JOB")))
 
     def _fetched(self, job: TrainingJob, channel: str) -> dict[str, list[Any]]:
         """The files of an output: what is in each, and whether it can be executed."""

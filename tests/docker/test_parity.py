@@ -29,7 +29,7 @@ PLACES = ("process", "docker", "local")
 
 # The machine's in one place, the image's in the others. Of all other variables, names and values are compared.
 _MACHINES_OWN = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|LD_LIBRARY_PATH|HOSTNAME"
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|VIRTUAL_ENV|LD_LIBRARY_PATH|HOSTNAME|MASTER_PORT"
     r"|(CUDA|NVIDIA|PIP)_\w+|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|\w+_(proxy|PROXY)"
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pai_sdk.agent.reasons import image_unused_message
 from pai_sdk.api.training_jobs import VERSION, TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.config.credentials import static_credentials
@@ -110,6 +111,13 @@ def test_what_has_no_effect_is_named(service: Client) -> None:
     events = service.get(f"/trainingjobs/{made['TrainingJobId']}/events")["Events"]
     assert [event for event in events if event.endswith(made["Notices"][0])]
     assert "Notices" not in service.call("POST", "/trainingjobs", body=job_body()).json()
+
+
+def test_an_event_says_that_processes_use_no_image(service: Client) -> None:
+    made = service.call("POST", "/trainingjobs", body=job_body()).json()
+    events = service.get(f"/trainingjobs/{made['TrainingJobId']}/events")["Events"]
+    image = job_body()["AlgorithmSpec"]["Image"]
+    assert len([event for event in events if event.endswith(image_unused_message(image))]) == 1
 
 
 def test_the_client_warns_of_what_has_no_effect(service: Client, caplog: pytest.LogCaptureFixture) -> None:

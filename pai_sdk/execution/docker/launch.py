@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.agent import memory
-from pai_sdk.agent.distributed import Rendezvous, free_ports, rendezvous_variables
+from pai_sdk.agent.distributed import MASTER_PORT, TF_PORT, Rendezvous, free_ports, rendezvous_variables
 from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import ImageError, InvalidInputError, LocalRunError, PaiError, Problem
@@ -190,17 +190,18 @@ class Launch:
 
     def _environments(self, options: LocalOptions, limits: ContainerLimits, *, give_to: str) -> dict[str, str]:
         """The files of each instance: its variables, and what the script itself needs to know."""
-        meeting, instances = None, self.spec.instances
-        if len(instances) > 1:
-            share = gpu_share(limits, instances)
-            if options.network == "host":
-                meeting = Rendezvous.on_loopback(free_ports(1 + len(instances)), nproc_per_node=share)
-            else:
-                meeting = Rendezvous.of_hosts([i.name for i in instances], nproc_per_node=share)
+        instances = self.spec.instances
+        share = gpu_share(limits, instances)
+        if options.network == "host":
+            meeting = Rendezvous.on_loopback(free_ports(1 + len(instances)), nproc_per_node=share)
+        elif len(instances) == 1:  # its name is in no network; its ports are its own
+            meeting = Rendezvous.on_loopback([MASTER_PORT, TF_PORT], nproc_per_node=share)
+        else:
+            meeting = Rendezvous.of_hosts([i.name for i in instances], nproc_per_node=share)
         job_type = contract.job_type(self.spec.request)
         texts = {}
         for instance, environment in zip(instances, self.spec.environments, strict=True):
-            shared = rendezvous_variables(instance, meeting, job_type=job_type) if meeting else {}
+            shared = rendezvous_variables(instance, meeting, job_type=job_type)
             variables = {**self._comforts(), **shared, **environment.at("/ml")}
             own = {
                 "PAI_SDK_RANK": instance.rank,

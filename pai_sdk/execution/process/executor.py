@@ -142,6 +142,7 @@ class ProcessExecutor(Executor):
         return {
             "job_id": spec.job_id,
             "job_type": contract.job_type(request),
+            "image": request.algorithm_spec.image if request.algorithm_spec else None,
             "command": list(spec.command),
             "instances": _instances(spec, programs),
             "nproc_per_node": _gpus(request) or 1,

@@ -77,4 +77,5 @@ def info_of(settings: ServiceSettings, folder: DataFolder, keys: Keys, listener:
         data_dir=folder.root,
         version=__version__,
         embedded=settings.embedded,
+        executor=settings.executor,
     )

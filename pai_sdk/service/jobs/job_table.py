@@ -110,7 +110,12 @@ class Jobs:
     # ---- changing -----------------------------------------------------------------------------------------
 
     def create(
-        self, request: TrainingJobRequest, *, workspace_id: str, algorithm_id: str | None = None, notice: str = ""
+        self,
+        request: TrainingJobRequest,
+        *,
+        workspace_id: str,
+        algorithm_id: str | None = None,
+        notices: Iterable[str] = (),
     ) -> str:
         """Put a job at the end of the queue.
 
@@ -121,7 +126,7 @@ class Jobs:
             request: the job.
             workspace_id: where it belongs.
             algorithm_id: of the registered algorithm that it names.
-            notice: an event to note beside its creation, if any.
+            notices: events to note beside its creation; empty ones are left out.
 
         Returns:
             Its id.
@@ -155,7 +160,7 @@ class Jobs:
             ahead = _count_ahead(session, request.priority or 0)
             position = f", behind {ahead} other{'s' if ahead > 1 else ''}" if ahead else ""
             _note(session, job_id, f"The job was created and waits in the queue{position}.", now)
-            if notice:
+            for notice in filter(None, notices):
                 _note(session, job_id, notice, now)
         return job_id
 

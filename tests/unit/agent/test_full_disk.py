@@ -16,7 +16,13 @@ from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.protocol import ExecutionState
 from pai_sdk.agent.sandbox import Sandbox
 
-JOB: dict[str, Any] = {"instances": [], "max_running_s": None, "memory_limit_bytes": None, "grace_s": 1.0}
+JOB: dict[str, Any] = {
+    "instances": [],
+    "max_running_s": None,
+    "memory_limit_bytes": None,
+    "grace_s": 1.0,
+    "image": None,
+}
 
 
 class FullFor(Journal):

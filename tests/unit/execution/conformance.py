@@ -294,9 +294,12 @@ class ExecutorConformance:
         assert state.succeeded, harness.log(root)
         assert [harness.log(root, rank=rank) for rank in range(3)] == [f"rank {rank} met 3\n" for rank in range(3)]
 
-    def test_a_job_of_one_instance_has_no_meeting_place(self, harness: Harness) -> None:
-        root, _ = harness.run('echo "${MASTER_ADDR-none} ${RANK-none} ${WORLD_SIZE-none}"')
-        assert harness.log(root) == "none none none\n"
+    def test_a_job_of_one_instance_finds_itself_by_the_same_variables(self, harness: Harness) -> None:
+        root, state = harness.run('python3 -c "$MEETING"', Environments={"MEETING": MEETING})
+        assert state.succeeded, harness.log(root)
+        assert harness.log(root) == "rank 0 met 1\n"
+        root, _ = harness.run('echo "$MASTER_ADDR $NPROC_PER_NODE ${TF_CONFIG-none}"')
+        assert harness.log(root) == "127.0.0.1 1 none\n"
 
     def test_the_first_failure_ends_the_others_and_is_the_one_reported(self, harness: Harness) -> None:
         _, state = harness.run('[ "$RANK" = 1 ] && exit 7; exec sleep 1000', count=3)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.agent import mlroot
+from pai_sdk.agent.reasons import image_unused_message
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution.contract import launch_spec
@@ -63,6 +64,17 @@ def test_a_failure_has_its_exit_code_and_reason(
     assert (instance.status, instance.exit_code) == ("Failed", exit_code)
     assert state.failed_instance == instance.name == "train1-master-0"
     assert instance.name in state.reason_message
+
+
+@pytest.mark.parametrize("command", ["no-such-program", ["python", "-c", "import no_such_module.sub"]])
+def test_what_is_missing_here_may_be_in_the_image_which_is_not_used(jobs: Jobs, command: str | list[str]) -> None:
+    state = jobs.run(command)
+    assert state.reason_message.endswith(" " + image_unused_message("unused"))
+
+
+def test_other_failures_do_not_speak_of_the_image(jobs: Jobs) -> None:
+    state = jobs.run("echo 'ModuleNotFoundError: nothing of the kind'; exit 1")
+    assert state.reason_message == "Instance train1-master-0 ended with exit code 1."
 
 
 def test_success(jobs: Jobs) -> None:

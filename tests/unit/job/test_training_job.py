@@ -470,7 +470,7 @@ def test_a_wait_that_ends_without_an_answer_reports_why_there_is_none(was_seen: 
     backend.get = get  # type: ignore[method-assign]
     with pytest.raises(WaitTimeoutError, match=r"nothing listens at pai\.example:1") as caught:
         job.wait(300, show_logs=False, policy=FollowPolicy(schedule=clock))
-    assert isinstance(caught.value.__cause__, ConnectionFailedError)
+    assert isinstance(caught.value.__context__, ConnectionFailedError)
     assert caught.value.status == ("Running" if was_seen else "")
 
 

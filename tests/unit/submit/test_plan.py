@@ -275,3 +275,28 @@ def test_a_file_that_is_no_plan_is_not_quoted(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"plan\.json\.Environments") as caught:
         Plan.load(path)
     assert "hush" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_plan_warns_of_a_pipe_that_hides_a_failure(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    estimator = Estimator(
+        "image", "python train.py | tee log", instance_type="ecs.c6.large", session=cloud.session()
+    )
+    plan = estimator.plan()
+    assert "warning: `python train.py | tee log` hides a failure" in str(plan)
+    assert "pipefail" in str(plan)
+    estimator.submit(plan, show_logs=False)
+    assert plan.warnings[0] in caplog.text
+    estimator.command = "set -o pipefail; python train.py | tee log"
+    assert estimator.plan().warnings == ()
+
+
+def test_a_plan_for_processes_says_that_the_image_is_not_used(cloud: Cloud) -> None:
+    session = cloud.session()
+    estimator = Estimator("python:3.11", "true", instance_type="ecs.c6.large", session=session)
+    assert estimator.plan().notes == ()
+    session._runs_processes = True  # as `Session.embedded()` sets it
+    assert "note: Jobs run as processes of this machine: the image 'python:3.11' is not used" in str(
+        estimator.plan()
+    )
+    estimator.instance_type = "local"
+    assert estimator.plan().notes == ()

@@ -30,6 +30,7 @@ class FakeSession:
 
     backend: FakeBackend = field(default_factory=FakeBackend)
     settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123", region_id="cn-x"))
+    runs_processes: bool = False
 
     def backend_for(self, instance_type: str | None) -> FakeBackend:
         return self.backend

@@ -17,7 +17,7 @@ from pai_sdk.service.jobs.buckets import refuse_unknown_buckets
 from pai_sdk.service.jobs.creation import read_request
 from pai_sdk.service.jobs.experiment_table import experiment_names
 from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
-from pai_sdk.service.jobs.ineffective import unused_notice
+from pai_sdk.service.jobs.ineffective import image_notice, unused_notice
 from pai_sdk.service.jobs.job_table import existing_job, latest_metrics
 from pai_sdk.service.jobs.listing import JobQuery, find_jobs, read_labels
 from pai_sdk.service.jobs.progress_figures import latest_progress
@@ -161,9 +161,13 @@ def _create(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]:
     if job.request.experiment_config is not None:
         context.experiments.get(job.request.experiment_config.experiment_id)
     refuse_unknown_buckets(job.request, context.bucket_exists)
-    notice = unused_notice(job.request, executor=context.settings.executor)
+    executor = context.settings.executor
+    notice = unused_notice(job.request, executor=executor)
     job_id = context.jobs.create(
-        job.request, workspace_id=workspace_id, algorithm_id=job.algorithm_id, notice=notice
+        job.request,
+        workspace_id=workspace_id,
+        algorithm_id=job.algorithm_id,
+        notices=(notice, image_notice(job.request, executor=executor)),
     )
     return job_id, notice
 
