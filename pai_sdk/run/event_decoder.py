@@ -1,0 +1,312 @@
+"""From the bytes of an event file to columns of points, with the damaged places told and passed over."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pai_sdk.run.event_layouts import (
+    FOOTER_BYTES,
+    FRAME_BYTES,
+    HEADER_BYTES,
+    Block,
+    Cycle,
+    LayoutCache,
+    RecordLayout,
+    period_of,
+)
+from pai_sdk.run.event_message import EventMessage, parse_message
+from pai_sdk.run.events import crc32c
+from pai_sdk.run.other_event import OtherEvent
+from pai_sdk.run.series import Floats, Integers, Series, Values
+
+__all__ = ["LARGEST_RECORD_BYTES", "DamagedRange", "EventDecoder"]
+
+LARGEST_RECORD_BYTES = 256 << 20
+_FIRST_BATCH_BYTES = 1 << 16
+_LARGEST_BATCH_BYTES = 1 << 20
+_WINDOWS = (32, 128, 512, 2048)  # records after which a cycle is looked for
+_MOST_LENGTHS = 4096
+
+_UINT32 = struct.Struct("<I")
+_UINT64 = struct.Struct("<Q")
+
+_layouts = LayoutCache()  # one for the process: the files of a thousand runs have the same few layouts
+
+
+@dataclass(frozen=True)
+class DamagedRange:
+    """Bytes of a file that are no valid records, and were passed over.
+
+    Attributes:
+        start: the first byte.
+        end: the byte behind the last one.
+        reason: what is wrong with them.
+    """
+
+    start: int
+    end: int
+    reason: str
+
+
+class _Waiting(NamedTuple):
+    """A record that was identified and not read yet."""
+
+    at: int
+    end: int
+    layout: RecordLayout | None
+    message: EventMessage | None
+
+
+class EventDecoder:
+    """Decodes one file, piece by piece, in order.
+
+    Args:
+        layouts: what is known of the records of other files.
+
+    Attributes:
+        others: what was found beside numbers.
+        damaged: the ranges that were passed over.
+        open_damage: where bytes begin behind which no valid record was found yet; None where there are none.
+    """
+
+    def __init__(self, layouts: LayoutCache = _layouts) -> None:
+        self.others: list[OtherEvent] = []
+        self.damaged: list[DamagedRange] = []
+        self.open_damage: int | None = None
+        self._layouts = layouts
+        self._lengths: dict[bytes, int] = {}
+        self._plugins: dict[str, str] = {}
+        self._is_mindspore = False
+        self._blocks: list[Block] = []
+        self._loose: dict[tuple[str, bool], list[tuple[float, int, float]]] = {}
+
+    def feed(self, data: bytes, offset: int) -> int:
+        """Decode the whole records in some bytes of the file.
+
+        Args:
+            data: the bytes; the rest that was not taken last time, and what follows it.
+            offset: of the first one in the file.
+
+        Returns:
+            How many bytes were taken. They can be more than were given: those of a record that is too large are
+            passed over.
+        """
+        at, end = 0, len(data)
+        waiting: list[_Waiting] = []
+        while at + HEADER_BYTES <= end:
+            header = data[at : at + HEADER_BYTES]
+            length = self._lengths.get(header)
+            if length is None:
+                length = self._length(header)
+            if length is None or self.open_damage is not None:
+                self._read_waiting(data, waiting, offset)
+                at = self._resync(data, at, offset)
+                continue
+            stop = at + FRAME_BYTES + length
+            if stop > end:
+                if length > LARGEST_RECORD_BYTES:
+                    self._read_waiting(data, waiting, offset)
+                    self._report(offset + at, offset + stop, f"a record of {length:,} bytes is too large")
+                    at = stop
+                break
+            record = self._identified(data, at, stop, offset)
+            if record.layout is not None:
+                cycle = self._layouts.cycle_from(record.layout)
+                if cycle is not None and cycle.repeats(data, at):
+                    self._read_waiting(data, waiting, offset)
+                    at = self._read_cycles(cycle, data, at, offset)
+                    continue
+            waiting.append(record)
+            at = record.end
+            if len(waiting) in _WINDOWS:
+                at = self._read_window(data, waiting, at, offset)
+        self._read_waiting(data, waiting, offset)
+        return at
+
+    def take(self) -> dict[str, Series]:
+        """The points that were found since the last call, for each tag in the order of the file."""
+        self._settle()
+        found = _joined(self._blocks)
+        self._blocks = []
+        return found
+
+    # ---- records --------------------------------------------------------------------------------------------
+
+    def _length(self, header: bytes) -> int | None:
+        """The length in a header; None where its checksum is wrong."""
+        if _UINT32.unpack_from(header, 8)[0] != _masked(crc32c(header[:8])):
+            return None
+        if len(self._lengths) >= _MOST_LENGTHS:
+            self._lengths.clear()
+        length: int = _UINT64.unpack_from(header)[0]
+        self._lengths[header] = length
+        return length
+
+    def _identified(self, data: bytes, at: int, end: int, offset: int) -> _Waiting:
+        record = data[at:end]
+        layout = self._layouts.find(record)
+        if layout is not None:
+            return _Waiting(at, end, layout, None)
+        message = None
+        payload = record[HEADER_BYTES:-FOOTER_BYTES]
+        if _UINT32.unpack_from(record, len(record) - FOOTER_BYTES)[0] != _masked(crc32c(payload)):
+            # Where bytes are missing, the record seems to go on over those that follow it.
+            inner = self._next_header(data[:end], at + HEADER_BYTES)
+            end = end if inner is None else inner
+            self._report(offset + at, offset + end, _WRONG_CHECKSUM)
+            return _Waiting(at, end, None, None)
+        try:
+            message = parse_message(payload, self._plugins, is_mindspore=self._is_mindspore)
+        except ValueError as error:  # its checksum says that it was written so
+            self._report(offset + at, offset + end, f"a record that is no event: {error}")
+            return _Waiting(at, end, None, None)
+        if message.version:
+            self._is_mindspore = message.version.lower().startswith("mindspore")
+        if message.has_layout:
+            return _Waiting(at, end, self._layouts.add(record, message), None)
+        return _Waiting(at, end, None, message)
+
+    def _read_window(self, data: bytes, waiting: list[_Waiting], at: int, offset: int) -> int:
+        """After some records: look for a cycle among them, and read it from its beginning."""
+        found = period_of([record.layout for record in waiting])
+        if found is None:
+            if len(waiting) == _WINDOWS[-1]:
+                self._read_waiting(data, waiting, offset)
+            return at
+        begin, period = found
+        layouts = [record.layout for record in waiting[begin : begin + period] if record.layout is not None]
+        at = waiting[begin].at
+        del waiting[begin:]
+        self._read_waiting(data, waiting, offset)
+        return self._read_cycles(self._layouts.add_cycle(layouts), data, at, offset)
+
+    def _read_waiting(self, data: bytes, waiting: list[_Waiting], offset: int) -> None:
+        """Read records one by one."""
+        for at, end, layout, message in waiting:
+            if layout is not None:
+                payload = data[at + HEADER_BYTES : end - FOOTER_BYTES]
+                if _UINT32.unpack_from(data, end - FOOTER_BYTES)[0] != _masked(crc32c(payload)):
+                    self._report(offset + at, offset + end, _WRONG_CHECKSUM)
+                    continue
+                wall, step, values = layout.read(data, at)
+                for tag, (_, code), value in zip(layout.tags, layout.values, values, strict=True):
+                    self._loose.setdefault((tag, code != "<f4"), []).append((wall, step, value))
+            elif message is not None:
+                self.others += message.others
+                for scalar in message.scalars:
+                    key = (scalar.tag, scalar.code != "<f4")
+                    self._loose.setdefault(key, []).append((message.wall, message.step, scalar.value))
+        waiting.clear()
+
+    def _read_cycles(self, cycle: Cycle, data: bytes, at: int, offset: int) -> int:
+        """Read cycles as long as they repeat; returns where they end."""
+        self._settle()
+        batch_bytes = _FIRST_BATCH_BYTES
+        while True:
+            count = min(len(data) - at, batch_bytes) // cycle.size or min((len(data) - at) // cycle.size, 1)
+            rows = np.frombuffer(data, np.uint8, count * cycle.size, at).reshape(count, cycle.size)
+            valid = cycle.count_in(rows)
+            rows = rows[:valid]
+            if valid:
+                damaged = cycle.damaged_in(rows)
+                if damaged is not None:
+                    for row, record in np.argwhere(damaged).tolist():
+                        start = at + row * cycle.size + cycle.starts[record]
+                        (length,) = _UINT64.unpack_from(data, start)
+                        self._report(offset + start, offset + start + FRAME_BYTES + length, _WRONG_CHECKSUM)
+                self._blocks += cycle.blocks(rows, damaged)
+            at += valid * cycle.size
+            if valid < count or not count:
+                return at
+            batch_bytes = min(batch_bytes * 4, _LARGEST_BATCH_BYTES)
+
+    def _settle(self) -> None:
+        """Make blocks of the points that were read one by one: of all tags with equally many points together."""
+        alike: dict[tuple[int, bool], list[str]] = {}
+        for (tag, is_double), points in self._loose.items():
+            alike.setdefault((len(points), is_double), []).append(tag)
+        for (count, is_double), tags in alike.items():
+            points = [point for tag in tags for point in self._loose[tag, is_double]]
+            wall, step, value = (
+                np.array(column, kind).reshape(len(tags), count)
+                for column, kind in zip(
+                    zip(*points, strict=True),
+                    (np.float64, np.int64, np.float64 if is_double else np.float32),
+                    strict=True,
+                )
+            )
+            self._blocks.append(Block(tuple(tags), tuple(range(len(tags))), wall, step, value))
+        self._loose = {}
+
+    # ---- damage ---------------------------------------------------------------------------------------------
+
+    def _resync(self, data: bytes, at: int, offset: int) -> int:
+        """Behind a header that is none: where the next valid one begins, or where to search on."""
+        begin = self.open_damage if self.open_damage is not None else offset + at
+        found = self._next_header(data, at)
+        if found is None:
+            self.open_damage = begin
+            return max(len(data) - HEADER_BYTES + 1, at + 1)
+        self.open_damage = None
+        self._report(begin, offset + found, _NO_HEADER)
+        return found
+
+    def _next_header(self, data: bytes, at: int) -> int | None:
+        count = len(data) - HEADER_BYTES + 1 - at
+        if count <= 0:
+            return None
+        words = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8, offset=at), 4)
+        low, high = words[:count], words[4 : 4 + count]
+        # Lengths are below 2**32 and above 0: a quick test that most places fail.
+        for place in np.flatnonzero(~high.any(axis=1) & low.any(axis=1)).tolist():
+            if self._length(data[at + place : at + place + HEADER_BYTES]) is not None:
+                return at + int(place)
+        return None
+
+    def _report(self, start: int, end: int, reason: str) -> None:
+        last = self.damaged[-1] if self.damaged else None
+        if last is not None and last.end == start and last.reason == reason:
+            self.damaged[-1] = DamagedRange(last.start, end, reason)
+        else:
+            self.damaged.append(DamagedRange(start, end, reason))
+
+
+_WRONG_CHECKSUM = "a record with a wrong checksum"
+_NO_HEADER = "bytes that are no record"
+
+
+def _masked(crc: int) -> int:
+    """The form of a checksum in a record."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _joined(blocks: Sequence[Block]) -> dict[str, Series]:
+    """The points of each tag, in the order of the blocks."""
+    alike: dict[tuple[object, ...], list[Block]] = {}
+    for block in blocks:
+        alike.setdefault((block.tags, block.records, block.value.dtype), []).append(block)
+    found: dict[str, Series] = {}
+    if sum(len(some[0].tags) for some in alike.values()) == len({tag for one in blocks for tag in one.tags}):
+        # Each tag is in blocks of one kind only, so these can be joined as they are.
+        for some in alike.values():
+            wall, step, value = (_beside([block[at] for block in some]) for at in (2, 3, 4))
+            for row, (tag, record) in enumerate(zip(some[0].tags, some[0].records, strict=True)):
+                found[tag] = Series(tag, wall[record], step[record], value[row])
+        return found
+    parts: dict[str, list[tuple[Floats, Integers, Values]]] = {}
+    for block in blocks:
+        for row, (tag, record) in enumerate(zip(block.tags, block.records, strict=True)):
+            parts.setdefault(tag, []).append((block.wall[record], block.step[record], block.value[row]))
+    for tag, columns in parts.items():
+        found[tag] = Series(tag, *(np.concatenate(column) for column in zip(*columns, strict=True)))
+    return found
+
+
+def _beside(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)

@@ -1,0 +1,180 @@
+"""Reads an event file while it grows: each call gives what was appended since the last one.
+
+The files of TensorBoard, TensorFlow 2, PyTorch, `EventWriter` and MindSpore are read, in any store. Each record is
+checked by its checksums; damaged ones are passed over, and their range is told.
+
+Needs numpy, from the extras `watch` and `service`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pai_sdk.errors import FileChangedError, StorageError
+from pai_sdk.run.event_decoder import DamagedRange, EventDecoder
+from pai_sdk.run.other_event import OtherEvent
+from pai_sdk.run.series import Series
+from pai_sdk.storage.base import Store
+
+__all__ = ["DamagedRange", "EventChunk", "EventFileReader", "OtherEvent", "is_event_file"]
+
+_PIECE_BYTES = 1 << 20
+_MOST_REREAD_BYTES = 4 << 20
+_COMPARED_BYTES = 64
+_EVENT_FILE = re.compile(r".*tfevents.*|.*summary\.[0-9]+.*(?<!_lineage)(?<!_explain)")
+_OPEN_DAMAGE = "bytes that are no record, up to the end"
+
+
+def is_event_file(name: str) -> bool:
+    """Whether a file has events, by its name.
+
+    Example:
+        >>> is_event_file("rank-0/events.out.tfevents.1790000000.host.17.0")
+        True
+        >>> is_event_file("x.out.events.summary.1600000000.host_MS"), is_event_file("train.log")
+        (True, False)
+    """
+    return _EVENT_FILE.fullmatch(name.rpartition("/")[2]) is not None
+
+
+@dataclass(frozen=True, eq=False)
+class EventChunk:
+    """What was appended to an event file between two calls.
+
+    Attributes:
+        scalars: the points of each tag, in the order of the file.
+        others: what else there is: texts, histograms, tensors, hyperparameters, images.
+        damaged: the ranges that were passed over. Bytes at the end that are no record are among them every time, until
+            a valid record follows them.
+        size: how many bytes of the file are known now.
+    """
+
+    scalars: dict[str, Series] = field(default_factory=dict)
+    others: list[OtherEvent] = field(default_factory=list)
+    damaged: list[DamagedRange] = field(default_factory=list)
+    size: int = 0
+
+    def __len__(self) -> int:
+        """How many points there are."""
+        return sum(map(len, self.scalars.values()))
+
+
+class EventFileReader:
+    """Reads one event file from where it stopped the last time.
+
+    Not safe to use from several threads at once.
+
+    Args:
+        store: where the file is.
+        path: its path there.
+
+    Attributes:
+        offset: where the next call begins. It stays where it was when a call fails.
+        size: how many bytes the file had at the last call.
+
+    Example:
+        >>> import tempfile
+        >>> from pai_sdk.run.events import EventWriter
+        >>> from pai_sdk.storage.store import open_store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with EventWriter(folder) as writer:
+        ...         for step in range(3):
+        ...             writer.scalars({"loss": 1 / (step + 1)}, step)
+        ...     reader = EventFileReader(open_store(folder), writer.path.name)
+        ...     reader.read().scalars["loss"].step.tolist(), reader.read().scalars, reader.is_complete
+        ([0, 1, 2], {}, True)
+    """
+
+    def __init__(self, store: Store, path: str) -> None:
+        self.store, self.path = store, path
+        self.offset = self.size = 0
+        self._decoder = EventDecoder()
+        self._open_damage: list[DamagedRange] = []
+        self._seen = b""  # the last bytes before the offset
+
+    def __repr__(self) -> str:
+        return f"EventFileReader({self.store.uri + self.path!r}, offset={self.offset})"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the file, as it was at the last call, ends with a whole and valid record."""
+        return self.offset == self.size
+
+    def read(self, size: int | None = None) -> EventChunk:
+        """What was appended since the last call. Damage is no error: it is in the answer.
+
+        Args:
+            size: of the file, where it is known; only so much is read. Without it, all that is there.
+
+        Raises:
+            ObjectNotFoundError: the file is not there any more.
+            FileChangedError: it was replaced by another one, or cut off.
+            StorageError: it cannot be read. The next call tries again.
+        """
+        decoder, offset, known = self._decoder, self.offset, self.offset
+        before = len(decoder.damaged)
+        rest, seen, skipped = b"", self._seen, 0
+        try:
+            for piece in self._pieces(size):
+                known += len(piece)
+                rest += piece[skipped:]
+                skipped = max(skipped - len(piece), 0)
+                taken = decoder.feed(rest, offset)
+                seen = (seen + rest[max(taken - _COMPARED_BYTES, 0) : taken])[-_COMPARED_BYTES:]
+                offset += taken
+                skipped += max(taken - len(rest), 0)
+                rest = rest[taken:]
+        except StorageError:
+            if offset == self.offset:
+                raise
+            # What was read is whole; the next call goes on behind it.
+        self.offset, self.size = self._behind_damage(offset, known), known
+        self._seen = seen if self.offset == offset <= known else b""
+        others, decoder.others = decoder.others, []
+        return EventChunk(decoder.take(), others, self.damaged[before:], known)
+
+    @property
+    def damaged(self) -> list[DamagedRange]:
+        """All ranges that were passed over until now."""
+        return [*self._decoder.damaged, *self._open_damage]
+
+    def _behind_damage(self, offset: int, known: int) -> int:
+        """Where to go on. Bytes at the end that are no record are read again: on some file systems they still come."""
+        begin, self._decoder.open_damage = self._decoder.open_damage, None
+        self._open_damage = []
+        if begin is None:
+            return offset
+        if known - begin <= _MOST_REREAD_BYTES:
+            self._open_damage = [DamagedRange(begin, known, _OPEN_DAMAGE)]
+            return begin
+        self._decoder.damaged.append(DamagedRange(begin, offset, _OPEN_DAMAGE))
+        return offset
+
+    def _pieces(self, size: int | None) -> Iterator[bytes]:
+        """The bytes from the offset on, in pieces that are worth decoding."""
+        if size is not None and self._seen and size < self.offset:
+            raise self._is_another()
+        # The bytes before are read again: where they differ, the file is another one.
+        compared = self._seen
+        parts: list[bytes] = []
+        length = 0
+        for piece in self.store.read(self.path, self.offset - len(compared), size):
+            parts.append(piece)
+            length += len(piece)
+            if length < _PIECE_BYTES:
+                continue
+            yield self._behind(compared, b"".join(parts))
+            parts, length, compared = [], 0, b""
+        if parts or compared:
+            yield self._behind(compared, b"".join(parts))
+
+    def _behind(self, compared: bytes, content: bytes) -> bytes:
+        if not content.startswith(compared):
+            raise self._is_another()
+        return content[len(compared) :]
+
+    def _is_another(self) -> FileChangedError:
+        uri = self.store.uri + self.path
+        return FileChangedError(f"{uri} is not the file any more that was read until byte {self.offset}", uri=uri)
