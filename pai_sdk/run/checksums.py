@@ -1,8 +1,8 @@
 """The checksums of many records, checked by one checksum of all their bytes.
 
-CRC32C is linear: appending zeros to a message is a linear map of its checksum, so the checksum of joined messages follows
-from those of the messages. The records of an event file have theirs behind them. So what the checksum of a whole block
-has to be follows from the stored ones, by lookups in tables, and one run of the processor's instruction over the block
+CRC32C is linear: appending zeros to a message is a linear map of its checksum. So the checksum of joined messages
+follows from those of the messages. The records of an event file have theirs behind them; what the checksum of a
+block has to be follows from these by lookups in tables. One run of the processor's instruction over the block then
 says whether every record is right. A block that fails is checked record by record.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,8 @@ _FOLDED = 16  # rows that become one in a step
 def unmasked(footers: Words) -> Words:
     """The checksums that the footers of records stand for."""
     rotated = footers - _MASK_DELTA
-    return (rotated >> np.uint32(17)) | (rotated << np.uint32(15))
+    found: Words = (rotated >> np.uint32(17)) | (rotated << np.uint32(15))
+    return found
 
 
 class BlockChecksum:
@@ -48,7 +49,7 @@ class BlockChecksum:
         self._offsets = _offsets(len(sizes))
         self._constant = 0
         for header, size, tail in zip(headers, sizes, behind, strict=True):
-            payload = size - len(header) - 4
+            payload = size - len(header) - 4  # with nothing but zeros, as which its constant counts
             self._constant ^= _shifted(_raw(header), payload + 4 + tail) ^ _shifted(
                 crc32c(bytes(payload)), 4 + tail
             )
@@ -63,9 +64,9 @@ class BlockChecksum:
         """
         # A footer is the rest of its record: the four bytes of a number change a checksum as the number itself.
         parts = np.ascontiguousarray(footers ^ checksums).view(np.uint8)
-        row_sums = np.bitwise_xor.reduce(self._tables.take(parts + self._offsets), axis=1)
+        row_sums = _sum(self._tables.take(parts + self._offsets), 1)
         found = _folded(row_sums ^ np.uint32(self._constant), self._row_size)
-        return found == crc32c(rows) ^ crc32c_of_zeros(len(rows))
+        return found == _raw(rows)
 
 
 def _folded(sums: Words, size: int) -> int:
@@ -75,19 +76,19 @@ def _folded(sums: Words, size: int) -> int:
         # Zeros in front of a message do not change such a checksum.
         padded = np.concatenate([np.zeros(missing, np.uint32), sums]) if missing else sums
         parts = padded.view(np.uint8).reshape(-1, 4 * _FOLDED)
-        sums = np.bitwise_xor.reduce(_fold_tables(size).take(parts + _offsets(_FOLDED)), axis=1)
+        sums = _sum(_fold_tables(size).take(parts + _offsets(_FOLDED)), 1)
         size *= _FOLDED
     return int(sums[0])
 
 
-@lru_cache(maxsize=256)
-def crc32c_of_zeros(count: int) -> int:
-    """What a checksum has beside its linear part."""
-    return crc32c(bytes(count))
-
-
 def _raw(message: bytes) -> int:
-    return crc32c(message) ^ crc32c_of_zeros(len(message))
+    """The linear part of a checksum."""
+    return crc32c(message) ^ _of_zeros(len(message))
+
+
+@lru_cache(maxsize=256)
+def _of_zeros(count: int) -> int:
+    return crc32c(bytes(count))
 
 
 @lru_cache(maxsize=1024)
@@ -105,28 +106,35 @@ def _fold_tables(size: int) -> Words:
 def _shift_table(count: int) -> Words:
     """What appending some zero bytes does to a checksum: for each of its bytes, a table with 256 entries."""
     bits = np.arange(256)[:, None] >> np.arange(8) & 1
-    return np.bitwise_xor.reduce(
-        np.where(bits, _shifted_bits(count).reshape(4, 1, 8), np.uint32(0)), axis=2
-    ).reshape(-1)
+    parts: Words = np.where(bits, _shifted_bits(count).reshape(4, 1, 8), np.uint32(0))
+    return _sum(parts, 2).reshape(-1)
 
 
 def _shifted(checksum: int, count: int) -> int:
     parts = np.array([checksum], np.uint32).view(np.uint8)
-    return int(np.bitwise_xor.reduce(_shift_table(count).take(parts + _offsets(1))))
+    return int(_sum(_shift_table(count).take(parts + _offsets(1)), 0))
 
 
 @lru_cache(maxsize=4096)
 def _shifted_bits(count: int) -> Words:
     """What becomes of each of the 32 bits of a checksum when zero bytes are appended."""
     if count == 0:
-        return np.uint32(1) << np.arange(32, dtype=np.uint32)
+        single: Words = np.left_shift(np.uint32(1), np.arange(32, dtype=np.uint32))
+        return single
     if count == 1:
-        bits = _shifted_bits(0)
+        bits: npt.NDArray[Any] = _shifted_bits(0)
         for _ in range(8):
-            bits = (bits >> np.uint32(1)) ^ np.where(bits & np.uint32(1), np.uint32(_POLYNOMIAL), np.uint32(0))
-        return bits
+            is_odd = (bits & np.uint32(1)).astype(bool)
+            bits = np.bitwise_xor(bits >> np.uint32(1), np.where(is_odd, np.uint32(_POLYNOMIAL), np.uint32(0)))
+        return bits.astype(np.uint32)
     half = _shifted_bits(count // 2)
     rest = _shifted_bits(count - count // 2)
     parts = half.view(np.uint8).reshape(32, 4)
-    bits_of = (parts[:, :, None] >> np.arange(8, dtype=np.uint8) & np.uint8(1)).reshape(32, 32)
-    return np.bitwise_xor.reduce(np.where(bits_of, rest, np.uint32(0)), axis=1)
+    is_set = (parts[:, :, None] >> np.arange(8, dtype=np.uint8) & np.uint8(1)).reshape(32, 32)
+    return _sum(np.where(is_set, rest, np.uint32(0)), 1)
+
+
+def _sum(parts: Words, axis: int) -> Words:
+    """The sum of checksums, which has no carry."""
+    found: Words = np.bitwise_xor.reduce(parts, axis=axis)
+    return found

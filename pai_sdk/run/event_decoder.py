@@ -47,11 +47,13 @@ class DamagedRange:
         start: the first byte.
         end: the byte behind the last one.
         reason: what is wrong with them.
+        path: of the file, where several are read; empty otherwise.
     """
 
     start: int
     end: int
     reason: str
+    path: str = ""
 
 
 class _Waiting(NamedTuple):
@@ -84,7 +86,8 @@ class EventDecoder:
         self._plugins: dict[str, str] = {}
         self._is_mindspore = False
         self._blocks: list[Block] = []
-        self._loose: dict[tuple[str, bool], list[tuple[float, int, float]]] = {}
+        self._loose: dict[str, list[tuple[float, int, float]]] = {}
+        self._doubles: set[str] = set()  # tags among the loose ones whose numbers float32 does not hold
 
     def feed(self, data: bytes, offset: int) -> int:
         """Decode the whole records in some bytes of the file.
@@ -157,7 +160,7 @@ class EventDecoder:
         payload = record[HEADER_BYTES:-FOOTER_BYTES]
         if _UINT32.unpack_from(record, len(record) - FOOTER_BYTES)[0] != _masked(crc32c(payload)):
             # Where bytes are missing, the record seems to go on over those that follow it.
-            inner = self._next_header(data[:end], at + HEADER_BYTES)
+            inner = self._next_header(data[: end + HEADER_BYTES], at + HEADER_BYTES)
             end = end if inner is None else inner
             self._report(offset + at, offset + end, _WRONG_CHECKSUM)
             return _Waiting(at, end, None, None)
@@ -196,13 +199,17 @@ class EventDecoder:
                     continue
                 wall, step, values = layout.read(data, at)
                 for tag, (_, code), value in zip(layout.tags, layout.values, values, strict=True):
-                    self._loose.setdefault((tag, code != "<f4"), []).append((wall, step, value))
+                    self._add(tag, code, (wall, step, value))
             elif message is not None:
                 self.others += message.others
                 for scalar in message.scalars:
-                    key = (scalar.tag, scalar.code != "<f4")
-                    self._loose.setdefault(key, []).append((message.wall, message.step, scalar.value))
+                    self._add(scalar.tag, scalar.code, (message.wall, message.step, scalar.value))
         waiting.clear()
+
+    def _add(self, tag: str, code: str, point: tuple[float, int, float]) -> None:
+        self._loose.setdefault(tag, []).append(point)
+        if code != "<f4":
+            self._doubles.add(tag)
 
     def _read_cycles(self, cycle: Cycle, data: bytes, at: int, offset: int) -> int:
         """Read cycles as long as they repeat; returns where they end."""
@@ -229,20 +236,17 @@ class EventDecoder:
     def _settle(self) -> None:
         """Make blocks of the points that were read one by one: of all tags with equally many points together."""
         alike: dict[tuple[int, bool], list[str]] = {}
-        for (tag, is_double), points in self._loose.items():
-            alike.setdefault((len(points), is_double), []).append(tag)
+        for tag, points in self._loose.items():
+            alike.setdefault((len(points), tag in self._doubles), []).append(tag)
         for (count, is_double), tags in alike.items():
-            points = [point for tag in tags for point in self._loose[tag, is_double]]
-            wall, step, value = (
-                np.array(column, kind).reshape(len(tags), count)
-                for column, kind in zip(
-                    zip(*points, strict=True),
-                    (np.float64, np.int64, np.float64 if is_double else np.float32),
-                    strict=True,
-                )
-            )
+            points = [point for tag in tags for point in self._loose[tag]]
+            shape = len(tags), count
+            walls, steps, numbers = zip(*points, strict=True)
+            wall = np.array(walls, np.float64).reshape(shape)
+            step = np.array(steps, np.int64).reshape(shape)
+            value: Values = np.array(numbers, np.float64 if is_double else np.float32).reshape(shape)
             self._blocks.append(Block(tuple(tags), tuple(range(len(tags))), wall, step, value))
-        self._loose = {}
+        self._loose, self._doubles = {}, set()
 
     # ---- damage ---------------------------------------------------------------------------------------------
 
@@ -268,6 +272,12 @@ class EventDecoder:
             if self._length(data[at + place : at + place + HEADER_BYTES]) is not None:
                 return at + int(place)
         return None
+
+    def close_damage(self, end: int) -> None:
+        """Give up bytes behind which no valid record was found."""
+        if self.open_damage is not None:
+            self._report(self.open_damage, end, _NO_HEADER)
+            self.open_damage = None
 
     def _report(self, start: int, end: int, reason: str) -> None:
         last = self.damaged[-1] if self.damaged else None
@@ -295,7 +305,8 @@ def _joined(blocks: Sequence[Block]) -> dict[str, Series]:
     if sum(len(some[0].tags) for some in alike.values()) == len({tag for one in blocks for tag in one.tags}):
         # Each tag is in blocks of one kind only, so these can be joined as they are.
         for some in alike.values():
-            wall, step, value = (_beside([block[at] for block in some]) for at in (2, 3, 4))
+            wall, step = _beside([one.wall for one in some]), _beside([one.step for one in some])
+            value = _beside([one.value for one in some])
             for row, (tag, record) in enumerate(zip(some[0].tags, some[0].records, strict=True)):
                 found[tag] = Series(tag, wall[record], step[record], value[row])
         return found

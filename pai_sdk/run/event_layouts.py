@@ -1,10 +1,9 @@
 """Many records of an event file at once, by the places of their numbers.
 
-The records that a training writes differ in little: the next value of a metric has the same bytes as the last one, but
-for time, step and number. A `RecordLayout` knows which bytes those are, and a training writes the same layouts again
-and again in the same order: a `Cycle`. The bytes of many cycles are a matrix with a row for each, and a number of all
-of them is some of its columns. All other bytes are compared, so what is read this way is what a reader of single
-records would find.
+The records that a training writes differ in little: the next value of a metric has the same bytes as the last one,
+but for time, step and number. A `RecordLayout` knows which bytes those are. A training writes the same layouts
+over and over in the same order: a `Cycle`. The bytes of many cycles are a matrix with a row for each, in which a
+number is some of the columns. All other bytes are compared, so this finds what a reader of single records finds.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Block(NamedTuple):
 
     Attributes:
         tags: of the rows of `value`.
-        records: for each tag, which row of `wall` and `step` it has: values that were written in one record share it.
+        records: for each tag, which row of `wall` and `step` it has; the values of one record share it.
         wall: when, in seconds since 1970.
         step: when, in the count of the training.
         value: the numbers.
@@ -232,7 +231,7 @@ def _groups(keys: Iterable[Key]) -> dict[Key, list[int]]:
 
 def _places(starts: Sequence[int], within: Sequence[int], size: int) -> npt.NDArray[np.intp]:
     """The places of some bytes of each record in the cycle, as an array of records × size."""
-    return (np.array(starts) + np.array(within))[:, None] + np.arange(size)
+    return np.asarray((np.array(starts) + np.array(within))[:, None] + np.arange(size), np.intp)
 
 
 def _taken(rows: Bytes, places: npt.NDArray[np.intp], code: str) -> npt.NDArray[Any]:

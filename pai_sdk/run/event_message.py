@@ -1,7 +1,7 @@
 """The message in one record of an event file: what it says, and where its numbers are.
 
-The files of TensorBoard, TensorFlow 2, PyTorch, `EventWriter` and MindSpore differ in how they write a value; here all
-of them are read. Where a number is in the record is needed by `event_layouts`, which reads many records at once.
+The files of TensorBoard, TensorFlow 2, PyTorch, `EventWriter` and MindSpore differ in how they write a value; here
+all of them are read. `event_layouts`, which reads many records at once, needs the places of the numbers.
 """
 
 from __future__ import annotations

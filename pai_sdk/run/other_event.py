@@ -25,7 +25,8 @@ _TYPES = {
     18: "<c16", 19: "<f2", 22: "<u4", 23: "<u8",
 }  # fmt: skip
 _MINDSPORE_TYPES = {
-    1: "?", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "u1", 7: "<u2", 8: "<u4", 9: "<u8", 10: "<f2", 11: "<f4", 12: "<f8",
+    1: "?", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "u1", 7: "<u2", 8: "<u4", 9: "<u8",
+    10: "<f2", 11: "<f4", 12: "<f8",
 }  # fmt: skip
 # Fields with numbers of fixed width: of TensorFlow, and of MindSpore.
 _FIXED = {5: "<f4", 6: "<f8", 9: "<c8", 12: "<c16"}

@@ -46,15 +46,17 @@ class EventChunk:
     Attributes:
         scalars: the points of each tag, in the order of the file.
         others: what else there is: texts, histograms, tensors, hyperparameters, images.
-        damaged: the ranges that were passed over. Bytes at the end that are no record are among them every time, until
-            a valid record follows them.
+        damaged: the ranges that were passed over. Bytes at the end that are no record are among them every time,
+            until a valid record follows them.
         size: how many bytes of the file are known now.
+        error: why the rest could not be read; the next call goes on there.
     """
 
     scalars: dict[str, Series] = field(default_factory=dict)
     others: list[OtherEvent] = field(default_factory=list)
     damaged: list[DamagedRange] = field(default_factory=list)
     size: int = 0
+    error: StorageError | None = None
 
     def __len__(self) -> int:
         """How many points there are."""
@@ -115,7 +117,7 @@ class EventFileReader:
         """
         decoder, offset, known = self._decoder, self.offset, self.offset
         before = len(decoder.damaged)
-        rest, seen, skipped = b"", self._seen, 0
+        rest, seen, skipped, failure = b"", self._seen, 0, None
         try:
             for piece in self._pieces(size):
                 known += len(piece)
@@ -126,14 +128,14 @@ class EventFileReader:
                 offset += taken
                 skipped += max(taken - len(rest), 0)
                 rest = rest[taken:]
-        except StorageError:
+        except StorageError as error:
             if offset == self.offset:
                 raise
-            # What was read is whole; the next call goes on behind it.
+            failure = error
         self.offset, self.size = self._behind_damage(offset, known), known
         self._seen = seen if self.offset == offset <= known else b""
         others, decoder.others = decoder.others, []
-        return EventChunk(decoder.take(), others, self.damaged[before:], known)
+        return EventChunk(decoder.take(), others, self.damaged[before:], known, failure)
 
     @property
     def damaged(self) -> list[DamagedRange]:
@@ -141,16 +143,17 @@ class EventFileReader:
         return [*self._decoder.damaged, *self._open_damage]
 
     def _behind_damage(self, offset: int, known: int) -> int:
-        """Where to go on. Bytes at the end that are no record are read again: on some file systems they still come."""
-        begin, self._decoder.open_damage = self._decoder.open_damage, None
+        """Where to go on. Bytes at the end that are no record are read again: they may be written late."""
+        begin = self._decoder.open_damage
         self._open_damage = []
         if begin is None:
             return offset
-        if known - begin <= _MOST_REREAD_BYTES:
-            self._open_damage = [DamagedRange(begin, known, _OPEN_DAMAGE)]
-            return begin
-        self._decoder.damaged.append(DamagedRange(begin, offset, _OPEN_DAMAGE))
-        return offset
+        if known - begin > _MOST_REREAD_BYTES:
+            self._decoder.close_damage(offset)
+            return offset
+        self._decoder.open_damage = None
+        self._open_damage = [DamagedRange(begin, known, _OPEN_DAMAGE)]
+        return begin
 
     def _pieces(self, size: int | None) -> Iterator[bytes]:
         """The bytes from the offset on, in pieces that are worth decoding."""
