@@ -12,6 +12,7 @@ import typer
 
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json, table_console
+from pai_sdk.cli.run_commands import follow_run, is_folder, run_points
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.curves import curves_of
 from pai_sdk.job.training_job import TrainingJob
@@ -20,26 +21,40 @@ from pai_sdk.schemas.record import MetricPoint
 _LOOK_S = 1.0
 
 
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A job's id, or the folder or URI of a run.")]
+
+
 def metrics(
-    job_id: JobId,
+    run: Run,
     name: Annotated[str | None, typer.Option(help="Only this metric.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print values until the job has ended.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Print values until the job has ended; of a folder, until Ctrl-C."),
+    ] = False,
     points: Annotated[bool, typer.Option("--points", help="Print each value instead of a summary.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a job's metrics: a row for each, or each value."""
-    job = TrainingJob.get(job_id)
-    if follow:
-        try:
-            for point in _following(job, name):
-                _print_point(point, as_json=as_json)
-        except KeyboardInterrupt:
-            raise typer.Exit(exit_codes.NOT_FINISHED) from None
-    elif points or as_json:
-        for point in job.metrics(name):
-            _print_point(point, as_json=as_json)
+    """Show the metrics of a run: a row for each, or each value.
+
+    Example: pai-sdk metrics runs/first --follow
+    """
+    if is_folder(run):
+        found: Iterator[MetricPoint] = follow_run(run, name) if follow else iter(run_points(run, name))
+        has_ended = False
     else:
-        _print_summary(job, name)
+        job = TrainingJob.get(run)
+        found = _following(job, name) if follow else job.metrics(name)
+        has_ended = not follow and not points and not as_json and job.status.is_terminal
+    if not (follow or points or as_json):
+        _print_summary(run, found, name, has_ended=has_ended)
+        return
+    try:
+        for point in found:
+            _print_point(point, as_json=as_json)
+    except KeyboardInterrupt:
+        if follow:
+            raise typer.Exit(exit_codes.NOT_FINISHED) from None
+        raise
 
 
 def tensorboard(
@@ -85,14 +100,14 @@ def _print_point(point: MetricPoint, *, as_json: bool) -> None:
     typer.echo("  ".join(field for field in fields if field))
 
 
-def _print_summary(job: TrainingJob, name: str | None) -> None:
+def _print_summary(run: str, found: Iterator[MetricPoint], name: str | None, *, has_ended: bool) -> None:
     from rich.table import Table
 
-    found = job.metrics(name)
     first = next(found, None)
     if first is None:
         wanted = f" {name!r}" if name else ""
-        typer.echo(f"job {job.id} has no metric{wanted}" + ("" if job.status.is_terminal else " yet"))
+        what = run if is_folder(run) else f"job {run}"
+        typer.echo(f"{what} has no metric{wanted}" + ("" if has_ended else " yet"))
         return
     counted: Counter[str] = Counter()
 

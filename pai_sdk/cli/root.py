@@ -22,6 +22,7 @@ from pai_sdk.cli import (
     log_commands,
     metric_commands,
     pack,
+    run_commands,
     serve,
     submitting,
     traces,
@@ -63,6 +64,8 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Results": {
         "download": jobs.download,
+        "runs": run_commands.runs,
+        "compare": run_commands.compare,
         "metrics": metric_commands.metrics,
         "tensorboard": metric_commands.tensorboard,
     },

@@ -58,12 +58,28 @@ class MetricCurve:
             >>> MetricCurve([0.0, 1.0, 2.0, 4.0]).blocks(), MetricCurve([1.0]).blocks()
             ('▁▂▄█', '')
         """
-        shown = self.values[-width:]
-        if len(shown) < 2:
-            return ""
-        low, high = min(shown), max(shown)
-        scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
-        return "".join(_BLOCKS[int((value - low) * scale)] for value in shown)
+        return blocks_of(self.values, width)
+
+
+def blocks_of(values: Sequence[float], width: int = 12, scale: tuple[float, float] | None = None) -> str:
+    """The last values as a row of blocks; a value that is not finite is a gap.
+
+    Args:
+        values: oldest first.
+        width: the most blocks.
+        scale: the values of the lowest and of the highest block; those of the row otherwise.
+
+    Example:
+        >>> blocks_of([0.0, float("nan"), 4.0]), blocks_of([0.0, 1.0], scale=(0.0, 2.0))
+        ('▁ █', '▁▄')
+    """
+    shown = values[-width:]
+    finite = [value for value in shown if math.isfinite(value)]
+    if len(shown) < 2 or not finite:
+        return ""
+    low, high = scale or (min(finite), max(finite))
+    height = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BLOCKS[int((value - low) * height)] if math.isfinite(value) else " " for value in shown)
 
 
 def curves_of(points: Iterable[MetricPoint]) -> dict[str, MetricCurve]:

@@ -123,13 +123,13 @@ class RunTable:
 
 
 def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, ...]:
-    """The metrics that most runs have, at most so many."""
+    """The metrics that most runs have, at most so many; those that are reported first come first."""
     counts: dict[str, int] = {}
     for run in runs:
         for tag, summary in run.tags.items():
             if summary.kind == "scalar":
                 counts[tag] = counts.get(tag, 0) + 1
-    return tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))[:most])
+    return tuple(sorted(counts, key=lambda tag: -counts[tag])[:most])
 
 
 def differing_hparams(runs: Sequence[RunBrief]) -> tuple[list[str], dict[str, Any]]:

@@ -134,3 +134,17 @@ def wire_time(seconds: float | None) -> str | None:
         return None
     moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds_of(moment: str | None) -> float | None:
+    """A time of the wire in seconds since 1970; None where there is none, or none that can be read.
+
+    Example:
+        >>> seconds_of("1970-01-01T00:00:00.250Z"), seconds_of("yesterday"), seconds_of(None)
+        (0.25, None, None)
+    """
+    try:
+        found = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()

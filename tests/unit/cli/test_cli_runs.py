@@ -1,0 +1,252 @@
+"""What `pai-sdk runs`, `compare` and `metrics FOLDER` print."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.cli import run_commands
+from pai_sdk.errors import InvalidInputError, NotFoundError
+from pai_sdk.job.runs_of_jobs import RunsOfJobs
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.run.manager import RunManager
+from pai_sdk.run.records import RunRecord
+from pai_sdk.schemas.record import JobRecord
+from pai_sdk.storage.base import Store
+from pai_sdk.storage.local_store import LocalStore
+from tests.unit.cli.conftest import Pai
+from tests.unit.fake_backend import FakeBackend
+from tests.unit.run.event_runs import append, write_run
+
+NAME = "a-sweep-with-a-rather-long-name"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for number in range(3):
+        values = [math.exp(-0.1 * number * step) for step in range(50)]
+        write_run(Path("runs", NAME, f"lr-{number}"), {"loss": values, "accuracy": [0.5, 0.75]})
+    return Path("runs")
+
+
+def test_a_row_for_each_run(pai: Pai, folder: Path) -> None:
+    titles, *rows = pai("runs", folder, "--sort", "metrics.loss").stdout.splitlines()
+    assert titles.split() == ["RUN", "STATUS", "AGE", "loss", "accuracy"]
+    assert [row.split()[0] for row in rows] == [f"{NAME}/lr-{number}" for number in (2, 1, 0)]
+    assert rows[-1].split()[-2:] == ["1", "0.75"]
+
+
+def test_conditions_tags_and_a_limit(pai: Pai, folder: Path) -> None:
+    titles, row = pai("runs", folder, "--filter", "loss<0.001", "--tag", "accuracy").stdout.splitlines()
+    assert titles.split() == ["RUN", "STATUS", "AGE", "accuracy"]
+    assert row.startswith(f"{NAME}/lr-2 ")
+    assert pai("runs", folder, "-n", 1).stdout.splitlines()[-1] == "1 of 3 runs; --limit 3 shows all"
+    assert pai("runs", folder, "--filter", "loss>9").stdout == "no runs\n"
+    with pytest.raises(InvalidInputError, match="filter, character 6"):
+        pai("runs", folder, "--filter", "loss<")
+
+
+@pytest.mark.parametrize("columns", ["60", "100"])
+def test_ids_are_whole_in_a_narrow_window(
+    pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", pai("runs", folder).stdout)
+    for number in range(3):
+        assert f"{NAME}/lr-{number}" in shown
+    assert "loss" in shown.splitlines()[0]
+
+
+def test_runs_for_scripts(pai: Pai, folder: Path) -> None:
+    write_run(folder / "broken", {"loss": [1.0, math.nan]})
+    found = [json.loads(line) for line in pai("runs", folder, "--json", "--sort", "id").stdout.splitlines()]
+    assert [run["Id"] for run in found] == [*(f"{NAME}/lr-{number}" for number in range(3)), "broken"]
+    assert found[-1]["Metrics"]["loss"] == {
+        "Last": "nan", "Step": 1, "Min": 1.0, "Max": 1.0, "Count": 2, "NanCount": 1, "InfCount": 0,
+    }  # fmt: skip
+    assert found[0]["Metrics"]["accuracy"]["Last"] == 0.75
+
+
+def test_names_cannot_colour_the_terminal(pai: Pai, folder: Path) -> None:
+    write_run(folder / "evil", {"\x1b[31mred": [1.0]})
+    assert "\x1b" not in pai("runs", folder, "--filter", "id=evil").stdout
+
+
+def test_watching_goes_on_until_ctrl_c(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def look(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            write_run(folder / "late", {"loss": [7.5]})
+        elif looks == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", look)
+    result = pai("runs", folder, "--watch", "--tag", "loss")
+    assert result.exit_code == 0
+    before, after = result.stdout.split("RUN")[1:3]
+    assert "late" not in before
+    assert "7.5" in after
+
+
+# ---- the runs of jobs
+
+
+class WithOutput(FakeBackend):
+    """Jobs that report into a folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.extra = {
+            "OutputChannels": [{"Name": "tensorboard", "OutputUri": folder.absolute().as_uri()}],
+            "HyperParameters": [{"Name": "lr", "Value": "0.1"}],
+            "GmtCreateTime": "2026-11-22T10:00:00Z",
+            "Duration": 60,
+        }
+
+    def store(self, uri: str) -> Store:
+        return LocalStore(self.folder)
+
+
+@pytest.fixture
+def jobs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, TrainingJob]:
+    found = {
+        f"train{number}": TrainingJob(f"train{number}", WithOutput(folder / NAME / f"lr-{number}"))
+        for number in (0, 2)
+    }
+
+    def get(job_id: str) -> TrainingJob:
+        if job_id not in found:
+            raise NotFoundError(f"no job {job_id}", code="NotFound", status_code=404, request_id="r")
+        return found[job_id]
+
+    monkeypatch.setattr(TrainingJob, "get", get)
+    monkeypatch.setattr(TrainingJob, "list", lambda: iter(found.values()))
+    return found
+
+
+def test_without_a_folder_they_are_those_of_the_jobs(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
+    titles, *rows = pai("runs", "--sort", "id", "--tag", "loss").stdout.splitlines()
+    assert titles.split() == ["RUN", "STATUS", "AGE", "loss"]
+    assert [row.split()[:2] for row in rows] == [["train0", "Running"], ["train2", "Running"]]
+
+
+def test_a_record_of_a_job_is_asked_for_again_until_it_has_ended(folder: Path) -> None:
+    now = 0.0
+    backend = WithOutput(folder)
+    asked: list[str] = []
+
+    def listed() -> Iterator[TrainingJob]:
+        asked.append(backend.status)
+        yield TrainingJob("train0", backend)
+
+    runs = RunsOfJobs(listed, clock=lambda: now)
+    assert [record.status for record in runs()] == ["Running"]
+    backend.status = "Succeed"
+    assert [record.status for record in runs()] == ["Running"], "a few seconds old"
+    now = 10.0
+    (record,) = runs()
+    assert (record.status, record.hparams) == ("Succeed", {"lr": "0.1"})
+    assert record.ended_at == pytest.approx(record.created_at + 60)  # type: ignore[operator]
+    assert asked == ["Running", "Succeed"]
+    with RunManager(records=runs, opener=runs.open, refresh_s=0) as manager:
+        manager.refresh()
+        assert manager.state.error == ""
+
+
+def test_an_unknown_job_is_an_error(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
+    with pytest.raises(NotFoundError, match="no job train9"):
+        pai("runs", "train9")
+
+
+# ---- compare
+
+
+def test_runs_and_jobs_are_compared(pai: Pai, folder: Path, jobs: dict[str, TrainingJob]) -> None:
+    titles, *rows = pai("compare", folder / NAME / "lr-1", "train0", "--tag", "loss").stdout.splitlines()
+    assert titles.split() == ["RUN", "STATUS", "lr", "LAST", "MIN", "MAX", "STEP", "loss"], (
+        "one has a learning rate"
+    )
+    by_name = {row.split()[0]: row.split() for row in rows}
+    assert by_name["train0"][3:7] == ["1", "1", "1", "49"]
+    assert set(by_name["train0"][7]) == {"█"}, "on one scale"
+    assert by_name["lr-1"][7][0] in "▅▆▇█"
+    assert by_name["lr-1"][7][-1] == "▁"
+
+
+def test_a_comparison_is_saved(pai: Pai, folder: Path) -> None:
+    shown = pai("compare", folder, "--tag", "loss", "--save", "loss.svg").stdout
+    assert shown.endswith("saved to loss.svg\n")
+    assert "<svg" in Path("loss.svg").read_text(encoding="utf-8")
+
+
+def test_a_metric_that_is_missing_names_the_others(pai: Pai, folder: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"no run has a metric 'los' \(there are: accuracy, loss\)"):
+        pai("compare", folder, "--tag", "los")
+
+
+# ---- metrics of a folder
+
+
+def test_the_metrics_of_a_folder(pai: Pai, folder: Path) -> None:
+    titles, loss, _ = pai("metrics", folder / NAME / "lr-0").stdout.splitlines()
+    assert titles.split() == ["METRIC", "LAST", "MIN", "MAX", "STEP", "VALUES"]
+    assert loss.split()[:6] == ["loss", "1", "1", "1", "49", "50"]
+    points = pai("metrics", folder / NAME / "lr-0", "--points", "--name", "accuracy").stdout.splitlines()
+    assert [point.split("  ")[1:] for point in points] == [
+        ["step 0", "accuracy", "0.5"],
+        ["step 1", "accuracy", "0.75"],
+    ]
+
+
+def test_a_folder_is_followed(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = next((folder / NAME / "lr-1").iterdir())
+    steps = iter([lambda: append(file, {"accuracy": [0.9]}, first=2)])
+
+    def look(_: float) -> None:
+        step = next(steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr("time.sleep", look)
+    result = pai("metrics", folder / NAME / "lr-1", "--follow", "--name", "accuracy")
+    assert result.exit_code == 101
+    assert [line.split("  ")[1:] for line in result.stdout.splitlines()] == [
+        ["step 0", "accuracy", "0.5"],
+        ["step 1", "accuracy", "0.75"],
+        ["step 2", "accuracy", "0.9"],
+    ]
+
+
+def test_a_folder_of_several_runs_is_not_one(pai: Pai, folder: Path) -> None:
+    with pytest.raises(InvalidInputError, match="has 3 runs"):
+        pai("metrics", folder)
+    folder.joinpath("empty").mkdir()
+    with pytest.raises(InvalidInputError, match="has no event files"):
+        pai("metrics", folder / "empty")
+
+
+def test_what_is_a_folder(folder: Path) -> None:
+    assert [run_commands.is_folder(name) for name in ("runs", "a/b", "oss://b/runs", "train0123")] == [
+        True, True, True, False,
+    ]  # fmt: skip
+
+
+def test_the_record_of_a_run() -> None:
+    record = JobRecord.model_validate(
+        {"TrainingJobId": "train1", "Status": "Queuing", "Labels": [{"Key": "team", "Value": "nlp"}]}
+    )
+    from pai_sdk.job.runs_of_jobs import run_record
+
+    assert run_record(record) == RunRecord("train1", "Queuing", labels={"team": "nlp"})
