@@ -2,6 +2,7 @@
 
     <digest>/           an environment; scripts in it carry its path, so it is built in its place
     <digest>/complete   it is whole; holds its size in bytes, and was touched when a job used it last
+    <digest>/made_for   the interpreter that it was made for, and a digest of what was installed there
     <digest>.lock       exclusive for the process that builds or removes it, shared for the jobs that use it
 
 Standard library only.
@@ -9,9 +10,11 @@ Standard library only.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from pai_sdk.base.files import locked, replace_file
 __all__ = ["is_complete", "mark_complete", "note_use", "prune"]
 
 _COMPLETE = "complete"
+_MADE_FOR = "made_for"
 _KEPT_S = 30 * 24 * 3600.0
 _KEPT_BYTES = 20 << 30
 
@@ -29,8 +33,15 @@ def is_complete(environment: Path) -> bool:
     return (environment / _COMPLETE).exists()
 
 
-def mark_complete(environment: Path) -> None:
-    """It can be used from now on."""
+def mark_complete(environment: Path, made_for: Sequence[str] = ()) -> None:
+    """It can be used from now on.
+
+    Args:
+        environment: the environment.
+        made_for: the prefix of an interpreter, and the state of its packages.
+    """
+    if made_for:
+        replace_file(environment / _MADE_FOR, json.dumps(list(made_for)), mode=0o666)
     size_bytes = sum(
         entry.lstat().st_size for entry in environment.rglob("*") if entry.is_file() and not entry.is_symlink()
     )
@@ -43,22 +54,50 @@ def note_use(environment: Path) -> None:
         os.utime(environment / _COMPLETE)
 
 
-def prune(folder: Path, *, kept_s: float = _KEPT_S, kept_bytes: int = _KEPT_BYTES) -> None:
-    """Remove what was not used for long, then what was not used lately if all are too large together.
+def prune(
+    folder: Path,
+    *,
+    kept_s: float = _KEPT_S,
+    kept_bytes: int = _KEPT_BYTES,
+    made_for: Sequence[str] = (),
+    keeps_last: bool = True,
+    dry_run: bool = False,
+) -> list[Path]:
+    """Remove what can no longer be used, what was not used for long, and the oldest if all are too large together.
 
-    One that a job uses stays, whatever its age and size; so does the one that was used last.
+    One that a job uses stays, whatever its age and size; so does the one that was used last, if it can be used.
 
     Args:
         folder: where environments lie.
         kept_s: how long an unused environment is kept.
         kept_bytes: how much they may take together.
+        made_for: the interpreter that makes environments here now, and the state of its packages. Those for
+            another state of this interpreter, or for one that is gone, can no longer be used.
+        keeps_last: whether the one that was used last stays, however old and large it is.
+        dry_run: remove nothing.
+
+    Returns:
+        Those that were removed.
     """
     found = [(*_last_use(path), path) for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
     total_bytes = 0
+    removed: list[Path] = []
     for place, (used_at, size_bytes, path) in enumerate(sorted(found, reverse=True)):
         total_bytes += size_bytes
-        if place and (time.time() - used_at > kept_s or total_bytes > kept_bytes):
-            total_bytes -= size_bytes if _remove(path) else 0
+        is_old = (place or not keeps_last) and (time.time() - used_at > kept_s or total_bytes > kept_bytes)
+        if (is_old or _is_superseded(path, made_for)) and _remove(path, dry_run=dry_run):
+            total_bytes -= size_bytes
+            removed.append(path)
+    return removed
+
+
+def _is_superseded(environment: Path, made_for: Sequence[str]) -> bool:
+    """Whether no job can use it any more: its interpreter has other packages now, or was removed."""
+    try:
+        prefix, state = json.loads((environment / _MADE_FOR).read_text(encoding="utf-8"))
+        return not Path(prefix).exists() or (prefix == made_for[0] and state != made_for[1] if made_for else False)
+    except (OSError, ValueError, TypeError):
+        return False  # made by an older release: only its age counts
 
 
 def _last_use(environment: Path) -> tuple[float, int]:
@@ -70,12 +109,13 @@ def _last_use(environment: Path) -> tuple[float, int]:
         return 0.0, 0
 
 
-def _remove(environment: Path) -> bool:
+def _remove(environment: Path, *, dry_run: bool) -> bool:
+    """Remove it, unless a job uses it; whether it was removed, or would be."""
     lock = Path(f"{environment}.lock")
     if not lock.exists():  # none of ours
         return False
     with locked(lock, waits=False) as is_unused:
-        if is_unused:
+        if is_unused and not dry_run:
             (environment / _COMPLETE).unlink(missing_ok=True)
             # The lock's file stays: a process may be waiting for this very lock.
             shutil.rmtree(environment, ignore_errors=True)

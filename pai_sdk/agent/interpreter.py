@@ -43,12 +43,14 @@ class Requirements:
         files: requirement files, in pip's format.
         below: folders whose packages count as present.
         has_pip: whether pip is among those.
+        made_for: the interpreter, and the state of its packages; an environment for another state is of no use.
     """
 
     environment: str
     files: tuple[str, ...]
     below: tuple[str, ...]
     has_pip: bool
+    made_for: tuple[str, ...] = ()
 
     def open_lock(self) -> int:
         """The lock that says who builds the environment and who uses it; open it for as long as that goes on."""
@@ -93,10 +95,11 @@ def find_requirements(
     if not any(_wanted(text) for text in texts):
         return None
     below = service_paths()
+    state = _digest_of(_interpreter(below))
     environment = state_dir / "requirements"
     if not any(_LOCAL.search(text) for text in texts):
-        environment = cache_dir / _digest(texts, below)
-    return Requirements(str(environment), tuple(map(str, files)), below, has_pip())
+        environment = cache_dir / _digest_of([texts, *_interpreter(below)])
+    return Requirements(str(environment), tuple(map(str, files)), below, has_pip(), (sys.prefix, state))
 
 
 def has_pip() -> bool:
@@ -155,8 +158,8 @@ def _build(environment: Path, requirements: Requirements, working_dir: str) -> i
     layer(environment, requirements.below, has_pip=requirements.has_pip)
     code = _pip_install(environment, requirements, working_dir)
     if code == 0:
-        environments.mark_complete(environment)
-        environments.prune(environment.parent)
+        environments.mark_complete(environment, requirements.made_for)
+        environments.prune(environment.parent, made_for=requirements.made_for)
     else:
         shutil.rmtree(environment, ignore_errors=True)
     return code
@@ -193,14 +196,18 @@ def _wanted(text: str) -> bool:
     return any(line.strip() and not line.strip().startswith("#") for line in text.splitlines())
 
 
-def _digest(texts: Sequence[str], below: Sequence[str]) -> str:
+def _interpreter(below: Sequence[str]) -> list[object]:
+    """All that an environment depends on, beside its requirements."""
     installed = sorted(
         entry.name
         for folder in below
         for entry in os.scandir(folder)
         if entry.name.endswith((".dist-info", ".pth"))
     )
-    facts = [texts, platform.python_version(), platform.machine(), sys.prefix, list(below), installed]
+    return [platform.python_version(), platform.machine(), sys.prefix, list(below), installed]
+
+
+def _digest_of(facts: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
 

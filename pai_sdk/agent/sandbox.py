@@ -157,6 +157,15 @@ class Sandbox:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
 
+    def not_needed_after_the_end(self, *, outputs_are_saved: bool) -> list[Path]:
+        """The folders that nothing reads when the job has ended: copies, and packages that its command installed.
+
+        The code and what the job has written beside it stay, and so do logs and state.
+        """
+        folders = [self.data_dir, self.state_dir / "python", self.state_dir / "requirements"]
+        folders += [self.ml / "output"] if outputs_are_saved else []
+        return [folder for folder in folders if folder.is_dir()]
+
     def remove(self) -> None:
         """Remove the folder. It is renamed first, so that no reader finds a part of it, or makes one anew."""
         trash = self.root.with_name(f"{TRASH_PREFIX}{self.root.name}")

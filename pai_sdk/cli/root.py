@@ -14,7 +14,9 @@ import typer
 from pai_sdk.base.version import __version__
 from pai_sdk.cli import (
     algorithms,
+    config_commands,
     demo,
+    doctor,
     exit_codes,
     job_view,
     jobs,
@@ -24,6 +26,7 @@ from pai_sdk.cli import (
     pack,
     run_commands,
     serve,
+    service_commands,
     submitting,
     traces,
     transfers,
@@ -77,12 +80,17 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "rm": transfers.rm,
     },
     "Service and settings": {
+        "doctor": doctor.doctor,
         "serve": serve.serve,
     },
 }
 _GROUPS: dict[str, dict[str, typer.Typer]] = {
     "Results": {"trace": traces.app},
-    "Service and settings": {"algorithm": algorithms.app},
+    "Service and settings": {
+        "config": config_commands.app,
+        "service": service_commands.app,
+        "algorithm": algorithms.app,
+    },
 }
 for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():

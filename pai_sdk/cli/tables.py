@@ -103,6 +103,7 @@ def _print_line(
             line.append(padding).append_text(cell)
         else:
             line.append_text(cell).append(padding if number + 1 < len(cells) else "")
+    line.rstrip()
     console.print(line, soft_wrap=True)
 
 

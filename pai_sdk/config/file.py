@@ -58,8 +58,8 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
     return content
 
 
-def write_config(path: Path, values: Mapping[str, str]) -> None:
-    """Add values to the file, by an atomic replace; only its owner may read it.
+def write_config(path: Path, values: Mapping[str, str | None]) -> None:
+    """Add values to the file, and take out those that are None, by an atomic replace; only its owner may read it.
 
     Raises:
         SettingsError: the file that is there is not a JSON object, or it cannot be written.
@@ -69,7 +69,7 @@ def write_config(path: Path, values: Mapping[str, str]) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked_folder(target.parent):  # else the changes of another process that writes now would be lost
-            content = {**read_config(path), **values}
+            content = {name: v for name, v in {**read_config(path), **values}.items() if v is not None}
             replace_file(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n", durable=True)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -66,6 +66,7 @@ class OutputUploader:
         self._options = options or {}
         self._lock = threading.Lock()
         self._resumed: dict[tuple[str, str], Version] | None = None
+        self._is_over = False  # all was sent after the end; what is removed here later stays in the store
 
     @property
     def has_live_channels(self) -> bool:
@@ -86,11 +87,14 @@ class OutputUploader:
         """
         problems: list[str] = []
         with self._lock:
+            if self._is_over and live_only:
+                return ""  # it was due before the end, and begins after it
             if self._resumed is None:
                 self._resumed = read_resumed(self._sandbox)
             for name in self._targets:
                 if not live_only or name in LIVE_CHANNELS:
                     problems += self._upload_channel(name, self._resumed, live_only=live_only)
+            self._is_over = not (live_only or problems)
         more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
         return "; ".join(problems[:_SHOWN_PROBLEMS]) + more
 

@@ -27,7 +27,7 @@ from pai_sdk.service.settings import DEFAULT_DATA_DIR, ServiceInfo
 from pai_sdk.service.state.folder import is_locked, read_info, refuse_foreign
 from pai_sdk.storage.progress import PassingTime
 
-__all__ = ["ensure_running"]
+__all__ = ["ensure_running", "find_running", "stop_running"]
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +81,47 @@ def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 60.0) -> 
         raise ServiceStartError(
             f"the data folder {root} cannot be used: {error.strerror or error}; choose another one"
         ) from error
+
+
+def find_running(data_dir: Path | None = None) -> ServiceInfo | None:
+    """The service that runs on a data folder and answers, or None; none is started.
+
+    Args:
+        data_dir: its folder; `~/.pai/service` when not given.
+    """
+    return _running((data_dir or Path(DEFAULT_DATA_DIR)).expanduser().absolute())
+
+
+def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> ServiceInfo | None:
+    """Let the service of a data folder end, as by Ctrl-C. Its jobs go on, and the next service takes them up.
+
+    Args:
+        data_dir: its folder; `~/.pai/service` when not given.
+        timeout_s: how long that may take.
+
+    Returns:
+        The service that has ended; None when none ran.
+
+    Raises:
+        ServiceStartError: it does not end in time, or it is not known which process it is.
+
+    Example:
+        >>> stop_running(Path("/tmp/no-such-folder"))
+    """
+    root = (data_dir or Path(DEFAULT_DATA_DIR)).expanduser().absolute()
+    if not is_locked(root):
+        return None
+    info = read_info(root)
+    if info is None or not info.pid:
+        raise ServiceStartError(f"a service runs on {root}, and does not say which process it is; try again")
+    with suppress(ProcessLookupError):
+        os.kill(info.pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout_s
+    while is_locked(root):
+        if time.monotonic() > deadline:
+            raise ServiceStartError(f"the service on {root} (process {info.pid}) does not end; end that process")
+        time.sleep(_LOOK_S)
+    return info
 
 
 def _running(root: Path) -> ServiceInfo | None:

@@ -94,10 +94,11 @@ def unreadable(listing: FolderListing) -> Iterator[Problem]:
 
 
 def size_text(size_bytes: int) -> str:
-    """A number of bytes as text: `0 B`, `6.1 kB`, `53.0 MB`."""
+    """A number of bytes as text: `0 B`, `6.1 kB`, `53.0 MB`, `1.2 GB`."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
-    return f"{size_bytes / 1e3:.1f} kB" if size_bytes < 1e6 else f"{size_bytes / 1e6:.1f} MB"
+    unit, name = next((pair for pair in ((1e9, "GB"), (1e6, "MB")) if size_bytes >= pair[0]), (1e3, "kB"))
+    return f"{size_bytes / unit:.1f} {name}"
 
 
 def _cannot_be_read(file: FoundFile, error: OSError) -> Problem:

@@ -33,6 +33,7 @@ def environment(session: Session) -> dict[str, str]:
         "PAI_REGION_ID": settings.region_id or "",
         "PAI_WORKSPACE_ID": settings.workspace_id or "",
         "PAI_ENDPOINT": settings.endpoint or "",
+        "PAI_AIWORKSPACE_ENDPOINT": settings.endpoint or "",
         "PAI_OSS_ENDPOINT": settings.oss_endpoint or "",
         "PAI_OSS_BUCKET_NAME": settings.oss_bucket_name or "",
         "ALIBABA_CLOUD_ACCESS_KEY_ID": key.access_key_id,
@@ -220,3 +221,91 @@ def test_the_greeting_of_serve_can_be_pasted_into_a_shell(tmp_path: Path) -> Non
         server.send_signal(signal.SIGTERM)
         assert (told.returncode, told.stdout) == (0, "no jobs\n"), told.stderr
         assert server.wait(PATIENCE_S) == 0
+
+
+JOB_FILE = """\
+# yaml-language-server: $schema=job-file.schema.json
+image_uri: python:3.11
+command: python train.py $PAI_USER_ARGS
+source_dir: src
+hyperparameters: {lr: 0.5}
+labels: {team: vision}
+instance_type: ecs.c6.large
+"""
+TRAIN = """\
+import os, sys
+print("args", *sys.argv[1:])
+with open(os.environ["PAI_OUTPUT_MODEL"] + "/model.txt", "w") as file:
+    file.write("a model")
+"""
+
+
+def test_a_job_file_from_its_run_to_its_end(session: Session, tmp_path: Path) -> None:
+    """run, describe, clone, diff, ps, logs, events, download, delete."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(TRAIN)
+    (tmp_path / "job.yaml").write_text(JOB_FILE)
+    ran = pai(session, "run", str(tmp_path / "job.yaml"), "--set", "lr=0.1", "--name", "cli-run")
+    assert ran.returncode == 0, ran.stderr
+    assert "args --lr 0.1" in ran.stdout
+    (row,) = pai(session, "ps", "--label", "team=vision", "--json").stdout.splitlines()
+    first = json.loads(row)["TrainingJobId"]
+    assert "python train.py $PAI_USER_ARGS" in pai(session, "describe", first).stdout
+    cloned = pai(session, "clone", first, "--set", "lr=0.2", "--json")
+    assert cloned.returncode == 0, cloned.stderr
+    second = json.loads(cloned.stdout)["TrainingJobId"]
+    differences = [json.loads(row) for row in pai(session, "diff", first, second, "--json").stdout.splitlines()]
+    changed = {(each["group"], each["name"]) for each in differences}
+    assert changed - {("result", "duration")} == {("hyperparameters", "lr")}
+    assert pai(session, "logs", second, "--tail", "1").stdout == "args --lr 0.2\n"
+    assert "The job has succeeded" in pai(session, "events", second).stdout
+    folder = tmp_path / "model"
+    assert pai(session, "download", second, "model", str(folder)).returncode == 0
+    assert (folder / "model.txt").read_text() == "a model"
+    assert pai(session, "delete", first, second, "--yes").returncode == 0
+    assert pai(session, "status", first).returncode == 102
+
+
+def test_a_saved_plan_brings_its_files(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(TRAIN + "print('saved')\n")
+    (tmp_path / "job.yaml").write_text(JOB_FILE)
+    plan = tmp_path / "plan.json"
+    saved = pai(session, "run", str(tmp_path / "job.yaml"), "--save", str(plan))
+    assert saved.returncode == 0, saved.stderr
+    ran = pai(session, "submit", str(plan))
+    assert ran.returncode == 0, ran.stderr
+    assert "saved" in ran.stdout
+    again = pai(session, "submit", str(plan))
+    assert (again.returncode, "was submitted already" in again.stderr) == (1, True)
+
+
+def test_doctor_and_the_service_it_finds(session: Session, service_dir: Path) -> None:
+    told = pai(session, "doctor", "--json")
+    found = {row["subject"]: row["health"] for row in map(json.loads, told.stdout.splitlines())}
+    assert {found[name] for name in ("settings", "access key", "API", "clock", "jobs", "bucket")} == {"ok"}
+    assert told.returncode == 0
+    status = pai(session, "service", "status", "--data", str(service_dir), "--json")
+    facts = json.loads(status.stdout)
+    assert (status.returncode, facts["running"], facts["endpoint"]) == (0, True, session.settings.endpoint)
+    assert {"objects", "job folders", "environments"} <= {held["kind"] for held in facts["holds"]}
+
+
+def test_ctrl_c_ends_in_a_message(session: Session) -> None:
+    program = (
+        "import time; from pai_sdk.api.training_jobs import TrainingJobs; from pai_sdk.cli import main\n"
+        "TrainingJobs.list = lambda *a, **k: (print('asked', flush=True), time.sleep(60))\n"
+        "main()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "ps"],
+        env=environment(session),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "asked\n"
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=PATIENCE_S)
+    assert (child.returncode, told) == (130, "\nInterrupted.\n")

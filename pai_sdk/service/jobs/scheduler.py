@@ -361,6 +361,9 @@ class Scheduler:
             failed_instance=state.failed_instance,
             ended_at=state.ended_at,
         )
+        # After the end is recorded: a service that is killed before goes on with what is there.
+        for folder in active.sandbox.not_needed_after_the_end(outputs_are_saved=not problems):
+            self._trash.put(folder)
         self._woken.set()
 
     def _end(self, active: _ActiveJob, status: JobStatus, reason_code: str, reason_message: str) -> None:

@@ -72,6 +72,22 @@ def test_a_build_that_was_cut_off_goes_but_not_one_that_goes_on(tmp_path: Path) 
     assert left(tmp_path) == {"whole", "growing", "not ours"}
 
 
+def test_what_no_interpreter_can_use_any_more_goes_at_once(tmp_path: Path) -> None:
+    """Each `pip install` beside the service made another copy of 270 MB, and none went for 30 days."""
+    prefix = str(tmp_path)
+    for name, made_for in {
+        "now": (prefix, "b"),
+        "before": (prefix, "a"),
+        "of another": ("/", "a"),
+        "of a removed one": (str(tmp_path / "gone"), "b"),
+        "of an older release": (),
+    }.items():
+        environments.mark_complete(make(tmp_path, name), made_for)
+    removed = environments.prune(tmp_path, made_for=(prefix, "b"))
+    assert {path.name for path in removed} == {"before", "of a removed one"}
+    assert left(tmp_path) == {"now", "of another", "of an older release"}
+
+
 @pytest.mark.usefixtures("offline")
 def test_two_jobs_at_once_build_once(jobs: Jobs) -> None:
     request = make_request("tiny", PythonRequirements=["tiny"])

@@ -1,0 +1,169 @@
+"""What a service's data folder holds on disk, by kind, and what of it can be removed.
+
+Nothing here asks the service: it may run, or not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pai_sdk.agent import environments
+from pai_sdk.agent.journal import Journal
+from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
+
+__all__ = ["Holding", "Removal", "clean", "holdings"]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What one kind of files takes.
+
+    Attributes:
+        kind: `objects`, `job folders`, `logs`, `environments`, `pip cache`, `tables` or `service`.
+        size_bytes: on disk.
+        count: of jobs, environments or files; None where files are not counted.
+    """
+
+    kind: str
+    size_bytes: int
+    count: int | None
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Something that was removed, or would be.
+
+    Attributes:
+        what: for people.
+        path: the folder.
+        size_bytes: on disk.
+    """
+
+    what: str
+    path: Path
+    size_bytes: int
+
+
+def holdings(root: Path) -> list[Holding]:
+    """What a data folder holds, each byte under one kind.
+
+    Args:
+        root: the data folder of a service.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [holding.kind for holding in holdings(Path(folder))]
+        ['objects', 'job folders', 'logs', 'environments', 'pip cache', 'tables', 'service']
+    """
+    cache, jobs = root / "cache", root / "jobs"
+    cached = [path for path in _folders(cache) if path.name != "pip"]
+    job_folders = _folders(jobs)
+    logs = [folder / "logs" for folder in job_folders]
+    logs_bytes = sum(map(_size_bytes, logs))
+    parts = [
+        Holding("objects", _size_bytes(root / "objects"), None),  # small ones are rows of a database
+        Holding("job folders", _size_bytes(jobs) - logs_bytes, len(job_folders)),
+        Holding("logs", logs_bytes, sum(len(list(folder.glob("*.log"))) for folder in logs)),
+        Holding("environments", sum(map(_size_bytes, cached)), len(cached)),
+        Holding("pip cache", _size_bytes(cache / "pip"), _count_files(cache / "pip")),
+        Holding("tables", _size_bytes(root / "tables"), len(_folders(root / "tables"))),
+    ]
+    own = [path for path in _entries(root) if path.is_file()]
+    return [*parts, Holding("service", sum(map(_size_bytes, own)), len(own))]
+
+
+def clean(root: Path, *, older_than_s: float, dry_run: bool = False) -> Iterator[Removal]:
+    """Remove what is not needed: copies in folders of jobs that have ended, unused environments, pip's downloads.
+
+    Logs, objects and what jobs wrote beside their code stay, and so does everything that a job uses.
+
+    Args:
+        root: the data folder.
+        older_than_s: only what has ended, or was used, longer ago than this.
+        dry_run: remove nothing.
+
+    Returns:
+        What is removed, one by one.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     list(clean(Path(folder), older_than_s=0))
+        []
+    """
+    before = time.time() - older_than_s
+    for folder in _folders(root / "jobs"):
+        if folder.name.startswith(TRASH_PREFIX):
+            yield _removed("folder of a deleted job", folder, dry_run=dry_run)
+        elif _has_ended(folder, before):
+            # Outputs are left alone: whether all of them are saved is known to the service only.
+            for part in Sandbox(folder).not_needed_after_the_end(outputs_are_saved=False):
+                yield _removed(f"{part.name} of job {folder.name}", part, dry_run=dry_run)
+    yield from _clean_environments(root / "cache", older_than_s, dry_run=dry_run)
+    pip = root / "cache" / "pip"
+    if pip.is_dir() and _last_change(pip) < before:
+        yield _removed("pip's downloads", pip, dry_run=dry_run)
+
+
+def _clean_environments(cache: Path, older_than_s: float, *, dry_run: bool) -> Iterator[Removal]:
+    if not cache.is_dir():
+        return
+    sizes = {path: _size_bytes(path) for path in _folders(cache) if path.name != "pip"}
+    for path in environments.prune(cache, kept_s=older_than_s, keeps_last=False, dry_run=dry_run):
+        yield Removal("environment for requirements", path, sizes.get(path, 0))
+
+
+def _has_ended(folder: Path, before: float) -> bool:
+    """Whether a job has ended before that time: its processes are gone, and its end is recorded."""
+    # As recorded, and not as it seems: who looks from outside does not know what runs the job.
+    state = Journal(folder / "state").read_state()
+    return state is not None and state.phase == "ended" and (state.ended_at or 0) < before
+
+
+def _removed(what: str, path: Path, *, dry_run: bool) -> Removal:
+    removal = Removal(what, path, _size_bytes(path))
+    if not dry_run:
+        shutil.rmtree(path, ignore_errors=True)
+    return removal
+
+
+def _folders(parent: Path) -> list[Path]:
+    return [path for path in _entries(parent) if path.is_dir() and not path.is_symlink()]
+
+
+def _entries(parent: Path) -> list[Path]:
+    try:
+        return sorted(parent.iterdir())
+    except OSError:
+        return []
+
+
+def _files(path: Path) -> Iterator[os.stat_result]:
+    """The files of a folder with all below it, or a file; what vanishes meanwhile is left out."""
+    if path.is_dir() and not path.is_symlink():
+        for parent, folders, files in os.walk(path):
+            for name in (*files, *folders):
+                try:
+                    yield os.lstat(Path(parent, name))
+                except OSError:
+                    continue
+    elif path.exists():
+        yield path.lstat()
+
+
+def _size_bytes(path: Path) -> int:
+    return sum(file.st_blocks * 512 for file in _files(path))
+
+
+def _count_files(path: Path) -> int:
+    return sum(1 for _, _, files in os.walk(path) for _ in files)
+
+
+def _last_change(path: Path) -> float:
+    return max((file.st_mtime for file in _files(path)), default=0.0)

@@ -1,0 +1,61 @@
+"""`pai-sdk service` without a service, and `pai-sdk prune --service`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pai_sdk.job.training_job import TrainingJob
+from tests.unit.cli.conftest import Pai
+from tests.unit.fake_backend import FakeBackend
+
+
+def test_a_service_that_does_not_run(pai: Pai, clean_home: Path) -> None:
+    data = clean_home / ".pai" / "service"
+    (data / "cache" / "pip").mkdir(parents=True)
+    (data / "cache" / "pip" / "wheel").write_bytes(b"x" * 8192)
+    told = pai("service", "status")
+    assert told.exit_code == 102
+    assert "not running" in told.stdout
+    assert "pip cache" in told.stdout
+    facts = json.loads(pai("service", "status", "--json").stdout)
+    assert (facts["running"], facts["data"]) == (False, str(data))
+    assert pai("service", "stop").stdout == "no service is running\n"
+    assert "would free 8.2 kB" in pai("service", "clean", "--older-than", "0", "--dry-run").stdout
+    assert (data / "cache" / "pip" / "wheel").exists()
+    assert pai("service", "clean").stdout == "nothing to remove\n", "it is of today"
+    assert "freed 8.2 kB" in pai("service", "clean", "--older-than", "0").stdout
+    assert not (data / "cache" / "pip").exists()
+
+
+@pytest.mark.parametrize("text", ["7", "soon", "-1d", "1y", ""])
+def test_what_is_no_duration_is_wrong_usage(pai: Pai, text: str) -> None:
+    assert pai("service", "clean", f"--older-than={text}").exit_code == 2
+
+
+@pytest.fixture
+def deleted(memory: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    deleted: list[str] = []
+    records = {
+        "old": {"Status": "Failed", "GmtModifiedTime": "2026-01-01T00:00:00Z"},
+        "running": {"Status": "Running", "GmtModifiedTime": "2026-01-01T00:00:00Z"},
+        "unknown": {"Status": "Succeed", "GmtModifiedTime": None, "GmtCreateTime": "yesterday"},
+        "future": {"Status": "Succeed", "GmtModifiedTime": "2999-01-01T00:00:00Z"},
+    }
+    jobs = []
+    for name, fields in records.items():
+        memory.extra = {"TrainingJobName": name, **fields}
+        jobs.append(TrainingJob(f"train-{name}", memory, record=memory.get(f"train-{name}")))
+    monkeypatch.setattr(TrainingJob, "list", lambda **_: iter(jobs))
+    monkeypatch.setattr(memory, "delete", deleted.append)
+    return deleted
+
+
+def test_only_jobs_that_ended_long_ago_are_pruned(pai: Pai, deleted: list[str]) -> None:
+    assert pai("prune", "--service", "--dry-run").stdout == "would remove train-old  old  Failed\n"
+    assert pai("prune", "--service", input="n\n").exit_code == 1
+    assert deleted == []
+    assert pai("prune", "--service", "--yes").stdout == "removed 1 job; its outputs stay\n"
+    assert deleted == ["train-old"]
