@@ -22,7 +22,7 @@ from pai_sdk.submit.problems import Problems
 
 __all__ = ["clone_plan"]
 
-_OWN_ENDING = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{8}$")  # what `request_fields.job_name` appends
+_OWN_ENDING = re.compile(r"[-_]\d{8}[-_]\d{6}[-_][0-9a-f]{8}$")  # what `request_fields.job_name` appends
 _MASKED = re.compile(r"\*+")
 
 

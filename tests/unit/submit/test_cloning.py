@@ -53,7 +53,7 @@ def test_a_request_without_what_only_records_have() -> None:
 def test_a_clone_has_a_name_and_folders_of_its_own() -> None:
     wire = clone_plan(record(), hyperparameters={"lr": 0.1, "new": True}).request.to_wire()
     name = wire["TrainingJobName"]
-    assert name.startswith("digits-2")
+    assert name.startswith("digits_2")
     assert name != NAME
     assert wire["OutputChannels"] == [{"Name": "model", "OutputUri": f"oss://models/pai/{name}/model/"}]
     assert {each["Name"]: each["Value"] for each in wire["HyperParameters"]} == {
