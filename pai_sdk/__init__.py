@@ -17,6 +17,7 @@ from pai_sdk.base.version import __version__
 if TYPE_CHECKING:
     from pai_sdk.execution.docker.options import LocalOptions
     from pai_sdk.experiment import Experiment
+    from pai_sdk.job.gather import as_completed, gather
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.run.checkpoints import Checkpoint, CheckpointConfig
     from pai_sdk.run.function import FunctionRun
@@ -56,7 +57,9 @@ __all__ = [
     "StopTraining",
     "TrainingJob",
     "__version__",
+    "as_completed",
     "checkpoint_dir",
+    "gather",
     "get_all_reported_checkpoints",
     "get_checkpoint",
     "get_context",
@@ -84,7 +87,9 @@ _HOMES = {
     "Session": "pai_sdk.session",
     "StopTraining": "pai_sdk.run.report",
     "TrainingJob": "pai_sdk.job.training_job",
+    "as_completed": "pai_sdk.job.gather",
     "checkpoint_dir": "pai_sdk.run.report",
+    "gather": "pai_sdk.job.gather",
     "get_all_reported_checkpoints": "pai_sdk.run.report",
     "get_checkpoint": "pai_sdk.run.report",
     "get_context": "pai_sdk.run.report",

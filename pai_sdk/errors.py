@@ -35,6 +35,7 @@ been carried out).
     │   └── TransferError            some files of an upload or download failed; `failures` lists them
     │       └── SyncError                some files of a folder could not be moved to the other store
     ├── MissingExtraError          an optional dependency is not installed; `extra` names what to install
+    ├── JobsFailed                 of several jobs, some did not succeed; `failures` has the error of each
     ├── JobError                   about one job; `job_id`
     │   ├── JobFailed              it ended as Failed, CreateFailed or InitializeFailed
     │   ├── JobStopped             it was stopped before it finished
@@ -54,7 +55,7 @@ been carried out).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ __all__ = [
     "JobError",
     "JobFailed",
     "JobStopped",
+    "JobsFailed",
     "LocalRunError",
     "MissingExtraError",
     "NameTakenError",
@@ -108,6 +110,7 @@ __all__ = [
 ]
 
 _PACKAGE = str(Path(__file__).parent)
+_SHOWN_FAILURES = 20  # a screen
 _NOT_SUPPORTED = (501, 505)  # not implemented; HTTP version not supported: later attempts fail in the same way
 # Control characters (they move a cursor or set a clipboard) and those that turn the direction of writing.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -529,6 +532,39 @@ class JobFailed(JobError):
         self.reason_message = reason_message
         self.log_tail = tuple(log_tail)
         self.traceback = traceback
+
+
+class JobsFailed(PaiError):
+    """Several jobs were waited for, and some of them did not succeed.
+
+    Attributes:
+        failures: the error of each, by the job's id (by its name, where it could not be submitted): a `JobFailed`,
+            a `JobStopped`, or why nothing is known of the job.
+        unfinished: the ids of the jobs that go on, or that were being stopped.
+
+    Example:
+        >>> stopped = JobStopped("job digits (train1) was stopped", job_id="train1")
+        >>> print(JobsFailed({"train1": stopped}, jobs=3))
+        1 of 3 jobs did not succeed:
+          - job digits (train1) was stopped
+    """
+
+    def __init__(self, failures: Mapping[str, Exception], *, jobs: int, unfinished: Sequence[str] = ()) -> None:
+        shown = [f"  - {_in_a_line(error)}" for error in [*failures.values()][:_SHOWN_FAILURES]]
+        if len(failures) > _SHOWN_FAILURES:
+            shown.append(f"  … and {len(failures) - _SHOWN_FAILURES} more")
+        if unfinished:
+            shown.append(f"{len(unfinished)} have not ended")
+        super().__init__("\n".join([f"{len(failures)} of {jobs} jobs did not succeed:", *shown]))
+        self.failures = dict(failures)
+        self.unfinished = tuple(unfinished)
+
+
+def _in_a_line(error: Exception) -> str:
+    """The first line of an error; of a failed job also the last line of its traceback, which tells most."""
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    traceback = error.traceback.splitlines() if isinstance(error, JobFailed) else []
+    return f"{first} | {traceback[-1]}" if traceback else first
 
 
 class JobStopped(JobError):

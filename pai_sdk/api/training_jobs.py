@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pai_sdk.api.paging import pages
+from pai_sdk.api.paging import number_of, pages
 from pai_sdk.api.responses import read_item, read_items, read_model
 from pai_sdk.api.transport import Answer, Transport
 from pai_sdk.errors import BadAnswerError
 from pai_sdk.schemas.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
 
-__all__ = ["BEGINNING", "VERSION", "TrainingJobs"]
+__all__ = ["BEGINNING", "VERSION", "Changed", "JobPage", "TrainingJobs"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,15 +30,35 @@ _JOB = _JOBS + "/{training_job_id}"
 _TERMINALS = _JOB + "/instances/{instance_id}/webterminals"
 
 
+@dataclass(frozen=True)
+class Changed:
+    """The answer of ListTrainingJobChanges: the jobs that have changed, as `get` shows them, and ids of no job."""
+
+    records: list[JobRecord]
+    missing: list[str]
+
+
+@dataclass(frozen=True)
+class JobPage:
+    """A page of a list of jobs, and how many jobs the list has in all, where the service says so."""
+
+    records: list[JobRecord]
+    total: int | None
+
+
 class TrainingJobs:
     """The actions on training jobs, one method each.
 
     Args:
         transport: to the PAI API, version `VERSION`.
+
+    Attributes:
+        offers_changes: whether the service has announced the action of `changes`.
     """
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        self.offers_changes = False
 
     def create_once(self, body: Mapping[str, Any], *, answer_s: float | None = None) -> str:
         """CreateTrainingJob, sent again only when it cannot have arrived; `submission.create` does the rest.
@@ -91,8 +112,36 @@ class TrainingJobs:
         # Without the id of the request, which would make each snapshot differ from the one before.
         content = {name: value for name, value in answer.json.items() if name != "RequestId"}
         record = read_model(JobRecord, {"TrainingJobId": job_id, **content}, answer, "GetTrainingJob")
-        record._etag = answer.headers.get("ETag")
-        offers = offers_of(answer)
+        return self._marked(record, offers_of(answer), answer.headers.get("ETag"))
+
+    def changes(self, known: Mapping[str, str | None], *, wait_s: float = 0.0) -> Changed:
+        """ListTrainingJobChanges, an action of the embedded service: the jobs that differ from what is known.
+
+        Args:
+            known: job id to the ETag of the snapshot that is known, or None.
+            wait_s: long poll: an answer without news may be delayed so long.
+        """
+        action, body = "ListTrainingJobChanges", {"Known": {key: tag or "" for key, tag in known.items()}}
+        answer = self.transport.call(
+            action,
+            "POST",
+            _JOBS + "/changes",
+            body=body,
+            idempotent=True,
+            headers=prefer_wait(wait_s),
+            timeout_s=read_timeout(self.transport.timeout_s, wait_s),
+        )
+        offers, tags = offers_of(answer), answer.json.get("ETags")
+        tags = tags if isinstance(tags, dict) else {}
+        found = read_items(JobRecord, [answer.json.get("TrainingJobs") or []], action)
+        records = [self._marked(record, offers, tags.get(record.training_job_id)) for record in found]
+        missing = answer.json.get("Missing")
+        return Changed(records, [str(job_id) for job_id in missing] if isinstance(missing, list) else [])
+
+    def _marked(self, record: JobRecord, offers: frozenset[str], etag: str | None) -> JobRecord:
+        """A snapshot with what the service has announced beside it."""
+        self.offers_changes = "changes" in offers
+        record._etag = etag
         record._lists_all, record._may_wait = "all-instances" in offers, "wait" in offers
         record._reads_reports = "reported-metrics" in offers
         return record
@@ -155,6 +204,31 @@ class TrainingJobs:
             without_news = without_news + 1 if len(seen) == known else 0
             if without_news == _MOST_WITHOUT_NEWS:
                 return
+
+    def list_page(
+        self, number: int, *, workspace_id: str | None = None, start_time: str = BEGINNING, page_size: int = 100
+    ) -> JobPage:
+        """ListTrainingJobs, one page, the newest jobs first.
+
+        Args:
+            number: of the page, from 1.
+            workspace_id: only jobs of this workspace.
+            start_time: created from here on.
+            page_size: items in a page; the service may give fewer.
+        """
+        query = {
+            "WorkspaceId": workspace_id,
+            "StartTime": start_time,
+            "SortBy": "GmtCreateTime",
+            "Order": "DESC",
+            "PageNumber": number,
+            "PageSize": page_size,
+        }
+        action = "ListTrainingJobs"
+        answer = self.transport.call(action, "GET", _JOBS, query=query)
+        self.offers_changes = "changes" in offers_of(answer)
+        records = [*read_items(JobRecord, [answer.json.get("TrainingJobs") or []], action)]
+        return JobPage(records, number_of(answer.json.get("TotalCount")))
 
     def stop(self, job_id: str) -> None:
         """StopTrainingJob."""

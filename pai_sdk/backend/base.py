@@ -164,6 +164,26 @@ def already_submitted(job_id: str) -> InvalidInputError:
     return InvalidInputError([Problem("plan", f"was submitted already, as job {job_id}", hint)])
 
 
+@dataclass(frozen=True)
+class JobChanges:
+    """The answer to one request about many jobs; `Backend.changes` continues from it.
+
+    Attributes:
+        records: jobs that may have changed, by id. Those that are not there are as they were.
+        missing: jobs that the answer does not show. If it is exact, there are no such jobs.
+        is_exact: the records are what `get` gives. Otherwise they are entries of a list: with fewer fields, and as
+            old as the list is; a job that is missing from it may be there.
+        is_complete: all jobs were looked at; otherwise the next call continues.
+        page: where to continue; of the backend that gave it.
+    """
+
+    records: Mapping[str, JobRecord]
+    missing: frozenset[str] = frozenset()
+    is_exact: bool = True
+    is_complete: bool = True
+    page: object = None
+
+
 class Backend(Protocol):
     """Runs jobs and keeps their records. Safe to use from several threads."""
 
@@ -209,6 +229,20 @@ class Backend(Protocol):
             changed_from: a snapshot; with `wait_s`, a backend that can holds its answer until the job differs
                 from it. Others answer at once.
             wait_s: the longest such wait, in seconds.
+        """
+        ...
+
+    def changes(
+        self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+    ) -> JobChanges:
+        """What has become of some jobs, by one request however many they are.
+
+        A backend may answer exactly, or show a page of a list only: the attributes of the answer say so.
+
+        Args:
+            known: each job that is asked for, with the last snapshot of it that the caller has.
+            since: the former answer; if it was not complete, this one continues it.
+            wait_s: a backend that can holds its answer back until one of the jobs differs from its snapshot.
         """
         ...
 

@@ -6,7 +6,6 @@ import heapq
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,15 +18,17 @@ from pai_sdk.api.submission import SubmissionPolicy
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.api.workspaces import Workspaces
-from pai_sdk.backend.base import Plan, Purpose
+from pai_sdk.backend.base import JobChanges, Plan, Purpose
+from pai_sdk.backend.many_jobs import changes_of_many, changes_of_one, page_of_list
 from pai_sdk.base.endpoint import Endpoint, host_of
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings
-from pai_sdk.errors import InvalidInputError, Problem, StorageError
+from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem, StorageError
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir, OssLocation
+from pai_sdk.schemas.wire import seconds_of
 from pai_sdk.storage.placed import is_whole
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
@@ -172,6 +173,20 @@ class ServiceBackend:
         """The job's current record; a service with long polls answers when it changes."""
         return self._jobs.get(job_id, changed_from=changed_from, wait_s=wait_s)
 
+    def changes(
+        self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+    ) -> JobChanges:
+        """The jobs that have changed, where the service offers that; otherwise a page of its list of jobs."""
+        if len(known) == 1:
+            return changes_of_one(self._jobs, *next(iter(known.items())), wait_s=wait_s)
+        if self._jobs.offers_changes:
+            try:
+                return changes_of_many(self._jobs, known, since, wait_s=wait_s)
+            except (NotFoundError, InvalidRequestError) as error:  # its place was taken by an older service
+                _log.info("the service has no changes any more: %s", error)
+                self._jobs.offers_changes = False
+        return page_of_list(self._jobs, known, since, workspace_id=self._settings.workspace_id)
+
     def list(
         self,
         *,
@@ -221,7 +236,7 @@ class ServiceBackend:
         try:
             store = OssStore(self.files(), OssUri.parse(uri))
             reported = reported_metrics(
-                store, name=name, since=_seconds(record.gmt_create_time) - _CLOCKS_DIFFER_S
+                store, name=name, since=(seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
             )
         except StorageError as error:
             _log.warning("the metrics that job %s has reported cannot be read: %s", job_id, error)
@@ -310,15 +325,6 @@ class ServiceBackend:
                     trusted_endpoints=self._settings.trusted_endpoints,
                 )
             return self._oss
-
-
-def _seconds(moment: str | None) -> float:
-    """A time of the wire in seconds since 1970; 0 where it is none."""
-    try:
-        found = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
-    except ValueError:
-        return 0.0
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def _placed_folder(uri: str) -> OssUri:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import Protocol
 
 from pai_sdk.schemas.record import JobRecord, LogLine
+from pai_sdk.schemas.wire import seconds_of
 
 
 class Display(Protocol):
@@ -97,12 +97,5 @@ def elapsed_s(record: JobRecord) -> float | None:
     """Seconds since the job was created, or its duration; None when the service does not report it."""
     if record.status.is_terminal and record.duration is not None:
         return float(record.duration)
-    if not record.gmt_create_time:
-        return None
-    try:
-        created = datetime.fromisoformat(record.gmt_create_time.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    if created.tzinfo is None:
-        created = created.replace(tzinfo=timezone.utc)
-    return max(0.0, time.time() - created.timestamp())
+    created = seconds_of(record.gmt_create_time)
+    return None if created is None else max(0.0, time.time() - created)

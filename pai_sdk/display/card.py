@@ -62,11 +62,15 @@ def status_html(status: JobStatus) -> str:
         >>> ">Running</span>" in status_html(JobStatus.RUNNING)
         True
     """
-    kind = "running"
-    if status.is_terminal:
-        kind = "success" if status.is_success else "failure" if status.is_failure else "stopped"
-    style = f"background:{_COLOURS[kind]};color:white;border-radius:10px;padding:1px 9px;font-size:12px"
+    style = f"background:{_COLOURS[kind_of(status)]};color:white;border-radius:10px;padding:1px 9px;font-size:12px"
     return f'<span style="{style}">{escape(status or "…")}</span>'
+
+
+def kind_of(status: JobStatus) -> str:
+    """How a job does: `success`, `failure` or `stopped`, and `running` before its end."""
+    if not status.is_terminal:
+        return "running"
+    return "success" if status.is_success else "failure" if status.is_failure else "stopped"
 
 
 def _head(record: JobRecord) -> str:

@@ -17,6 +17,15 @@ def next_commands(record: JobRecord) -> list[str]:
     return [f"{_command()} {verb} {record.training_job_id}" for verb in verbs]
 
 
+def list_command(*, local: bool) -> str:
+    """The exact line to type for a list of all jobs.
+
+    Args:
+        local: of those in Docker on this machine.
+    """
+    return f"{_command()} ps{' --local' if local else ''}"
+
+
 def _command() -> str:
     """What starts the command line here: its script may not be on PATH, or not have been installed."""
     if shutil.which("pai-sdk"):

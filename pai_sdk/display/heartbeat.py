@@ -7,14 +7,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pai_sdk.display.base import Display
-
 _BEAT_S = 0.5
 _LAST_BEAT_WITHIN_S = 1.0  # a blocked terminal must not delay the end of the wait
 
 
 @contextmanager
-def heartbeat(display: Display, *, beat_s: float = _BEAT_S) -> Iterator[None]:
+def heartbeat(display: object, *, beat_s: float = _BEAT_S) -> Iterator[None]:
     """Within it, a display that has a `beat` has it called every now and then, from a thread; at the end `rest`.
 
     Example:

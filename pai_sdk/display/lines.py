@@ -24,13 +24,14 @@ _COLOURS = ("cyan", "magenta", "yellow", "blue", "green", "bright_red")
 _STATE_EVERY_S = 10.0
 
 
-class _Forgiving:
+class ForgivingStream:
     """A text stream that shows `?` where its encoding has no sign for something, instead of failing."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
+        """Write a text."""
         try:
             return self._stream.write(text)
         except UnicodeEncodeError:
@@ -121,7 +122,7 @@ class LogWriter:
             from rich.console import Console
 
             # What a job writes, or how it is named, must not end the watching of it.
-            file = cast("TextIO", _Forgiving(self._stream or sys.stdout))
+            file = cast("TextIO", ForgivingStream(self._stream or sys.stdout))
             self._made = Console(file=file, highlight=False, soft_wrap=True)
         return self._made
 

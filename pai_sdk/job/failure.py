@@ -15,7 +15,7 @@ from pai_sdk.backend.base import Backend
 from pai_sdk.base.retry import one_attempt
 from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.display.commands import next_commands
-from pai_sdk.errors import JobFailed, PaiError
+from pai_sdk.errors import JobFailed, JobStopped, PaiError
 from pai_sdk.job.follow import Follower, FollowPolicy, LogFault
 from pai_sdk.job.log_reasons import shows_reason
 from pai_sdk.job.tracebacks import find_traceback, root_cause, shortened
@@ -92,6 +92,28 @@ def job_failure(
     )
     failure.args = (_text(record, failure, tail, None if shows_reason(tail.lines) else waited_s),)
     return failure
+
+
+def brief_failure(record: JobRecord) -> JobFailed:
+    """The error of a failed job by its record alone, without a request."""
+    message = record.reason_message or ""
+    text = _text(record, instance=None, exit_code=None, message=message, log_tail=(), traceback="", waited_s=None)
+    return JobFailed(
+        text,
+        job_id=record.training_job_id,
+        status=record.status,
+        instance=_first_failed(record),
+        reason_code=record.reason_code,
+        reason_message=record.reason_message,
+    )
+
+
+def stopped_error(record: JobRecord) -> JobStopped:
+    """The error of a job that was stopped."""
+    job_id = record.training_job_id
+    why = f": {record.reason_message}" if record.reason_message else ""
+    text = f"job {record.training_job_name or job_id} ({job_id}) was stopped{why}"
+    return JobStopped(text, job_id=job_id, reason_code=record.reason_code)
 
 
 def _error_info_or_none(backend: Backend, job_id: str) -> ErrorInfo | None:

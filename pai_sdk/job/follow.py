@@ -14,8 +14,10 @@ from pai_sdk.backend.base import Backend
 from pai_sdk.base.retry import one_attempt
 from pai_sdk.errors import AuthenticationError, PaiError
 from pai_sdk.job.log_reasons import shows_reason
+from pai_sdk.job.poller import News, Seat, shared_pollers
 from pai_sdk.job.polling import (
     FIRST_PAUSE_S,
+    EndCheck,
     FollowPolicy,
     PollState,
     may_appear_later,
@@ -71,6 +73,7 @@ class Follower:
     reading down.
 
         job       unseen -> running -> ended -> all instances listed -> finished
+                  polled by `_poll_job` -> heard of by `_hear`, once many jobs of the backend are followed
         instance  reading <-> scheduled (pause, retry) -> finished, at the last line or at an error
                      ^-> parked: the queue is full; `_take` schedules the reader again
         follower  open -> done, when the job and all instances are finished (`_open_streams` is 0)
@@ -78,9 +81,10 @@ class Follower:
     Locks: `_changed` guards the fields below it and the readers. It is held to change state, never during a
     request. Steps read `_seen`, `_ended_at` and `_closed` without it: a stale value costs one more request.
     A reader's `next_line` and `poll` are used only by the step that has the reader's current `turn`.
-    `_schedule` takes the lock of the workers inside `_changed`, never the other way round.
-    Called with `_changed` held: `_publish`, `_finish_stream`, `_start_readers`, `_schedule_read`, `_wake_readers`,
-    `_is_end`, `_listing_poll`, `_next_read_delay_s`.
+    `_schedule` takes the lock of the workers inside `_changed`, `_leave` that of the pollers; never the other way
+    round: the poller of many jobs calls `_hear` without a lock.
+    Called with `_changed` held: `_leave`, `_publish`, `_finish_stream`, `_start_readers`, `_schedule_read`,
+    `_wake_readers`, `_listing_poll`, `_next_read_delay_s`.
     """
 
     def __init__(
@@ -106,9 +110,10 @@ class Follower:
         self._seen: JobRecord | None = None
         self._open_streams = 1  # the job itself, and every instance not read to its end
         self._ended_at: float | None = None
-        self._unknown_end: tuple[str, float] | None = None  # an unknown final status, and since when
+        self._end_check = EndCheck(policy)
         self._gave_up = False
         self._closed = False
+        self._seat: Seat | None = None  # from the first poll to the end of the job
         self._reported_key = False
         self._is_done = False
         self._is_held = True  # until the backend shows that it does not answer long polls
@@ -131,11 +136,12 @@ class Follower:
     @property
     def trouble(self) -> BaseException | None:
         """The error of the last poll of the job; None after an answer."""
-        return self._poll.trouble
+        seat = self._seat
+        return self._poll.trouble or (seat.trouble if seat is not None else None)
 
     def updates(self, *, deadline: float | None = None) -> Iterator[Update]:
         """Lines and snapshots of the job as they come, until the job has ended and all is read."""
-        self._schedule(self._poll_job)
+        self._begin()
         while True:
             left_s = None if deadline is None else deadline - self._workers.now()
             # The deadline holds for a slow consumer too, whatever the queue has.
@@ -151,19 +157,33 @@ class Follower:
                 raise update
             yield update
 
+    def _begin(self) -> None:
+        self._seat = shared_pollers().join(self._backend, self._policy, self._job_id)
+        self._schedule(self._poll_job)
+
     def close(self) -> None:
         """Stop: no step makes a new request. Requests under way end by themselves."""
         with self._changed:
             self._closed = True
             self._updates.clear()
             self._parked.clear()
+            self._leave()
+
+    def _leave(self) -> None:
+        """The job needs no more polls."""
+        seat, self._seat = self._seat, None
+        if seat is not None:
+            seat.close()
 
     # ---- the job
 
     def _poll_job(self) -> None:
         if self._has_ended:
             return
-        seen = self._seen
+        seen, seat = self._seen, self._seat
+        if seat is not None and seat.is_crowded:
+            seat.listen(self._hear, seen, wants_all=True)
+            return
         with self._workers.long_poll_slot(self._backend.endpoint, keep_free=_SLOTS_FOR_READERS) as granted:
             wait_s = self._policy.hold_s if granted and seen is not None else 0.0
             asked_at = self._workers.now()
@@ -180,6 +200,14 @@ class Follower:
         pause_s = self._poll.pause_s(is_news=is_news, is_held=record._lists_all)
         self._schedule(self._poll_job, 0.0 if was_held else pause_s)
 
+    def _hear(self, news: News) -> None:
+        """Take what the poller of all jobs has found about this one."""
+        if isinstance(news, JobRecord):
+            self._update(news)
+        elif not self._has_ended:
+            with self._changed:
+                self._publish(news)
+
     def _poll_job_once(self, poll: PollState) -> None:
         """Poll the job once, outside its schedule: a complete log shows that the job has ended."""
         record = self._request(poll, partial(self._poll_job_once, poll), lambda: self._backend.get(self._job_id))
@@ -191,13 +219,14 @@ class Follower:
         with self._changed:
             if self._has_ended:
                 return True
-            is_end = self._is_end(record)
+            is_end = self._end_check.has_ended(record)
             if record != self._seen and (is_end or not record.status.is_terminal):
                 self._seen = record
                 self._publish(record)
                 self._start_readers(record)
             if is_end:
                 self._ended_at = self._workers.now()
+                self._leave()
                 self._wake_readers()
                 if record.may_list_more:
                     self._schedule(self._listing_poll())
@@ -208,16 +237,6 @@ class Follower:
     @property
     def _has_ended(self) -> bool:
         return self._ended_at is not None
-
-    def _is_end(self, record: JobRecord) -> bool:
-        """Whether the job has ended; an unknown final status must stay the same for a while."""
-        if not record.status.is_unknown_end:
-            self._unknown_end = None
-            return record.status.is_terminal
-        now = self._workers.now()
-        if self._unknown_end is None or self._unknown_end[0] != record.status:
-            self._unknown_end = record.status, now
-        return now - self._unknown_end[1] >= self._policy.quiet_s
 
     def _listing_poll(self) -> Step:
         """The step that polls an ended job until all its instances are listed; a service may list them late."""

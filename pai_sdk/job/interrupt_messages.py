@@ -16,6 +16,30 @@ def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
     return _interrupt(f"{job_id} goes on; come back with: {commands[0]}", shown)
 
 
+def all_detached(job_ids: Sequence[str], commands: Sequence[str]) -> KeyboardInterrupt:
+    """The interrupt of a wait for many jobs, which go on.
+
+    Example:
+        >>> str(all_detached(["train1", "train2"], ["pai-sdk ps"]))
+        '2 jobs go on; see them with: pai-sdk ps'
+    """
+    what = f"{len(job_ids)} jobs go on" if len(job_ids) != 1 else f"{job_ids[0]} goes on"
+    shown = [f"Interrupted. {what}; see them with", *(f"  {line}" for line in commands)]
+    return _interrupt(f"{what}; see them with: {commands[0]}", shown)
+
+
+def all_stopped(stopped_ids: Sequence[str], stopping_ids: Sequence[str]) -> KeyboardInterrupt:
+    """The same for jobs that were asked to stop: those that have ended, and those that have not ended yet.
+
+    Example:
+        >>> str(all_stopped(["train1"], ["train2", "train3"]))
+        '1 job has ended; 2 are being stopped'
+    """
+    ended = f"{len(stopped_ids)} {'job has' if len(stopped_ids) == 1 else 'jobs have'} ended"
+    text = f"{ended}; {len(stopping_ids)} are being stopped" if stopping_ids else ended
+    return _interrupt(text, [f"Interrupted. {text}."])
+
+
 def stopped(job_id: str) -> KeyboardInterrupt:
     """The same for a job that was stopped by the interrupt.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import BadAnswerError, InvalidRequestError, NotFoundError, PaiError
 from pai_sdk.job.workers import Schedule, shared_workers
+from pai_sdk.schemas.record import JobRecord
 
 FIRST_PAUSE_S = 0.1
 _BUSY_PAUSE_S = 1.0  # while lines come, from a service that does not hold answers back
@@ -109,6 +110,28 @@ class PollState:
         if not may_pass or now - self._failing_since > patience_s:
             return None
         return self._policy.retry.pause_s(self._attempts, getattr(fault, "retry_after_s", None))
+
+
+class EndCheck:
+    """Whether a job has ended. A final status that is not known must stay the same for a while.
+
+    Args:
+        policy: how long, and by which clock.
+    """
+
+    def __init__(self, policy: FollowPolicy) -> None:
+        self._policy = policy
+        self._unknown_end: tuple[str, float] | None = None  # an unknown final status, and since when
+
+    def has_ended(self, record: JobRecord) -> bool:
+        """Whether this snapshot, the latest one, shows the end."""
+        if not record.status.is_unknown_end:
+            self._unknown_end = None
+            return record.status.is_terminal
+        now = self._policy.schedule.now()
+        if self._unknown_end is None or self._unknown_end[0] != record.status:
+            self._unknown_end = record.status, now
+        return now - self._unknown_end[1] >= self._policy.quiet_s
 
 
 def may_appear_later(fault: BaseException) -> bool:

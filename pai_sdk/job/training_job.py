@@ -18,13 +18,12 @@ from pai_sdk.errors import (
     FunctionError,
     InvalidInputError,
     JobFailed,
-    JobStopped,
     ObjectNotFoundError,
     PaiError,
     Problem,
 )
 from pai_sdk.job.alipai_names import AlipaiNames
-from pai_sdk.job.failure import job_failure
+from pai_sdk.job.failure import job_failure, stopped_error
 from pai_sdk.job.logs import FollowPolicy, LogStream
 from pai_sdk.job.waiting import Waiting
 from pai_sdk.schemas.arguments import check_labels, check_one_of, seconds_or_none
@@ -428,10 +427,7 @@ class TrainingJob(AlipaiNames):
         if record.status.is_failure:
             raise job_failure(self._backend, record, policy, waited_s=waited_s)
         if record.status.is_stopped:
-            why = f": {record.reason_message}" if record.reason_message else ""
-            raise JobStopped(
-                f"job {self.name} ({self.id}) was stopped{why}", job_id=self.id, reason_code=record.reason_code
-            )
+            raise stopped_error(record)
 
     # ---- how it looks
 

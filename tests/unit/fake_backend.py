@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pai_sdk.api.refusals import api_error
-from pai_sdk.backend.base import Plan, Purpose
+from pai_sdk.backend.base import JobChanges, Plan, Purpose
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import ConnectionFailedError, NotFoundError
 from pai_sdk.job.follow import FollowPolicy
@@ -70,6 +70,11 @@ class FakeBackend:
         )
         record._lists_all = self.says_complete
         return record
+
+    def changes(
+        self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+    ) -> JobChanges:
+        return JobChanges({job_id: self.get(job_id) for job_id in known})
 
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         self._maybe_fail()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
-from pai_sdk.backend.base import Plan, Purpose, Upload
+from pai_sdk.backend.base import JobChanges, Plan, Purpose, Upload
 from pai_sdk.backend.local import uploading
 from pai_sdk.backend.local.file_errors import file_faults_explained
 from pai_sdk.backend.local.input_links import links_notice
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.05
+_LOOK_AT_ONE_S = 0.01  # for each of many jobs, so that looking at them costs a small part of a core
 _UPLOADER_STARTS_WITHIN_S = 5.0
 _CODE = "file"
 _STATE = "state"
@@ -216,16 +217,41 @@ class LocalBackend:
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
         """The job as it is now. The first call that sees its end also saves outputs that go to OSS."""
         deadline = time.monotonic() + wait_s
-        root = self._jobs.sandbox(job_id).root
         while True:
-            self._waiting.begin(root, _STATE)
-            record = self._look(job_id, with_metrics=True)
-            if record.status.is_terminal:
-                self._waiting.end(root, _STATE)
+            record = self._look_for_waiter(job_id)
             is_news = changed_from is None or _differs(record, changed_from)
             if is_news or time.monotonic() >= deadline:
                 return record
             time.sleep(_LOOK_S)
+
+    def changes(
+        self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+    ) -> JobChanges:
+        """The jobs that differ from their snapshots: from the folders of the jobs, and one list of the engine."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            self._executor.ask_about(self._jobs.folder / job_id for job_id in known)
+            records, missing = dict[str, JobRecord](), set[str]()
+            for job_id, before in known.items():
+                try:
+                    record = self._look_for_waiter(job_id)
+                except NotFoundError:
+                    missing.add(job_id)
+                    continue
+                if before is None or _differs(record, before):
+                    records[job_id] = record
+            if records or missing or time.monotonic() >= deadline:
+                return JobChanges(records, frozenset(missing))
+            time.sleep(max(_LOOK_S, _LOOK_AT_ONE_S * len(known)))
+
+    def _look_for_waiter(self, job_id: str) -> JobRecord:
+        """The job as it is now. Until it has ended, `prune` leaves it alone, because the caller will ask again."""
+        root = self._jobs.sandbox(job_id).root
+        self._waiting.begin(root, _STATE)
+        record = self._look(job_id, with_metrics=True)
+        if record.status.is_terminal:
+            self._waiting.end(root, _STATE)
+        return record
 
     def _look(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
         with self._jobs.may_be_deleted(job_id) as sandbox:

@@ -43,6 +43,13 @@ class JobContainers:
             )
         )
 
+    def running(self) -> set[str]:
+        """The names of all containers of jobs that run; by one request, without their details."""
+        engine = self._engine()
+        engine.must_answer()
+        found = engine.client.api.containers(filters={"label": LABEL_JOB, "status": "running"})
+        return {name.removeprefix("/") for one in found for name in one.get("Names") or ()}
+
     def remove(self, job_id: str) -> None:
         """Remove all that a job has in the engine; what runs is killed."""
         for container in self.of(job_id):

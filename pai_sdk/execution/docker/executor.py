@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -180,6 +180,27 @@ class DockerExecutor(Executor):
         if not has_begun and not job.journal.is_locked() and not shared.has_begun:
             return self._finalize(job, containers)
         return shared.state()
+
+    def ask_about(self, roots: Iterable[Path]) -> None:
+        """Ask the engine once for the containers of many jobs. `state` then asks only about those that do not run.
+
+        Args:
+            roots: the folders of the jobs; those without a job are left out.
+        """
+        asked_at = time.monotonic()
+        stale = [root for root in roots if asked_at - self._asked.get(root, (0.0,))[0] >= _ASK_ENGINE_EVERY_S]
+        jobs = [job for root in stale if (job := _Job.find(root)) is not None and job.final_state() is None]
+        if len(jobs) < 2 or not self._absence.is_to_be_asked:
+            return
+        with engine_may_be_away():
+            running = self._containers.running()
+            for job in jobs:
+                names = [instance.name for instance in job.shared.instances]
+                if job.shared.has_begun and running.issuperset(names):
+                    self._asked[job.sandbox.root] = (time.monotonic(), dict.fromkeys(names))
+            self._absence.end()
+            return
+        self._absence.begin(asked_at=asked_at)
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         """Ask all instances to end; returns at once. The first reason given stays."""

@@ -18,6 +18,7 @@ from pai_sdk.service.http.routes import (
     algorithms,
     experiments,
     images,
+    job_changes,
     job_instances,
     job_logs,
     job_metrics,
@@ -46,7 +47,17 @@ def create_api(context: ServiceContext) -> FastAPI:
     """The PAI API. It checks no signatures: put a `Gate` before it."""
     app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.context = context
-    resources = (training_jobs, job_logs, job_metrics, job_instances, algorithms, experiments, images, workspaces)
+    resources = (
+        training_jobs,
+        job_changes,
+        job_logs,
+        job_metrics,
+        job_instances,
+        algorithms,
+        experiments,
+        images,
+        workspaces,
+    )
     for module in resources:
         app.include_router(module.router, dependencies=[TokenChecked])
     add_runs(app, dependencies=[TokenChecked])

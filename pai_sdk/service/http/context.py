@@ -46,6 +46,11 @@ class ServiceContext:
     bucket_exists: Callable[[str], bool]
     runs: RunSource
 
+    @property
+    def beyond_pai(self) -> tuple[str, ...]:
+        """The actions that PAI's API does not have, as offers; none in the mode of a cloud that is not ours."""
+        return ("changes",) if self.settings.foreign is None else ()
+
 
 def _context(request: Request) -> ServiceContext:
     context: ServiceContext = request.app.state.context

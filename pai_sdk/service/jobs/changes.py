@@ -52,17 +52,19 @@ class Changes:
             loop.call_soon_threadsafe(self._tell, job_id)
 
     @contextmanager
-    def of(self, job_id: str) -> Iterator[News]:
-        """Register for the news of one job."""
+    def of(self, *job_ids: str) -> Iterator[News]:
+        """Register for the news of one or more jobs."""
         news = News()
-        self._waiting[job_id].add(news)
+        for job_id in job_ids:
+            self._waiting[job_id].add(news)
         try:
             yield news
         finally:
-            waiting = self._waiting[job_id]
-            waiting.discard(news)
-            if not waiting:
-                del self._waiting[job_id]
+            for job_id in job_ids:
+                waiting = self._waiting[job_id]
+                waiting.discard(news)
+                if not waiting:
+                    del self._waiting[job_id]
 
     def release(self) -> None:
         """Wake all waiting requests; from now on no request waits. Must run in the loop."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.service.state.models import Progress
 
-__all__ = ["OVERALL_PROGRESS", "REMAINING_TIME", "latest_progress", "progress_patterns"]
+__all__ = ["OVERALL_PROGRESS", "REMAINING_TIME", "latest_progress", "latest_progress_of", "progress_patterns"]
 
 OVERALL_PROGRESS = "OverallProgress"
 REMAINING_TIME = "RemainingTime"
@@ -23,6 +23,14 @@ def progress_patterns(spec: AlgorithmSpec) -> Iterator[tuple[str, str]]:
         yield OVERALL_PROGRESS, defined.overall_progress.regex
     if defined is not None and defined.remaining_time is not None:
         yield REMAINING_TIME, defined.remaining_time.regex
+
+
+def latest_progress_of(session: Session, job_ids: Collection[str]) -> dict[str, list[Progress]]:
+    """The last figure of each kind of several jobs, by job."""
+    found: dict[str, list[Progress]] = {}
+    for figure in session.scalars(select(Progress).where(Progress.job_id.in_(job_ids)).order_by(Progress.name)):
+        found.setdefault(figure.job_id, []).append(figure)
+    return found
 
 
 def latest_progress(session: Session, job_id: str) -> Sequence[Progress]:

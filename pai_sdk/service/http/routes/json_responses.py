@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import JSONResponse
 
-__all__ = ["answer", "offering", "request_id", "wished_hold_s"]
+__all__ = ["answer", "etag", "offering", "request_id", "wished_hold_s"]
 
 _WAIT = re.compile(r"\bwait\s*=\s*\"?(\d{1,18})\b")
 
@@ -30,6 +30,11 @@ def answer(
 def offering(*offers: str) -> dict[str, str]:
     """The header that announces what this service can do beyond PAI's API. Clients rely on nothing else of it."""
     return {"x-pai-offers": ", ".join(offers)}
+
+
+def etag(version: int) -> str:
+    """The tag of a job's snapshot, from the number of its last change."""
+    return f'"{version}"'
 
 
 def wished_hold_s(request: Request, longest_s: float) -> float | None:

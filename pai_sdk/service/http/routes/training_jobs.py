@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.http.routes.json_responses import answer, offering, wished_hold_s
+from pai_sdk.service.http.routes.json_responses import answer, etag, offering, wished_hold_s
 from pai_sdk.service.http.times import parse_time
 from pai_sdk.service.jobs.buckets import refuse_unknown_buckets
 from pai_sdk.service.jobs.creation import read_request
@@ -95,19 +95,20 @@ async def get_training_job(request: Request, context: ContextOf, job_id: str) ->
     known = request.headers.get("if-none-match")
     hold_s = wished_hold_s(request, context.settings.longest_hold_s)
     applied = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
-    headers = {**offering("wait", "all-instances", "reported-metrics"), **applied}
+    offers = ["wait", "all-instances", "reported-metrics", *context.beyond_pai]
+    headers = {**offering(*offers), **applied}
     deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
     with context.changes.of(job_id) as news:
         while known is not None:
             version = await run_in_threadpool(context.jobs.version, job_id)
-            if known != _etag(version):
+            if known != etag(version):
                 break
             left_s = deadline - asyncio.get_running_loop().time()
             if left_s <= 0 or context.changes.closed:
                 return Response(status_code=304, headers={**headers, "ETag": known})
             await news.wait(left_s)
     version, fields = await run_in_threadpool(_snapshot, context, job_id)
-    return answer(request, fields, headers={**headers, "ETag": _etag(version)})
+    return answer(request, fields, headers={**headers, "ETag": etag(version)})
 
 
 @router.put("/{job_id}/stop")
@@ -141,7 +142,7 @@ def list_training_job_output_models(request: Request, context: ContextOf, job_id
 
 def _offers(context: ServiceContext) -> dict[str, str]:
     """What this service does beyond PAI's API; clients must not rely on it where it is not announced."""
-    return offering("submission-dedupe", "runs") if context.jobs.dedupes else {}
+    return offering("submission-dedupe", "runs", *context.beyond_pai) if context.jobs.dedupes else {}
 
 
 def _shown_until(context: ServiceContext, ended_at: float | None) -> float | None:
@@ -178,7 +179,3 @@ def _snapshot(context: ServiceContext, job_id: str) -> tuple[int, dict[str, obje
         job = existing_job(session, job_id)
         metrics, progress = latest_metrics(session, job_id), latest_progress(session, job_id)
         return job.version, job_in_full(job, metrics, progress, experiment_names(session, [job]))
-
-
-def _etag(version: int) -> str:
-    return f'"{version}"'

@@ -1,0 +1,270 @@
+"""Many jobs while a program waits for them: one live table, or in a file a line for each end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
+
+from pai_sdk.base.kernel import in_notebook
+from pai_sdk.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk.display.card import DIM, kind_of
+from pai_sdk.display.curves import metrics_text
+from pai_sdk.display.job_listing import job_table_html
+from pai_sdk.display.lines import ForgivingStream
+from pai_sdk.display.text_table import text_table
+from pai_sdk.schemas.record import JobRecord
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
+__all__ = ["JobsDisplay", "NotebookJobs", "TerminalJobs", "choose_jobs_display", "counts_text"]
+
+_COLUMNS = ("", "job", "name", "status", "time", "metrics")
+_MARKS = {"success": "✔", "failure": "✘", "stopped": "■", "running": "●"}
+_STYLES = {"success": "green", "failure": "red", "stopped": "yellow", "running": ""}
+_FIRST = ("failure", "stopped", "running", "success")  # which to show where there is no room for all
+_MOST_ROWS = 200  # in a notebook
+_REDRAW_S = 0.25
+
+
+class JobsDisplay(Protocol):
+    """Shows many jobs while a program waits for them."""
+
+    def changed(self, records: Sequence[JobRecord]) -> None:
+        """The last snapshots of all jobs, in the order of the caller."""
+        ...
+
+    def notice(self, text: str) -> None:
+        """A notice that does not end the wait."""
+        ...
+
+    def detached(self, count: int) -> None:
+        """The wait has ended; so many jobs go on."""
+        ...
+
+    def ended(self) -> None:
+        """The wait has ended."""
+        ...
+
+
+def choose_jobs_display() -> JobsDisplay:
+    """A table that is drawn again and again in a notebook and in a terminal, lines elsewhere."""
+    return NotebookJobs() if in_notebook() else TerminalJobs()
+
+
+def counts_text(records: Sequence[JobRecord]) -> str:
+    """How many jobs are in which status.
+
+    Example:
+        >>> done = JobRecord.model_validate({"TrainingJobId": "a", "Status": "Succeed"})
+        >>> counts_text([done, done, JobRecord(training_job_id="b")])
+        '3 jobs: 2 Succeed, 1 not seen yet'
+    """
+    counts = Counter(str(record.status) or "not seen yet" for record in records)
+    shown = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    return f"{len(records)} {'job' if len(records) == 1 else 'jobs'}: {shown}"
+
+
+def _row(record: JobRecord) -> list[object]:
+    seconds = elapsed_s(record)
+    return [
+        _MARKS[kind_of(record.status)] if record.status else " ",
+        record.training_job_id,
+        record.training_job_name or "",
+        str(record.status) or "…",
+        duration_text(seconds) if seconds is not None else "",
+        metrics_text(record.latest_metrics, {}, most=3),
+    ]
+
+
+def _most_telling(records: Sequence[JobRecord], most: int) -> list[JobRecord]:
+    """At most so many of the jobs, in their order: those that failed before those that run, and so on."""
+    if len(records) <= most:
+        return [*records]
+    by_kind = sorted(range(len(records)), key=lambda at: _FIRST.index(kind_of(records[at].status)))
+    return [records[at] for at in sorted(by_kind[: max(most, 0)])]
+
+
+class TerminalJobs:
+    """The table in a terminal. In a file, a line for each job that has ended.
+
+    Args:
+        stream: where to; stdout by default.
+        clock: tells when to draw again.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
+        self._stream = stream
+        self._clock = clock
+        self._made: Console | None = None
+        self._live: Live | None = None
+        self._records: Sequence[JobRecord] = ()
+        self._told: set[str] = set()
+        self._drawn_at = float("-inf")
+        self._is_over = False
+
+    def changed(self, records: Sequence[JobRecord]) -> None:
+        """Draw the table again, or write a line for each job that has ended since."""
+        with self._lock:
+            self._records = [*records]
+            if not self._console.is_terminal:
+                self._tell_ends()
+            elif self._clock() - self._drawn_at >= _REDRAW_S:
+                self._draw()
+
+    def beat(self) -> None:
+        """Draw what is not drawn yet, and the time that passes."""
+        with self._lock:
+            if self._console.is_terminal and not self._is_over:
+                self._draw()
+
+    def rest(self) -> None:
+        """Take the table away; the wait has ended."""
+        with self._lock:
+            self._is_over = True
+            self._end_live()
+
+    def notice(self, text: str) -> None:
+        """Write a notice above the table."""
+        self._say(f"! {text}", "yellow")
+
+    def detached(self, count: int) -> None:
+        """Say that jobs go on."""
+        self.ended()
+        self._say(f"● {count} {'job goes' if count == 1 else 'jobs go'} on without us", "yellow")
+
+    def ended(self) -> None:
+        """Leave the last state: the whole table if it fits on a screen, the counts in any case."""
+        with self._lock:
+            self._is_over = True
+            self._end_live()
+            if self._console.is_terminal:
+                for line, style in self._table():
+                    self._say(line, style)
+            self._say(counts_text(self._records), "bold")
+
+    @property
+    def _console(self) -> Console:
+        if self._made is None:
+            from rich.console import Console
+
+            file = cast("TextIO", ForgivingStream(self._stream or sys.stdout))
+            self._made = Console(file=file, highlight=False, soft_wrap=True)
+        return self._made
+
+    def _tell_ends(self) -> None:
+        ended = [one for one in self._records if one.status.is_terminal and one.training_job_id not in self._told]
+        for record in ended:
+            self._told.add(record.training_job_id)
+            mark, *cells = (str(cell) for cell in _row(record))
+            count = f"{len(self._told)}/{len(self._records)}"
+            self._say(" ".join([mark, count, *filter(None, cells)]), "")
+
+    def _table(self) -> list[tuple[str, str]]:
+        """The lines that fit on the screen, each with its style."""
+        room = max(3, self._console.height - 4)
+        shown = _most_telling(self._records, room)
+        head, *lines = text_table(_COLUMNS, [_row(record) for record in shown])
+        rows = [(head, "dim")]
+        rows += [(line, _STYLES[kind_of(record.status)]) for line, record in zip(lines, shown, strict=True)]
+        if len(shown) < len(self._records):
+            rows.append((f"  … and {len(self._records) - len(shown)} more", "dim"))
+        return rows
+
+    def _draw(self) -> None:
+        from rich.console import Group
+        from rich.live import Live
+        from rich.text import Text
+
+        rows = [Text(line, style=style) for line, style in [*self._table(), (counts_text(self._records), "bold")]]
+        for row in rows:
+            row.truncate(self._console.width - 1, overflow="ellipsis")  # a row that wraps cannot be drawn over
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
+            self._live.start()
+            self._console.show_cursor(True)  # an interrupt here must not leave it hidden
+        self._live.update(Group(*rows), refresh=True)
+        self._drawn_at = self._clock()
+
+    def _end_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _say(self, text: str, style: str) -> None:
+        from rich.text import Text
+
+        with self._lock:
+            self._console.print(Text(visible_text(text), style=style))
+
+
+class NotebookJobs:
+    """The table in a notebook, which is drawn again in its place.
+
+    Args:
+        clock: tells when to draw again.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
+        self._clock = clock
+        self._records: Sequence[JobRecord] = ()
+        self._notices: list[str] = []
+        self._handle: Any = None  # IPython's DisplayHandle, which has no types
+        self._drawn_at = float("-inf")
+
+    def changed(self, records: Sequence[JobRecord]) -> None:
+        """Draw the table again, if the last time is long enough ago."""
+        with self._lock:
+            self._records = [*records]
+            if self._clock() - self._drawn_at >= _REDRAW_S:
+                self._draw()
+
+    def beat(self) -> None:
+        """Draw what is not drawn yet."""
+        with self._lock:
+            if self._records:
+                self._draw()
+
+    def rest(self) -> None:
+        """Draw the last state; the wait has ended."""
+        self.beat()
+
+    def notice(self, text: str) -> None:
+        """Put a notice below the table."""
+        with self._lock:
+            self._notices.append(text)
+            self._draw()
+
+    def detached(self, count: int) -> None:
+        """Keep the table, and say that jobs go on."""
+        self.notice(f"no longer watched; {count} {'job goes' if count == 1 else 'jobs go'} on")
+
+    def ended(self) -> None:
+        """Draw the last state."""
+        self.beat()
+
+    def html(self) -> str:
+        """The table as HTML."""
+        shown = _most_telling(self._records, _MOST_ROWS)
+        more = [f"{len(self._records) - len(shown)} not shown"] if len(shown) < len(self._records) else []
+        below = escape(" · ".join([counts_text(self._records), *more, *self._notices]))
+        table = job_table_html(shown)
+        return f'<div style="max-height:30em;overflow:auto">{table}</div><div style="{DIM}">{below}</div>'
+
+    def _draw(self) -> None:
+        from IPython.display import HTML, display
+
+        html = HTML(self.html())  # type: ignore[no-untyped-call]
+        if self._handle is None:
+            self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(html)
+        self._drawn_at = self._clock()

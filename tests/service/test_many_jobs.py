@@ -1,0 +1,168 @@
+"""Many jobs of a real service: one request for all of them, and the handles' way to use it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pai_sdk.api.transport import Transport
+from pai_sdk.errors import JobsFailed
+from pai_sdk.job.gather import as_completed, gather
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.service.jobs.changes import News
+from pai_sdk.service.settings import ForeignCloud
+from pai_sdk.session import Session
+from tests.service.fakes import ScriptedExecutor
+from tests.service.services import HELD_S, Client, job_body
+from tests.waiting import until
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
+    """Each request of the client: when, and its action."""
+    found: list[tuple[float, str]] = []
+    call = Transport.call
+
+    def noted(self: Transport, action: str, *args: Any, **more: Any) -> Any:
+        found.append((time.monotonic(), action))
+        return call(self, action, *args, **more)
+
+    monkeypatch.setattr(Transport, "call", noted)
+    return found
+
+
+def session_of(client: Client) -> Session:
+    info = client.info
+    return Session(
+        info.region_id,
+        info.workspace_id,
+        oss_bucket_name=info.bucket,
+        oss_endpoint=info.oss_endpoint,
+        endpoint=info.endpoint,
+        aiworkspace_endpoint=info.endpoint,
+        access_key_id=info.access_key_id,
+        access_key_secret=info.access_key_secret,
+    )
+
+
+def changes(client: Client, known: dict[str, str], wait_s: float = 0.0) -> dict[str, Any]:
+    headers = {"Prefer": f"wait={wait_s:g}"}
+    answer = client.call("POST", "/trainingjobs/changes", body={"Known": known}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_only_what_differs_from_what_is_known_is_given(start: Callable[..., Any]) -> None:
+    executor = ScriptedExecutor()
+    with start(executor, slots=2) as client:
+        ids = [client.create(job_body()) for _ in range(3)]
+        for job_id in ids[:2]:
+            client.until(job_id, "Running")
+        first = changes(client, dict.fromkeys([*ids, "trainnone"], ""))
+        assert [job["TrainingJobId"] for job in first["TrainingJobs"]] == ids
+        assert first["Missing"] == ["trainnone"]
+        whole = client.get(f"/trainingjobs/{ids[0]}")
+        del whole["RequestId"]
+        shown = first["TrainingJobs"][0]
+        assert {**shown, "Duration": 0} == {**whole, "Duration": 0}, "as GetTrainingJob shows it"
+        assert client.call("GET", f"/trainingjobs/{ids[0]}").headers["ETag"] == first["ETags"][ids[0]]
+
+        again = changes(client, first["ETags"])
+        assert (again["TrainingJobs"], again["ETags"], again["Missing"]) == ([], {}, [])
+        client.call("POST", f"/trainingjobs/{ids[2]}/labels", body={"Labels": [{"Key": "a", "Value": "b"}]})
+        assert [*changes(client, first["ETags"])["ETags"]] == [ids[2]]
+
+
+def test_an_answer_without_news_waits_for_some(start: Callable[..., Any], held: set[News]) -> None:
+    with start(ScriptedExecutor(), longest_hold_s=HELD_S) as client:
+        ids = [client.create(job_body()) for _ in range(3)]
+        for job_id in ids:
+            client.until(job_id, "Running")
+        known = changes(client, dict.fromkeys(ids, ""))["ETags"]
+        before = len(held)
+        found: list[dict[str, Any]] = []
+        other = Client(client.info)
+        thread = threading.Thread(target=lambda: found.append(changes(other, known, HELD_S)))
+        thread.start()
+        until(lambda: len(held) > before)
+        client.call("PUT", f"/trainingjobs/{ids[1]}/stop")
+        thread.join()
+        other.session.close()
+        assert [*found[0]["ETags"]] == [ids[1]]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"Known": []}, {"Known": {}}, {"Known": {"a": 1}}, {"Known": {"a": ""}, "More": 1}]
+)
+def test_nonsense_is_refused(service: Client, body: dict[str, Any]) -> None:
+    answer = service.call("POST", "/trainingjobs/changes", body=body)
+    assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidParameter")
+
+
+def test_a_service_that_is_not_ours_has_no_such_action(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor(), foreign=ForeignCloud()) as client:
+        job_id = client.create(job_body())
+        answer = client.call("POST", "/trainingjobs/changes", body={"Known": {job_id: ""}})
+        assert answer.status_code == 404
+        for path in ("/trainingjobs", f"/trainingjobs/{job_id}"):
+            assert "changes" not in client.call("GET", path).headers.get("x-pai-offers", "")
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_waiting_for_12_jobs_costs_few_requests(
+    start: Callable[..., Any], tmp_path: Path, asked: list[tuple[float, str]], is_ours: bool
+) -> None:
+    executor = ScriptedExecutor()
+    foreign = None if is_ours else ForeignCloud()
+    with start(executor, slots=12, foreign=foreign) as client, session_of(client) as session:
+        ids = [client.create(job_body()) for _ in range(12)]
+        until(lambda: len(executor.running) == 12)
+        jobs = [session.get_job(job_id) for job_id in ids]
+        asked.clear()
+        found: list[str] = []
+        ends = {root.name: root for root in executor._states}
+
+        def wait() -> None:
+            found.extend(job.id for job in as_completed(jobs))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        until(lambda: asked)
+        executor.succeed(ends[ids[7]])
+        until(lambda: found == [ids[7]])
+        for job_id in ids:
+            if job_id != ids[7]:
+                executor.succeed(ends[job_id])
+        thread.join()
+        assert sorted(found) == sorted(ids)
+        assert all(job.status.is_success for job in jobs)
+        actions = Counter(action for _, action in asked)
+        took_s = asked[-1][0] - asked[0][0]
+        if is_ours:
+            assert actions["ListTrainingJobs"] <= 1, "it announces a better way"
+            assert actions["GetTrainingJob"] <= 2, "the last one"
+            assert actions["ListTrainingJobChanges"] < 20 + 4 * took_s
+        else:
+            assert actions["ListTrainingJobChanges"] == 0
+            assert actions["GetTrainingJob"] < 12 + 8
+            assert actions["ListTrainingJobs"] < 5 + 1.5 * took_s
+
+
+def test_gather_reports_all_failures_of_real_jobs(service: Client) -> None:
+    with session_of(service) as session:
+        commands = ["true", "echo begun; python3 -c 'raise KeyError(7)'", "exit 3", "true", "true"]
+        ids = [service.create(job_body(command)) for command in commands]
+        jobs = [session.get_job(job_id) for job_id in ids]
+        with pytest.raises(JobsFailed) as caught:
+            gather(jobs, show=False)
+        assert [*caught.value.failures] == [ids[1], ids[2]]
+        assert "KeyError: 7" in str(caught.value).splitlines()[1]
+        assert "exit code 3" in str(caught.value.failures[ids[2]])
+        assert [record.training_job_id for record in gather([jobs[0], jobs[4]], show=False)] == [ids[0], ids[4]]
+        assert isinstance(jobs[0], TrainingJob)
