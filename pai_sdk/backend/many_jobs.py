@@ -2,7 +2,7 @@
 
 A list of Alibaba Cloud's service has at most 100 jobs a page and no ETag. It may lag: a new job is missing, and a
 status is an older one. Between two pages jobs may move: one is shown twice, another is not shown at all. So a list
-says only where to look: `job/poller.py` confirms with `get` what matters.
+says only where to look: `job/job_poller.py` confirms with `get` what matters.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import TypeAlias, TypeVar
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.retry import one_attempt
 from pai_sdk.errors import AuthenticationError, PaiError
+from pai_sdk.job.job_poller import News, Seat, shared_pollers
 from pai_sdk.job.log_reasons import shows_reason
-from pai_sdk.job.poller import News, Seat, shared_pollers
 from pai_sdk.job.polling import (
     FIRST_PAUSE_S,
     EndCheck,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from pai_sdk.job.async_calls import waking
-from pai_sdk.job.poller import News, Seat, shared_pollers
+from pai_sdk.job.job_poller import News, Seat, shared_pollers
 from pai_sdk.job.polling import EndCheck, FollowPolicy
 from pai_sdk.schemas.record import JobRecord
 

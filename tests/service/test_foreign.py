@@ -22,8 +22,9 @@ def listed(client: Client) -> list[str]:
 
 
 def test_dedupe_is_announced_where_there_is_some(service: Client, start: Callable[..., Any]) -> None:
-    assert service.call("GET", "/trainingjobs").headers["x-pai-offers"] == "submission-dedupe, runs"
-    assert service.call("POST", "/trainingjobs", body=BODY).headers["x-pai-offers"] == "submission-dedupe, runs"
+    offers = "submission-dedupe, runs, changes"
+    assert service.call("GET", "/trainingjobs").headers["x-pai-offers"] == offers
+    assert service.call("POST", "/trainingjobs", body=BODY).headers["x-pai-offers"] == offers
     with start(foreign=ForeignCloud()) as client:
         assert "x-pai-offers" not in client.call("GET", "/trainingjobs").headers
         first, second = client.create(BODY), client.create(BODY)

@@ -22,7 +22,7 @@ from pai_sdk.errors import (
 )
 from pai_sdk.job.follow import Follower
 from pai_sdk.job.gather import as_completed, gather
-from pai_sdk.job.poller import shared_pollers
+from pai_sdk.job.job_poller import shared_pollers
 from pai_sdk.job.polling import FollowPolicy
 from pai_sdk.schemas.record import JobRecord
 from tests.unit.job.many_jobs_service import MadeUpJob, ManyJobsBackend, ManyJobsService, made_up_jobs

@@ -1,7 +1,7 @@
 """One poller a backend: it asks for all jobs that are being waited for, however many, at a bounded rate.
 
-`Pollers.join` gives a seat to everyone who waits for a job: a `Follower`, or a `JobWatch` for each of its jobs. A
-few jobs are polled by their own followers. When a backend is crowded, the followers listen to its poller instead.
+`JobPollers.join` gives a seat to everyone who waits for a job: a `Follower`, or a `JobWatch` for each of its jobs.
+A few jobs are polled by their own followers. When a backend is crowded, the followers listen to its poller instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pai_sdk.job.watched_jobs import Watched, WatchedJobs
 from pai_sdk.job.workers import Step
 from pai_sdk.schemas.record import JobRecord
 
-__all__ = ["News", "Poller", "Pollers", "Seat", "shared_pollers"]
+__all__ = ["JobPoller", "JobPollers", "News", "Seat", "shared_pollers"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ _FIRST_HOLD_S = 1.0
 
 
 class Seat:
-    """The place of one who waits for one job; from `Pollers.join`. Close it at the end."""
+    """The place of one who waits for one job; from `JobPollers.join`. Close it at the end."""
 
-    def __init__(self, pollers: Pollers, poller: Poller, job_id: str) -> None:
+    def __init__(self, pollers: JobPollers, poller: JobPoller, job_id: str) -> None:
         self._pollers = pollers
         self._poller = poller
         self.job_id = job_id
@@ -72,7 +72,7 @@ class Seat:
         self._pollers._leave(self)
 
 
-class Pollers:
+class JobPollers:
     """The pollers of a process, by backend and schedule. A poller is there as long as it has seats.
 
     Locks, in the order in which they may be taken: that of a follower, `_lock` here, that of a poller, that of the
@@ -81,7 +81,7 @@ class Pollers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards `_pollers`, and that nobody joins a poller that is being forgotten
-        self._pollers: dict[tuple[int, int], Poller] = {}
+        self._pollers: dict[tuple[int, int], JobPoller] = {}
 
     def join(self, backend: Backend, policy: FollowPolicy, job_id: str) -> Seat:
         """Take a seat.
@@ -94,7 +94,7 @@ class Pollers:
         with self._lock:
             # The poller keeps backend and schedule alive, so their ids stay theirs as long as it is here.
             key = id(backend), id(policy.schedule)
-            poller = self._pollers.setdefault(key, Poller(backend, policy))
+            poller = self._pollers.setdefault(key, JobPoller(backend, policy))
             seat = Seat(self, poller, job_id)
             poller._add(seat)
             return seat
@@ -106,7 +106,7 @@ class Pollers:
                 self._pollers.pop((id(poller._backend), id(poller._policy.schedule)), None)
 
 
-class Poller:
+class JobPoller:
     """Asks for the jobs of one backend. Every request is a step of the workers; at most one is waiting to be made.
 
         idle ──listen──▶ waiting (for its time) ──▶ asking ──▶ waiting …      `_turn` counts; a step of an
@@ -372,9 +372,9 @@ class Poller:
 
 
 @functools.cache
-def shared_pollers() -> Pollers:
+def shared_pollers() -> JobPollers:
     """The pollers of this process; one poller a backend bounds the requests of all who wait."""
-    return Pollers()
+    return JobPollers()
 
 
 # A child of a fork has none of its parent's threads, and so no steps that would go on.
