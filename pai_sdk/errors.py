@@ -561,10 +561,8 @@ class JobsFailed(PaiError):
 
 
 def _in_a_line(error: Exception) -> str:
-    """The first line of an error; of a failed job also the last line of its traceback, which tells most."""
-    first = (str(error).splitlines() or [type(error).__name__])[0]
-    traceback = error.traceback.splitlines() if isinstance(error, JobFailed) else []
-    return f"{first} | {traceback[-1]}" if traceback else first
+    """The first line of an error; that of a failed job has the root cause."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 class JobStopped(JobError):

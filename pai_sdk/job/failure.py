@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT, exit_reason
@@ -16,7 +18,8 @@ from pai_sdk.base.retry import one_attempt
 from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, JobStopped, PaiError
-from pai_sdk.job.follow import Follower, FollowPolicy, LogFault
+from pai_sdk.job.async_calls import ask
+from pai_sdk.job.follow import Follower, FollowPolicy, LogFault, Update
 from pai_sdk.job.log_reasons import shows_reason
 from pai_sdk.job.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage
@@ -74,16 +77,37 @@ def job_failure(
         waited_s: seconds already spent waiting for the log after the end; the message reports them.
     """
     info = _error_info_or_none(backend, record.training_job_id)
+    reading = _Reading(record, info, policy)
+    tail = reading.read(backend)
+    return _failure(record, info, tail, policy.failed_quiet_s if tail.gave_up and policy is not None else waited_s)
+
+
+async def job_failure_async(backend: Backend, record: JobRecord, policy: FollowPolicy) -> JobFailed:
+    """The same for asyncio; no thread waits.
+
+    Args:
+        backend: where the job ran.
+        record: how it ended.
+        policy: the times of reading its last lines.
+    """
+    job_id = record.training_job_id
+    info = await ask(lambda: _error_info_or_none(backend, job_id), backend.endpoint, policy)
+    tail = await _Reading(record, info, policy).read_async(backend)
+    return _failure(record, info, tail, policy.failed_quiet_s if tail.gave_up else None)
+
+
+def brief_failure(record: JobRecord) -> JobFailed:
+    """The error of a failed job by its record alone, without a request."""
+    return _failure(record, None, _Tail([]), None)
+
+
+def _failure(record: JobRecord, info: ErrorInfo | None, tail: _Tail, waited_s: float | None) -> JobFailed:
     instance, exit_code = _where(info)
-    instance = instance or _first_failed(record)
-    tail = _tail(backend, record, instance, policy or _AS_IT_IS)
-    if tail.gave_up and policy is not None:
-        waited_s = policy.failed_quiet_s
     failure = JobFailed(
         "",
         job_id=record.training_job_id,
         status=record.status,
-        instance=instance,
+        instance=instance or _first_failed(record),
         exit_code=exit_code,
         reason_code=record.reason_code or (info.code if info else None),
         reason_message=record.reason_message or (info.message if info else None) or None,
@@ -92,20 +116,6 @@ def job_failure(
     )
     failure.args = (_text(record, failure, tail, None if shows_reason(tail.lines) else waited_s),)
     return failure
-
-
-def brief_failure(record: JobRecord) -> JobFailed:
-    """The error of a failed job by its record alone, without a request."""
-    message = record.reason_message or ""
-    text = _text(record, instance=None, exit_code=None, message=message, log_tail=(), traceback="", waited_s=None)
-    return JobFailed(
-        text,
-        job_id=record.training_job_id,
-        status=record.status,
-        instance=_first_failed(record),
-        reason_code=record.reason_code,
-        reason_message=record.reason_message,
-    )
 
 
 def stopped_error(record: JobRecord) -> JobStopped:
@@ -144,34 +154,86 @@ def _first_failed(record: JobRecord) -> str | None:
     return failed[0] if failed else None
 
 
-def _tail(backend: Backend, record: JobRecord, instance: str | None, policy: FollowPolicy) -> _Tail:
-    """The last lines of the instance that failed; where that is not known, of one with a traceback, or of all."""
-    job_id = record.training_job_id
-    within = replace(policy, patience_s=_WITHIN_S, retry=replace(policy.retry, deadline_s=_WITHIN_S))
-    names = [instance] if instance else record.instance_names
-    tails: dict[str, deque[str]] = {name: deque(maxlen=_READ_LINES) for name in names}
-    try:
-        start = {name: _first_of_tail(backend, job_id, name, within) for name in names}
-        follower = Follower(backend, job_id, lambda _: names, start, within)
-        try:
-            for update in follower.updates(deadline=within.schedule.now() + _WITHIN_S + within.failed_quiet_s):
-                if isinstance(update, LogFault):
-                    _cannot_be_read(job_id, update.error)
-                elif not isinstance(update, JobRecord):
-                    tails[update[0].instance].extend(line.text for line in update)
-        finally:
-            follower.close()
-        gave_up = follower.gave_up
-    except PaiError as fault:
-        _cannot_be_read(job_id, fault)
+class _Reading:
+    """Reads the last lines of the instance that failed; where that is not known, of all.
+
+    Args:
+        record: the job.
+        info: what the service says of its failure.
+        policy: the times; without it, the log is read once.
+    """
+
+    def __init__(self, record: JobRecord, info: ErrorInfo | None, policy: FollowPolicy | None) -> None:
+        policy = policy or _AS_IT_IS
+        instance = _where(info)[0] or _first_failed(record)
+        self._job_id = record.training_job_id
+        self._within = replace(policy, patience_s=_WITHIN_S, retry=replace(policy.retry, deadline_s=_WITHIN_S))
+        self._names = [instance] if instance else record.instance_names
+        self._tails: dict[str, deque[str]] = {name: deque(maxlen=_READ_LINES) for name in self._names}
+
+    def read(self, backend: Backend) -> _Tail:
+        """The lines, as far as they can be read."""
         gave_up = False
-    causes = {name: root_cause(found) for name, lines in tails.items() if (found := find_traceback(lines))}
-    if not causes:
-        return _Tail([*chain.from_iterable(tails.values())][-_READ_LINES:], gave_up=gave_up)
-    # A connection that another instance has lost is no cause.
-    first = min(causes, key=lambda name: bool(_CONSEQUENCE.match(causes[name])))
-    others = {name: cause for name, cause in causes.items() if name != first}
-    return _Tail([*tails[first]], first if len(names) > 1 else None, others, gave_up)
+        try:
+            start = {name: _first_of_tail(backend, self._job_id, name, self._within) for name in self._names}
+            follower = self._follower(backend, start)
+            try:
+                for update in follower.updates(deadline=self._within.schedule.now() + self._longest_s):
+                    self._take(update)
+            finally:
+                follower.close()
+            gave_up = follower.gave_up
+        except PaiError as fault:
+            _cannot_be_read(self._job_id, fault)
+        return self._tail(gave_up=gave_up)
+
+    async def read_async(self, backend: Backend) -> _Tail:
+        """The same for asyncio."""
+        gave_up = False
+        try:
+            start = {}
+            for name in self._names:
+                count = partial(backend.read_log, self._job_id, name, start=0, limit=1)
+                start[name] = _tail_start(await ask(count, backend.endpoint, self._within))
+            follower = self._follower(backend, start)
+            try:
+                await asyncio.wait_for(self._take_all(follower), self._longest_s)
+            except (TimeoutError, asyncio.TimeoutError):
+                pass
+            finally:
+                follower.close()
+            gave_up = follower.gave_up
+        except PaiError as fault:
+            _cannot_be_read(self._job_id, fault)
+        return self._tail(gave_up=gave_up)
+
+    @property
+    def _longest_s(self) -> float:
+        return _WITHIN_S + self._within.failed_quiet_s
+
+    def _follower(self, backend: Backend, start: Mapping[str, int]) -> Follower:
+        return Follower(backend, self._job_id, lambda _: self._names, start, self._within)
+
+    async def _take_all(self, follower: Follower) -> None:
+        async for update in follower.updates_async():
+            self._take(update)
+
+    def _take(self, update: Update) -> None:
+        if isinstance(update, LogFault):
+            _cannot_be_read(self._job_id, update.error)
+        elif not isinstance(update, JobRecord):
+            self._tails[update[0].instance].extend(line.text for line in update)
+
+    def _tail(self, *, gave_up: bool) -> _Tail:
+        """The log with a traceback; if there is none, all logs."""
+        tails = self._tails
+        causes = {name: root_cause(found) for name, lines in tails.items() if (found := find_traceback(lines))}
+        if not causes:
+            return _Tail([*chain.from_iterable(tails.values())][-_READ_LINES:], gave_up=gave_up)
+        # A connection that another instance has lost is no cause.
+        first = min(causes, key=lambda name: bool(_CONSEQUENCE.match(causes[name])))
+        others = {name: cause for name, cause in causes.items() if name != first}
+        return _Tail([*tails[first]], first if len(self._names) > 1 else None, others, gave_up)
 
 
 def _first_of_tail(backend: Backend, job_id: str, instance: str, policy: FollowPolicy) -> int:
@@ -180,6 +242,11 @@ def _first_of_tail(backend: Backend, job_id: str, instance: str, policy: FollowP
             return backend.read_log(job_id, instance, start=0, limit=1)
 
     first = policy.retry.call(count, is_transient=lambda error: isinstance(error, PaiError) and error.may_pass)
+    return _tail_start(first)
+
+
+def _tail_start(first: LogPage) -> int:
+    """The line at which the last lines begin, by a page of the log."""
     return max(0, (first.total or 0) - _READ_LINES)
 
 

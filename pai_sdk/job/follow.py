@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.retry import one_attempt
 from pai_sdk.errors import AuthenticationError, PaiError
+from pai_sdk.job.async_calls import waking
 from pai_sdk.job.job_poller import News, Seat, shared_pollers
 from pai_sdk.job.log_reasons import shows_reason
 from pai_sdk.job.polling import (
@@ -112,6 +113,7 @@ class Follower:
         self._ended_at: float | None = None
         self._end_check = EndCheck(policy)
         self._gave_up = False
+        self._wake: Callable[[], None] = lambda: None  # of an event loop that waits; it takes no lock of ours
         self._closed = False
         self._seat: Seat | None = None  # from the first poll to the end of the job
         self._reported_key = False
@@ -156,6 +158,26 @@ class Follower:
             if isinstance(update, Exception):
                 raise update
             yield update
+
+    async def updates_async(self) -> AsyncIterator[Update]:
+        """The same for asyncio, without a deadline. No thread waits."""
+        with waking(self._set_wake) as news:
+            self._begin()
+            while True:
+                news.clear()
+                if not self._updates:
+                    await news.wait()
+                    continue
+                update = self._take()
+                if update is None:
+                    self._is_done = True
+                    return
+                if isinstance(update, Exception):
+                    raise update
+                yield update
+
+    def _set_wake(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
 
     def _begin(self) -> None:
         self._seat = shared_pollers().join(self._backend, self._policy, self._job_id)
@@ -429,6 +451,7 @@ class Follower:
         if not self._closed:
             self._updates.append(update)
             self._changed.notify_all()
+            self._wake()
 
     def _take(self) -> Update | Exception | None:
         with self._changed:

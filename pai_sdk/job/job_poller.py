@@ -1,7 +1,7 @@
 """One poller a backend: it asks for all jobs that are being waited for, however many, at a bounded rate.
 
 `JobPollers.join` gives a seat to everyone who waits for a job: a `Follower`, or a `JobWatch` for each of its jobs.
-A few jobs are polled by their own followers. When a backend is crowded, the followers listen to its poller instead.
+A few jobs are polled by their own followers. When a backend is crowded, they listen to its poller instead.
 """
 
 from __future__ import annotations
