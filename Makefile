@@ -37,7 +37,7 @@ test-docker: $(VENV)/.dev ## local jobs on a Docker engine that the tests start 
 	@$(BIN)/python -m pytest -q $(ONCE_MORE) tests/docker
 
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which they start (as root on Debian)
-	@$(BIN)/python -m tests.service.postgres -q -n 4
+	@$(BIN)/python -m tests.service.postgres -q -n 4 $(ONCE_MORE)
 
 e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks, and the slow ones among the fast tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ONCE_MORE) tests/e2e

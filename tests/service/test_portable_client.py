@@ -61,7 +61,7 @@ def run_client(folder: Path, *arguments: str, options: list[str] | None = None) 
         },
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=3 * PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

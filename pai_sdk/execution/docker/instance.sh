@@ -242,7 +242,7 @@ watch() { # PREEMPT_AFTER: every half second, until there is a reason to end the
 }
 
 start_watch() { # PREEMPT_AFTER: sets $_watcher. Before the command starts, which may use up the process ids.
-    note_sizes 2>/dev/null &
+    (note_sizes 2>/dev/null &) # not a job of this shell: bash would write into the log that it was killed
     if [ "$_pause" = "bash" ]; then # dash has no `read -t`; most images with dash have bash too
         LC_ALL=C "$_bash" --posix "$_shared/instance.sh" --watch "$1" "$_job_begun" "$_name" &
     else
