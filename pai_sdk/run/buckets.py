@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.run.bucketing import (
+    MOST_BUCKETS,
+    Buckets,
+    bucket_edges,
+    bucket_means,
+    bucketed,
+    bucketed_each,
+)
 from pai_sdk.run.series import Floats, Integers, Series, Values
 from pai_sdk.run.smoothing import smoothed, smoothed_by_x, smoothed_together, smoothed_together_by_x
 
@@ -40,32 +47,7 @@ XAxis: TypeAlias = Literal["step", "relative_step", "relative_time", "wall"]
 Band: TypeAlias = Literal["std", "range", "quantile"]
 """What is shown around the line of a group: one standard deviation, least to largest, or the middle half."""
 
-_MOST_BUCKETS = 100_000
-_LEAST_WIDTH = 1e-290
 _RAW_POINTS_PER_BUCKET = 2
-
-
-@dataclass(frozen=True, eq=False)
-class Buckets:
-    """The values of one series in each bucket. All columns have one entry for each bucket.
-
-    Attributes:
-        min: the least finite value; NaN where there is none.
-        max: the largest finite value.
-        mean: of the finite values.
-        last: the value with the largest x, whatever it is; NaN where the bucket is empty.
-        count: how many values there are, finite or not.
-        nan_count: how many of them are NaN.
-        inf_count: how many of them are infinite.
-    """
-
-    min: Floats
-    max: Floats
-    mean: Floats
-    last: Floats
-    count: Integers
-    nan_count: Integers
-    inf_count: Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,106 +120,6 @@ class Comparison:
         return Plot(self, title or ", ".join(self.tags), log_y)
 
 
-def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
-    """The edges of at most so many buckets, which have all x from `x_min` to `x_max`.
-
-    The width is 1, 2 or 5 times a power of ten, and each edge is a multiple of it.
-
-    Raises:
-        ValueError: `buckets` is not from 2 to 100,000, or a limit is not finite.
-
-    Example:
-        >>> bucket_edges(3, 17, 5).tolist()
-        [0.0, 5.0, 10.0, 15.0, 20.0]
-    """
-    if not 2 <= buckets <= _MOST_BUCKETS:
-        raise ValueError(f"buckets={buckets}: from 2 to {_MOST_BUCKETS:,} are possible")
-    if not (math.isfinite(x_min) and math.isfinite(x_max)):
-        raise ValueError(f"x from {x_min} to {x_max}: both must be finite")
-    x_max = max(x_min, x_max)
-    # Two edges must differ as float64.
-    least = max(x_max / buckets - x_min / buckets, 4 * math.ulp(max(abs(x_min), abs(x_max))), _LEAST_WIDTH)
-    power = math.floor(math.log10(least)) if x_min < x_max else 0
-    while True:
-        for digit in (1, 2, 5):
-            edges = _edges(x_min, x_max, digit, power, buckets)
-            if edges is not None:
-                return edges
-        power += 1
-
-
-def _edges(x_min: float, x_max: float, digit: int, power: int, buckets: int) -> Floats | None:
-    """The edges for a width of `digit` times ten to the `power`; None where they are too many."""
-    first = math.floor(_divided(x_min, digit, power))
-    last = math.floor(_divided(x_max, digit, power))
-    if last - first >= buckets + 1:
-        return None
-    number = np.arange(first - 1, last + 3, dtype=np.float64) * digit
-    edges = number / 10.0**-power if power < 0 else number * 10.0**power
-    # What was rounded may lie one bucket beside where the division has it.
-    begin = int(np.searchsorted(edges, x_min, side="right")) - 1
-    end = int(np.searchsorted(edges, x_max, side="right"))
-    if end - begin > buckets or (np.diff(edges[begin : end + 1]) <= 0).any():
-        return None
-    return edges[begin : end + 1]
-
-
-def _divided(x: float, digit: int, power: int) -> float:
-    return x * 10.0**-power / digit if power < 0 else x / 10.0**power / digit
-
-
-def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
-    """What a series has in each bucket.
-
-    Args:
-        x: ascending. Values outside of the edges are left out.
-        y: as many values; NaN and infinities are counted, and are no extremes.
-        edges: ascending; a bucket has its lower edge and not its upper one.
-
-    Example:
-        >>> found = bucketed(np.arange(4), np.array([5.0, 1.0, np.nan, 2.0]), np.array([0.0, 2.0, 4.0, 6.0]))
-        >>> found.min.tolist(), found.max.tolist(), found.nan_count.tolist()
-        ([1.0, 2.0, nan], [5.0, 2.0, nan], [0, 1, 0])
-    """
-    places = np.searchsorted(x, edges)
-    count = np.diff(places)
-    has_any = count > 0
-    # `reduceat` gives the element itself for an empty range, so the empty ones are left out. Between two of the
-    # others there is no point, so each of them ends where the next one begins.
-    starts, within = places[:-1][has_any], y[: places[-1]].astype(np.float64, copy=False)
-
-    def spread(found: npt.NDArray[np.float64]) -> Floats:
-        column = np.full(len(count), np.nan)
-        column[has_any] = found
-        return column
-
-    if not len(starts):
-        nothing, none = spread(np.empty(0)), np.zeros(len(count), np.int64)
-        return Buckets(nothing, nothing, nothing, nothing, none, none, none)
-    last = spread(within[places[1:][has_any] - 1])
-    nan_count = inf_count = np.zeros(len(count), np.int64)
-    finite_count = count[has_any]
-    is_finite = np.isfinite(within)
-    summed = within
-    if not is_finite[starts[0] :].all():
-        nan_count, inf_count = np.zeros_like(count), np.zeros_like(count)
-        nan_count[has_any] = np.add.reduceat(np.isnan(within), starts, dtype=np.int64)
-        finite_count = np.add.reduceat(is_finite, starts, dtype=np.int64)
-        inf_count[has_any] = count[has_any] - nan_count[has_any] - finite_count
-        summed, within = np.where(is_finite, within, 0.0), np.where(is_finite, within, np.nan)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        mean = np.add.reduceat(summed, starts) / finite_count
-    return Buckets(
-        spread(np.fmin.reduceat(within, starts)),
-        spread(np.fmax.reduceat(within, starts)),
-        spread(mean),
-        last,
-        count,
-        nan_count,
-        inf_count,
-    )
-
-
 def compared(
     series: Sequence[Series],
     *,
@@ -282,8 +164,8 @@ def compared(
     _check(series, x, buckets, smooth, half_life, names, groups, band)
     places = [_x_of(one, x) for one in series]
     values: list[Values] = [one.value for one in series]
-    for at, place in enumerate(places):
-        if (np.diff(place) < 0).any():  # times of a run whose points were written again
+    for at, place in enumerate(places if x in ("wall", "relative_time") else ()):
+        if (np.diff(place) < 0).any():  # points are by step, and some were written again
             order = np.argsort(place, kind="stable")
             places[at], values[at] = place[order], values[at][order]
     if half_life is not None:
@@ -301,10 +183,11 @@ def compared(
     if is_raw:
         curves = [_raw(*given, at) for at, given in enumerate(zip(names, places, values, strict=True))]
     else:
-        found = [bucketed(place, value, edges) for place, value in zip(places, values, strict=True)]
+        found = bucketed_each(places, values, edges)
         middle = (edges[:-1] + edges[1:]) / 2
         if groups:
-            curves = _group_curves(groups, found, middle, band)
+            means = [bucket_means(*points, edges) for points in zip(places, values, strict=True)]
+            curves = _group_curves(groups, found, means, middle, band)
         else:
             curves = [_curve(names[at], at, one, middle) for at, one in enumerate(found)]
     shown = sum(int(np.count_nonzero(curve.count)) for curve in curves)
@@ -324,7 +207,7 @@ def _check(
 ) -> None:
     checks = [
         (x in get_args(XAxis), "x", f"is {x!r}", f"one of {', '.join(get_args(XAxis))}"),
-        (2 <= buckets <= _MOST_BUCKETS, "buckets", f"is {buckets}", f"from 2 to {_MOST_BUCKETS:,}"),
+        (2 <= buckets <= MOST_BUCKETS, "buckets", f"is {buckets}", f"from 2 to {MOST_BUCKETS:,}"),
         (0 <= smooth < 1, "smooth", f"is {smooth}", "from 0 to less than 1"),
         (half_life is None or 0 < half_life < math.inf, "half_life", f"is {half_life}", "more than 0"),
         (not names or len(names) == len(series), "names", f"are {len(names)} for {len(series)} series", ""),
@@ -370,16 +253,20 @@ def _curve(name: str, at: int, found: Buckets, middle: Floats) -> Curve:
 
 
 def _group_curves(
-    groups: Sequence[str], found: Sequence[Buckets], middle: Floats, band: Band | None
+    groups: Sequence[str], found: Sequence[Buckets], means: Sequence[Floats], middle: Floats, band: Band | None
 ) -> list[Curve]:
     members: dict[str, list[int]] = {}
     for at, group in enumerate(groups):
         members.setdefault(group, []).append(at)
-    return [_group_curve(name, at, [found[i] for i in at], middle, band) for name, at in members.items()]
+    return [
+        _group_curve(name, at, [found[i] for i in at], np.stack([means[i] for i in at]), middle, band)
+        for name, at in members.items()
+    ]
 
 
-def _group_curve(name: str, at: list[int], found: list[Buckets], middle: Floats, band: Band | None) -> Curve:
-    means = np.stack([one.mean for one in found])
+def _group_curve(
+    name: str, at: list[int], found: list[Buckets], means: Floats, middle: Floats, band: Band | None
+) -> Curve:
     low = high = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # buckets in which no member has a value

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.run.bucketing import bucket_means
 from pai_sdk.run.buckets import Comparison, bucket_edges, bucketed, compared, smoothed, smoothed_by_x
 from pai_sdk.run.series import Series, empty_series
 
@@ -88,7 +89,7 @@ def test_buckets_have_what_numpy_finds(
 ) -> None:
     x, y = given_points
     edges = bucket_edges(start, start + size, buckets)
-    found = bucketed(x, y, edges)
+    found, means = bucketed(x, y, edges), bucket_means(x, y, edges)
     for at in range(len(edges) - 1):
         inside = y[(x >= edges[at]) & (x < edges[at + 1])].astype(np.float64)
         finite = inside[np.isfinite(inside)]
@@ -98,7 +99,7 @@ def test_buckets_have_what_numpy_finds(
         expected = (finite.min(), finite.max()) if len(finite) else (math.nan, math.nan)
         assert np.array_equal((found.min[at], found.max[at]), expected, equal_nan=True)
         assert np.array_equal(found.last[at], inside[-1] if len(inside) else math.nan, equal_nan=True)
-        assert np.isclose(found.mean[at], finite.mean() if len(finite) else math.nan, equal_nan=True, rtol=1e-6)
+        assert np.isclose(means[at], finite.mean() if len(finite) else math.nan, equal_nan=True, rtol=1e-6)
 
 
 @given(st.lists(points(most=200), min_size=1, max_size=4), st.integers(2, 30))
@@ -116,6 +117,23 @@ def test_the_largest_drawn_value_is_the_largest_of_the_view(
         assert curve.count.sum() == len(y)
         assert curve.nan_count.sum() == np.isnan(y).sum()
     assert view.points == sum(len(y) for _, y in given_points)
+
+
+@given(st.lists(st.integers(0, 50), max_size=30), st.lists(st.integers(0, 2), min_size=1, max_size=8), st.data())
+def test_series_with_the_same_x_are_read_together(x: list[int], which: list[int], data: st.DataObject) -> None:
+    """That is only faster: each curve is what it is alone."""
+    axes = [np.sort(np.array(x)), np.sort(np.array(x)) + 1, np.arange(3)]
+    runs = [
+        series(axes[one], data.draw(arrays.arrays(np.float64, len(axes[one]), elements=numbers_of)))
+        for one in which
+    ]
+    together = compared(
+        runs, start=0, end=60, buckets=4, groups=[str(number) for number in range(len(runs))], band="range"
+    )
+    for run, curve in zip(runs, together.curves, strict=True):
+        (alone,) = compared([run], start=0, end=60, buckets=4, groups=["a"], band="range").curves
+        for column in ("value", "low", "high", "count", "nan_count", "inf_count"):
+            assert np.array_equal(getattr(curve, column), getattr(alone, column), equal_nan=True)
 
 
 # ---- smoothing ----------------------------------------------------------------------------------------------
