@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pai_sdk.base.hints import did_you_mean, name_hint, nearest
+from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.errors import ApiError, ImageLookupError, InvalidInputError, NotFoundError, Problem
 from pai_sdk.schemas.public_images import OFFICIAL, SCOPE_LABELS, public_images
 from pai_sdk.session.default import given_or_default
@@ -54,9 +55,10 @@ class ImageInfo:
     python_version: str | None = None
 
 
+@checks_keywords
 def retrieve(
     framework_name: str,
-    framework_version: str,
+    framework_version: str = "latest",
     accelerator_type: str | None = "CPU",
     image_scope: str = ImageScope.TRAINING,
     session: Session | None = None,
@@ -101,6 +103,7 @@ def retrieve(
     return chosen
 
 
+@checks_keywords
 def list_images(
     framework_name: str, session: Session | None = None, image_scope: str = ImageScope.TRAINING
 ) -> list[ImageInfo]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from pai_sdk.base.hints import wrong_type
+from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.session.default import get_default_session
@@ -106,6 +107,7 @@ def is_oss_uri(uri: str | bytes) -> bool:
     return uri.startswith("oss://") if isinstance(uri, str) else bytes(uri).startswith(b"oss://")
 
 
+@checks_keywords
 def upload(source_path: str | Path, oss_path: str | OssUriObj, bucket: Any = None, is_tar: bool = False) -> str:
     """Put a file or a folder into OSS.
 
@@ -137,6 +139,7 @@ def upload(source_path: str | Path, oss_path: str | OssUriObj, bucket: Any = Non
             return _without_endpoint(transfer.upload(client, archive, target))
 
 
+@checks_keywords
 def download(oss_path: str | OssUriObj, local_path: str | Path, bucket: Any = None, un_tar: bool = False) -> str:
     """Fetch a file or a folder from OSS into a local folder.
 

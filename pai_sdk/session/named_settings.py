@@ -14,6 +14,23 @@ if TYPE_CHECKING:
 
 __all__ = ["NamedSettings"]
 
+# What alipai's session offers for each part of its API, and what replaces it.
+_APIS = {
+    "training_job_api": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
+    "algorithm_api": "session.algorithms",
+    "experiment_api": "session.experiments, or Experiment",
+    "image_api": "session.images, or pai_sdk.image.retrieve()",
+    "workspace_api": "session.workspaces",
+    "tensorboard_api": "TensorBoard.create(uri), or job.tensorboard()",
+    "job_api": "Estimator and Processor; DLC jobs are not part of pai_sdk",
+    "dataset_api": "a dataset's id, 'd-…', is taken as an input",
+    "code_source_api": "git_config of an Estimator",
+    "model_api": "models are not part of pai_sdk; estimator.model_data() is the URI of one",
+    "service_api": "serving is not part of pai_sdk; use PAI-EAS",
+    "pipeline_api": "pipelines of PAIFlow are not part of pai_sdk",
+    "provider": "the id of the account is not part of pai_sdk; the console shows it",
+}
+
 
 class NamedSettings:
     """The settings of a session by name, as code written for alipai reads them."""
@@ -34,6 +51,13 @@ class NamedSettings:
         def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
             """Put a file or a folder into OSS."""
             ...
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            instead = _APIS.get(name)
+            hint = "" if instead is None else f"; use instead: {instead}"
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     @property
     def region_id(self) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk import Estimator
+from pai_sdk import Estimator, Session
 from pai_sdk.errors import NotOfferedError, PaiError
 from pai_sdk.huggingface import HuggingFaceEstimator
 from pai_sdk.job import LocalTrainingJob, ModelRecipeSpec
@@ -58,3 +58,12 @@ def test_a_class_can_be_derived_and_raises_when_it_is_used() -> None:
 def test_a_name_that_alipai_does_not_have_is_an_import_error() -> None:
     with pytest.raises(ImportError, match="Modle"):
         from pai_sdk.model import Modle  # noqa: F401
+
+
+def test_parts_of_alipais_session_name_the_replacement() -> None:
+    session = Session("cn-x", "1", access_key_id="id", access_key_secret="hush")
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'training_job_api'; use instead: session\.get_job\(id\)"
+    ):
+        session.training_job_api  # noqa: B018
+    assert not hasattr(session, "nothing_at_all")
