@@ -99,10 +99,8 @@ _ALSO_CALLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "role": ("role_arn", _role_arn_of),
     "use_spot_instances": ("spot_spec", _spot_spec_of),
     "logs": ("show_logs", bool),
-    # alipai's; the last two are in its documentation only, where they raise.
-    "credential_config": ("credentials", _same),
-    "oss_bucket": ("oss_bucket_name", _same),
-    "local_path": ("source_path", _same),
+    "credential_config": ("credentials", _same),  # alipai's
+    "local_path": ("source_path", _same),  # of alipai's documentation, where it raises
 }
 
 

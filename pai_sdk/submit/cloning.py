@@ -22,7 +22,8 @@ from pai_sdk.submit.problems import Problems
 
 __all__ = ["clone_plan"]
 
-_OWN_ENDING = re.compile(r"[-_]\d{8}[-_]\d{6}[-_][0-9a-f]{8}$")  # what `request_fields.job_name` appends
+# What `request_fields.job_name` appends; earlier versions wrote "-".
+_OWN_ENDING = re.compile(r"[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}$")
 _MASKED = re.compile(r"\*+")
 
 
@@ -130,11 +131,12 @@ def _outputs(
     request: TrainingJobRequest, name: str, changes: Mapping[str, str], problems: Problems, *, is_local: bool
 ) -> list[OutputChannel]:
     channels: dict[str, OutputChannel] = {}
-    old = request.training_job_name
+    old, folder_of = request.training_job_name, request_fields.folder_of
+    renamed = {old: name, folder_of(old): folder_of(name)}
     for channel in request.output_channels:
         if channel.name in changes:
             continue
-        uri = "/".join(name if part == old else part for part in (channel.output_uri or "").split("/"))
+        uri = "/".join(renamed.get(part, part) for part in (channel.output_uri or "").split("/"))
         if uri == (channel.output_uri or ""):
             what = f"would go to {uri or channel.dataset_id}, where the earlier job's is"
             problems.add(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from pai_sdk.schemas.names import LOCAL_TYPES
 from pai_sdk.submit.channels import ChannelResolver
 from pai_sdk.submit.parameters import JobParameters
 from pai_sdk.submit.problems import Problems
+from pai_sdk.submit.request_fields import folder_of
 
 if TYPE_CHECKING:
     from pai_sdk.session import Session
@@ -51,8 +51,7 @@ def default_outputs(
     """
     output_path = parameters.output_path
     parent = None if output_path is None else resolver.output_uri(output_path, "output_path")
-    # The service's names of such folders are ids: letters and digits.
-    folder = re.sub(r"[^a-z0-9]", "", str(job_name).lower())
+    folder = folder_of(str(job_name))
 
     @cache
     def experiment() -> Experiment | None:

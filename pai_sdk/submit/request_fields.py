@@ -34,6 +34,16 @@ def job_name(given: str | None, base: str, problems: Problems) -> str:
     return f"{base}_{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(4).hex()}"
 
 
+def folder_of(job_name: str) -> str:
+    """The folder of a job's outputs within those of its experiment. PAI gives it the job's id: letters and digits.
+
+    Example:
+        >>> folder_of("digits_20261122_092149_5c804775")
+        'digits202611220921495c804775'
+    """
+    return re.sub(r"[^a-z0-9]", "", job_name.lower())
+
+
 def base_of(kind: type) -> str:
     """The default beginning of job names: the name of the class.
 

@@ -68,6 +68,13 @@ def test_a_clone_has_a_name_and_folders_of_its_own() -> None:
     assert wire["AlgorithmSpec"]["CodeDir"]["LocationValue"]["Key"] == "code/1/"
 
 
+def test_a_clone_in_an_experiment_has_folders_of_its_own_there() -> None:
+    place = "oss://models/exp/digits202611220921495c804775/model/"
+    wire = clone_plan(record(OutputChannels=[{"Name": "model", "OutputUri": place}])).request.to_wire()
+    folder = wire["TrainingJobName"].replace("_", "")
+    assert wire["OutputChannels"] == [{"Name": "model", "OutputUri": f"oss://models/exp/{folder}/model/"}]
+
+
 def test_other_instances_image_command_and_channels() -> None:
     wire = clone_plan(
         record(),
