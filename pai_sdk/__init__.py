@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.run.checkpoints import Checkpoint, CheckpointConfig
     from pai_sdk.run.function import FunctionRun
+    from pai_sdk.run.manager import RunManager
     from pai_sdk.run.preemption import get_preemption_info
     from pai_sdk.run.report import (
         ReportSession,
@@ -52,6 +53,7 @@ __all__ = [
     "LocalOptions",
     "Processor",
     "ReportSession",
+    "RunManager",
     "RunStore",
     "Session",
     "StopTraining",
@@ -83,6 +85,7 @@ _HOMES = {
     "LocalOptions": "pai_sdk.execution.docker.options",
     "Processor": "pai_sdk.submit.processor",
     "ReportSession": "pai_sdk.run.report",
+    "RunManager": "pai_sdk.run.manager",
     "RunStore": "pai_sdk.run.store",
     "Session": "pai_sdk.session",
     "StopTraining": "pai_sdk.run.report",

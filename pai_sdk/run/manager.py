@@ -23,24 +23,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.run.buckets import Band, Comparison, XAxis
+from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
 from pai_sdk.run.hparams_diff import hparams_diff
 from pai_sdk.run.poller import Poller
 from pai_sdk.run.records import HparamsDiff, ManagerState, RunPage, RunRecord
-from pai_sdk.run.run_compare import compare, table_of
 from pai_sdk.run.run_query import chosen, page_of
-from pai_sdk.run.run_refresh import RunRefresh
 from pai_sdk.run.run_snapshot import Subscription
 from pai_sdk.run.store import RunStore
-from pai_sdk.run.watched_run import WatchedRun
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.store import open_store
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pai_sdk.run.buckets import Band, Comparison, XAxis
+    from pai_sdk.run.run_refresh import RunRefresh
     from pai_sdk.run.run_table import RunTable
+    from pai_sdk.run.watched_run import WatchedRun
 
 __all__ = ["RunManager"]
 
@@ -68,6 +67,7 @@ class RunManager:
         opener: opens the folder that a record names; by default as prefixes are opened.
 
     Raises:
+        MissingExtraError: numpy is not installed.
         InvalidInputError: an argument cannot be used; all problems at once.
 
     Example:
@@ -94,7 +94,7 @@ class RunManager:
     ) -> None:
         _check(refresh_s, memory_bytes, threads)
         opened = [_opened(prefix, session) for prefix in prefixes]
-        self._refresh = RunRefresh(
+        self._refresh = _run_refresh()(
             opened, records, opener or (lambda uri: open_store(uri, session)), memory_bytes, threads
         )
         self._poller = Poller(self._refresh.run, refresh_s, "run-manager")
@@ -187,6 +187,8 @@ class RunManager:
         Raises:
             RunNotFoundError: there is none with this id.
         """
+        from pai_sdk.run.watched_run import WatchedRun
+
         self._refresh.known(run_id)
         return WatchedRun(self._refresh, run_id)
 
@@ -225,6 +227,8 @@ class RunManager:
             InvalidInputError: an argument cannot be used, or there is no run with one of the ids.
             StorageError: files had to be read again, which failed.
         """
+        from pai_sdk.run.run_compare import compare
+
         keys = [group_by] if isinstance(group_by, str) else list(group_by)
         return compare(
             self._refresh,
@@ -266,6 +270,8 @@ class RunManager:
             MissingExtraError: pandas is not installed.
             InvalidInputError: the filter cannot be read, or there is no run with one of the ids.
         """
+        from pai_sdk.run.run_compare import table_of
+
         return table_of(chosen(self._refresh.snapshots.now, runs), tags)
 
     def table(
@@ -311,6 +317,19 @@ class RunManager:
     def subscribe(self, since: int | None = None) -> Subscription:
         """The changes of runs from now on, or since a version, as an iterator that waits for them."""
         return Subscription(self._refresh.snapshots, since)
+
+
+def _run_refresh() -> type[RunRefresh]:
+    """What reads event files; `import pai_sdk` must not need numpy."""
+    try:
+        from pai_sdk.run.run_refresh import RunRefresh
+    except ModuleNotFoundError as error:
+        if error.name != "numpy":
+            raise
+        raise MissingExtraError(
+            "watching runs needs numpy, which is not installed; run: pip install 'pai-sdk[watch]'", extra="watch"
+        ) from error
+    return RunRefresh
 
 
 def _check(refresh_s: object, memory_bytes: object, threads: object) -> None:

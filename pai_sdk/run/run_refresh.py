@@ -122,27 +122,31 @@ class RunRefresh:
         before, self._records = self._records, records
         gone, has_other_ids = self._places.take(records)
         removed = [entry.run_id for entry in gone if self.entries.pop(entry.run_id, None)]
+        renamed: list[str] = []
         if has_other_ids:
-            removed += self._rename()
+            no_more, renamed = self._rename()
+            removed += no_more
         changed = {one for one, record in records.items() if before.get(one) != record}
         known = self.snapshots.now.briefs
         with_files = [one for one in known if self._record_id(one) in changed]
         lost = [one for one in before if one not in records and one not in self.entries]
-        self._publish({*changed, *with_files, *(set(removed) & records.keys())}, [*removed, *lost])
+        self._publish({*changed, *with_files, *renamed, *(set(removed) & records.keys())}, [*removed, *lost])
 
-    def _rename(self) -> list[str]:
-        """Give the runs below the prefixes the ids that the records say; returns the ids that are gone."""
+    def _rename(self) -> tuple[list[str], list[str]]:
+        """Give the runs below the prefixes the ids that the records say; returns old and new ids."""
         entries: dict[str, RunEntry] = {}
-        renamed: list[str] = []
+        gone: list[str] = []
+        new: list[str] = []
         for place in self._places.all():
             for folder, entry in place.entries.items():
                 run_id = self._free_id(place, folder, entries)
                 if run_id != entry.run_id:
-                    renamed.append(entry.run_id)
+                    gone.append(entry.run_id)
+                    new.append(run_id)
                     entry.run_id = run_id
                 entries[run_id] = entry
         self.entries = entries
-        return [one for one in renamed if one not in entries]
+        return [one for one in gone if one not in entries], new
 
     def _free_id(self, place: Place, folder: str, taken: Mapping[str, RunEntry]) -> str:
         """The id of a run. Of several prefixes with the same folder, the first one has the plain id."""
@@ -172,11 +176,11 @@ class RunRefresh:
         for folder, files in scan.changed.items():
             entry = place.entries.get(folder)
             if entry is not None and entry.run_id in self._deleted:
-                self._deleted.discard(entry.run_id)
                 del self.entries[entry.run_id]
                 entry = None
             if entry is None:
                 run_id = self._free_id(place, folder, self.entries)
+                self._deleted.discard(run_id)
                 entry = RunEntry(run_id, place.folders.store, folder)
                 place.entries[folder] = self.entries[run_id] = entry
                 new.append(run_id)
