@@ -423,7 +423,8 @@ class DataManager:
         if name not in tags:
             raise ParamValueError(_NO_DATA)
         if tags[name].kind != "scalar":
-            return [TensorEvent(one.wall, one.step, one) for one in run.others(name)]
+            others = {"text": run.text, "histogram": run.histograms, "tensor": run.tensors}.get(tags[name].kind)
+            return [TensorEvent(*one) for one in others(name)] if others is not None else []
         series = run.scalars(name) if sample is None else run.scalars(name).downsample(sample)
         columns = (series.wall.tolist(), series.step.tolist(), series.value.tolist())
         return [TensorEvent(*values) for values in zip(*columns, strict=True)]

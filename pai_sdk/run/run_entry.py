@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import re
 import threading
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from pai_sdk.run.events import ScalarEvent, read_scalars
 from pai_sdk.run.records import RunBrief, RunRecord
+from pai_sdk.run.run_reader import Entry, RunReader
 from pai_sdk.run.run_scan import LIVE_S
 from pai_sdk.run.series import Series
 from pai_sdk.storage.base import Store
@@ -56,9 +53,12 @@ class RunEntry:
         self.points_bytes = 0
         self.lock = threading.Lock()
         self.is_local = isinstance(store, LocalStore)
-        self.reader = _Reader(store)
+        self.reader = RunReader(store)
         self._error = ""
         self._failures = 0
+        self._has_points = True
+        self._given: dict[str, tuple[int, Series]] = {}
+        self._version = -1  # of the reader, when it was refreshed last
         self._is_read = False
         self._read_bytes = 0
         self._tags: Mapping[str, TagSummary] = MappingProxyType({})
@@ -89,13 +89,14 @@ class RunEntry:
                 self.reader.refresh(files)
                 self._tags, self._hparams = self.reader.tags(), flat(self.reader.hparams())
                 self._damaged = len(self.reader.damaged)
+                self._version = self.reader.version
                 self._error, self._failures = "", 0
                 self._read_bytes = sum(file.size_bytes for file in files)
             except Exception as error:  # whatever it is, it concerns this run only
                 self._failed(error)
             finally:
                 self._is_read = True
-                self.points_bytes = self.reader.nbytes
+                self.points_bytes = self.reader.nbytes if self._has_points else 0
 
     def _failed(self, error: Exception) -> None:
         self.is_dirty = True
@@ -106,12 +107,37 @@ class RunEntry:
         logger.warning("run %s cannot be read: %s", self.run_id, self._error)
 
     def series(self, tag: str) -> Series:
-        """The points of a metric; they are read again when they are not in memory."""
+        """The points of a metric. They are read again when they are not in memory.
+
+        While a pass reads the files of this run, the points that were given the last time are given again: nobody
+        waits for the disk or the network because a run grows.
+        """
         self.used_at = time.monotonic()
+        given = self._given.get(tag)
+        if given is not None and (given[0] == self._version or self.lock.locked()):
+            return given[1]
         with self.lock:
             series = self.reader.series(tag)
-            self.points_bytes = self.reader.nbytes
+            if not self._has_points:
+                self._has_points = True
+                self.points_bytes = self.reader.nbytes
+            self._given[tag] = (self._version, series)
         return series
+
+    def entries(self, kind: Literal["texts", "histograms", "tensors"], tag: str) -> list[Entry]:
+        """The texts, histograms or tensors of a tag, likewise."""
+        self.used_at = time.monotonic()
+        with self.lock:
+            found = {
+                "texts": self.reader.texts,
+                "histograms": self.reader.histograms,
+                "tensors": self.reader.tensors,
+            }
+            entries = found[kind](tag)
+            if not self._has_points:
+                self._has_points = True
+                self.points_bytes = self.reader.nbytes
+        return entries
 
     def drop_points(self) -> bool:
         """Free the memory of its points, unless its files are being read."""
@@ -119,7 +145,9 @@ class RunEntry:
             return False
         try:
             self.reader.drop_points()
-            self.points_bytes = self.reader.nbytes
+            self._given = {}
+            self._has_points = False
+            self.points_bytes = 0
             return True
         finally:
             self.lock.release()
@@ -199,41 +227,3 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _merged(record: RunRecord | None, own: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**flat(record.hparams), **own} if record is not None and record.hparams else own
-
-
-class _Reader:
-    """The scalars of a run, read from the beginning each time; until `RunReader` takes its place."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._series: dict[str, Series] = {}
-        self.damaged: tuple[object, ...] = ()
-        self.nbytes = 0
-
-    def refresh(self, files: tuple[StoredFile, ...]) -> bool:
-        """Read the files again."""
-        found: dict[str, list[ScalarEvent]] = {}
-        for file in files:
-            for event in read_scalars(io.BytesIO(b"".join(self._store.read(file.path)))):
-                found.setdefault(event.tag, []).append(event)
-        for tag, events in found.items():
-            events.sort(key=lambda event: event.step)
-            wall, step = np.array([one.wall_time for one in events]), np.array([one.step for one in events])
-            self._series[tag] = Series(tag, wall, step, np.array([one.value for one in events]))
-        self.nbytes = sum(series.nbytes for series in self._series.values())
-        return True
-
-    def tags(self) -> dict[str, TagSummary]:
-        """What is in the files."""
-        return {tag: series.summary() for tag, series in self._series.items()}
-
-    def series(self, tag: str) -> Series:
-        """The points of a tag."""
-        return self._series[tag]
-
-    def hparams(self) -> dict[str, Any]:
-        """Nothing yet."""
-        return {}
-
-    def drop_points(self) -> None:
-        """Nothing yet."""

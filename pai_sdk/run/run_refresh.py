@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import RunNotFoundError
 from pai_sdk.run.records import ManagerState, RunBrief, RunRecord
 from pai_sdk.run.run_entry import RunEntry, brief_of_record
 from pai_sdk.run.run_places import Place, RunPlaces
+from pai_sdk.run.run_reader import Entry
 from pai_sdk.run.run_scan import Scan
 from pai_sdk.run.run_snapshot import RunSnapshots
 from pai_sdk.run.series import Series, empty_series
@@ -312,6 +314,16 @@ class RunRefresh:
         series = entry.series(tag)
         self.keep_within_budget(entry)
         return series
+
+    def others(self, run_id: str, kind: Literal["texts", "histograms", "tensors"], tag: str) -> list[Entry]:
+        """The texts, histograms or tensors of a tag, which the run has; raises as `series`."""
+        entry = self.entries.get(run_id)
+        if entry is None:
+            self.known(run_id)
+            return []
+        found = entry.entries(kind, tag)
+        self.keep_within_budget(entry)
+        return found
 
     def many_series(self, ids: Sequence[str], tag: str) -> dict[str, Series]:
         """The points of a metric of many runs, without the runs that were removed in between.

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, TypeAlias
 
+from pai_sdk.run.reader import is_event_file
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.local_store import LocalStore, stored_file_of
 from pai_sdk.storage.stored_file import StoredFile
@@ -76,11 +77,6 @@ class RunFolders(Protocol):
             PaiError: the prefix cannot be listed. The changes that were seen are in the next scan.
         """
         ...
-
-
-def is_event_file(name: str) -> bool:
-    """Whether a file is one of events, by its name."""
-    return "tfevents" in name
 
 
 def run_folders(store: Store, is_closed: Callable[[], bool] = lambda: False) -> RunFolders:

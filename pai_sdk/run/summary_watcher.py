@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pai_sdk.run.run_scan import is_event_file
+from pai_sdk.run.reader import is_event_file
 from pai_sdk.run.train_jobs import ParamValueError
 
 __all__ = ["SummaryDirectory", "SummaryWatcher"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import MissingExtraError, RunNotFoundError
 from pai_sdk.run.records import RunBrief
+from pai_sdk.run.run_reader import Entry
 from pai_sdk.run.run_refresh import RunRefresh
 from pai_sdk.run.series import Series
 
@@ -73,6 +74,21 @@ class WatchedRun:
         found = {name: summary for name, summary in self.tags().items() if summary.kind == "scalar"}
         return {name: summary.last for name, summary in found.items() if summary.last is not None}
 
+    def text(self, tag: str) -> list[Entry]:
+        """The texts of a tag, by step; each has `wall`, `step` and `value`. Raises as `scalars`."""
+        return self._others(tag, "text", "texts")
+
+    def histograms(self, tag: str) -> list[Entry]:
+        """The histograms of a tag, by step.
+
+        The value of each is an array with a row a bucket: left edge, right edge, count. Raises as `scalars`.
+        """
+        return self._others(tag, "histogram", "histograms")
+
+    def tensors(self, tag: str) -> list[Entry]:
+        """The tensors of a tag, by step; the value of each is an array in its shape. Raises as `scalars`."""
+        return self._others(tag, "tensor", "tensors")
+
     def to_pandas(self, tags: list[str] | None = None) -> pd.DataFrame:
         """A data frame with the columns `tag`, `wall`, `step` and `value`, of some metrics or of all.
 
@@ -114,9 +130,15 @@ class WatchedRun:
         curves = compared(found, x=x, buckets=buckets, smooth=smooth, names=names)
         return curves.plot(wanted[0] if len(wanted) == 1 else self.id, log_y=log_y)
 
-    def _must_have(self, tag: str) -> TagSummary:
-        tags = self.tags()
+    def _others(self, tag: str, kind: str, asked: Literal["texts", "histograms", "tensors"]) -> list[Entry]:
+        self._must_have(tag, kind)
+        return self._refresh.others(self.id, asked, tag)
+
+    def _must_have(self, tag: str, kind: str = "scalar") -> TagSummary:
+        tags = {name: summary for name, summary in self.tags().items() if summary.kind == kind}
         if tag not in tags:
             hint = name_hint(tag, tags) or "it has none yet"
-            raise RunNotFoundError(f"run {self.id} has no metric {tag!r}; {hint}", run_id=self.id)
+            raise RunNotFoundError(
+                f"run {self.id} has no {_NAMES.get(kind, kind)} {tag!r}; {hint}", run_id=self.id
+            )
         return tags[tag]

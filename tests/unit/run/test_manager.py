@@ -455,6 +455,7 @@ def test_questions_do_not_wait_for_files(tmp_path: Path, monkeypatch: pytest.Mon
 
     with RunManager(store, refresh_s=0) as manager:
         manager.wait_until_loaded(60)
+        assert len(manager.run("a").scalars("loss")) == 1
         monkeypatch.setattr(store, "read", slow_read)
         append(file, {"loss": [0.5]}, first=1)
         write_run(tmp_path / "b", {"loss": [7.0]})
@@ -462,6 +463,7 @@ def test_questions_do_not_wait_for_files(tmp_path: Path, monkeypatch: pytest.Mon
         waiting.start()
         assert reading.wait(60)
         until(lambda: ids(manager) == ["a", "b"])
+        until(manager._refresh.entries["a"].lock.locked)
         assert manager.state.status == "LOADING"
         assert brief(manager, "b").is_loading
         assert last(manager, "a") == 1.0
