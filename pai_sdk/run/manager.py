@@ -86,7 +86,7 @@ class RunManager:
         self,
         *prefixes: str | Path | RunStore | Store,
         records: Callable[[], Iterable[RunRecord]] | None = None,
-        refresh_s: float = 1.0,
+        refresh_s: float = 0.5,
         memory_bytes: int = 512 << 20,
         threads: int = 8,
         session: Any = None,

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pai_sdk.api.images import Images
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.backend.local import LocalBackend
+    from pai_sdk.run.manager import RunManager
+    from pai_sdk.run.store import RunStore
     from pai_sdk.storage.oss import OssClient
     from pai_sdk.trace.session_tables import SessionTables
 
@@ -307,6 +309,50 @@ class Session(NamedSettings):
         backend = self.local if local else self.backend_for(None)
         records = backend.list(status=status, name=name, labels=labels)
         return JobList(TrainingJob(record.training_job_id, backend, record=record) for record in records)
+
+    def watch(
+        self,
+        *prefixes: str | Path | RunStore,
+        local: bool = False,
+        most: int = 1000,
+        refresh_s: float = 0.5,
+        memory_bytes: int = 512 << 20,
+    ) -> RunManager:
+        """Watch what the jobs of this session report: metrics, hyperparameters, status, of all of them at once.
+
+        Args:
+            prefixes: further folders of runs, beside the jobs.
+            local: the jobs in Docker on this machine instead of those of the service.
+            most: how many jobs, the newest ones.
+            refresh_s: the time between two looks at their event files, in seconds.
+            memory_bytes: what the points in memory may take.
+
+        Returns:
+            A manager, not yet started; a run has the id of its job.
+
+        Raises:
+            MissingExtraError: numpy is not installed.
+            InvalidInputError: an argument cannot be used.
+
+        Example:
+            >>> def best(session: Session) -> list[str]:
+            ...     with session.watch() as manager:
+            ...         manager.wait_until_loaded()
+            ...         page = manager.runs("status=Succeeded", sort="metrics.loss", limit=3)
+            ...         return [run.id for run in page.runs]
+        """
+        from pai_sdk.job.job_runs import JobRuns
+        from pai_sdk.run.manager import RunManager
+
+        backend = self.local if local else self.backend_for(None)
+        return RunManager(
+            *prefixes,
+            records=JobRuns(backend, most),
+            refresh_s=refresh_s,
+            memory_bytes=memory_bytes,
+            session=self,
+            opener=backend.store,
+        )
 
     def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
         """Put a file or a folder into OSS, by hand; local files that a job needs, `run()` and `fit()` put there.
