@@ -138,7 +138,6 @@ class WatchedRun:
         tags = {name: summary for name, summary in self.tags().items() if summary.kind == kind}
         if tag not in tags:
             hint = name_hint(tag, tags) or "it has none yet"
-            raise RunNotFoundError(
-                f"run {self.id} has no {_NAMES.get(kind, kind)} {tag!r}; {hint}", run_id=self.id
-            )
+            what = "metric" if kind == "scalar" else kind
+            raise RunNotFoundError(f"run {self.id} has no {what} {tag!r}; {hint}", run_id=self.id)
         return tags[tag]
