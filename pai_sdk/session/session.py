@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -341,17 +342,17 @@ class Session(NamedSettings):
             ...         page = manager.runs("status=Succeeded", sort="metrics.loss", limit=3)
             ...         return [run.id for run in page.runs]
         """
-        from pai_sdk.job.job_runs import JobRuns
+        from pai_sdk.job.runs_of_jobs import RunsOfJobs
         from pai_sdk.run.manager import RunManager
 
-        backend = self.local if local else self.backend_for(None)
+        jobs = RunsOfJobs(lambda: islice(self.list_jobs(local=local), most))
         return RunManager(
             *prefixes,
-            records=JobRuns(backend, most),
+            records=jobs,
             refresh_s=refresh_s,
             memory_bytes=memory_bytes,
             session=self,
-            opener=backend.store,
+            opener=jobs.open,
         )
 
     def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
