@@ -30,7 +30,10 @@ def create(
     spec: Annotated[Path, typer.Option(help="A JSON file with the AlgorithmSpec: Image, Command, …")],
     description: Annotated[str | None, typer.Option(help="What it does, for people.")] = None,
 ) -> None:
-    """Register a version of an algorithm, and the algorithm if none has that name."""
+    """Register a version of an algorithm, and the algorithm if none has that name.
+
+    Example: pai-sdk algorithm create digits v1 --spec algorithm.json
+    """
     content = _read(spec)
     algorithms = get_default_session().algorithms
     known = [algorithm for algorithm in algorithms.list(name=name) if algorithm.algorithm_name == name]
@@ -41,7 +44,10 @@ def create(
 
 @app.command("list")
 def list_(provider: Provider = None, as_json: Json = False) -> None:
-    """List algorithms, as the service orders them."""
+    """List algorithms, as the service orders them.
+
+    Example: pai-sdk algorithm list --provider pai
+    """
     found = list(get_default_session().algorithms.list(provider=provider))
     if not found and not as_json:
         typer.echo("no algorithms")
@@ -58,7 +64,10 @@ def show(
     version: Annotated[str | None, typer.Argument(help="The newest version otherwise.")] = None,
     provider: Provider = None,
 ) -> None:
-    """Show what a version of an algorithm takes and does, as JSON."""
+    """Show what a version of an algorithm takes and does, as JSON.
+
+    Example: pai-sdk algorithm show digits v1
+    """
     algorithms = get_default_session().algorithms
     found = algorithms.find(name, provider)
     wanted = version or getattr(algorithms.latest_version(found.algorithm_id), "algorithm_version", None)

@@ -252,7 +252,7 @@ def _docker() -> Finding:
         engine = find_engine()
     except PaiError as error:
         first, _, rest = str(error).partition(" Tried:\n")
-        return Finding("Docker", "note", f"{first} Only instance_type='local' needs one.", rest)
+        return Finding("Docker", "note", f"{first} Only instance_type='local' needs one.", f"tried:\n{rest}")
     try:
         kind = "Podman" if engine.is_podman else "Docker"
         return Finding("Docker", "ok", f"{kind} at {engine.url} answers{_took(begun)}")

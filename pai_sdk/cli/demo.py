@@ -25,7 +25,10 @@ def demo(
     image: Annotated[str, typer.Option(help="Image of the jobs; only Docker uses it.")] = "python:3.11",
     output: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("pai-sdk-demo"),
 ) -> None:
-    """Train a real model in two jobs, on the embedded service: no account needed."""
+    """Train a real model in two jobs, on the embedded service: no account needed.
+
+    Example: pai-sdk demo --output /tmp/demo
+    """
     from pai_sdk import Session
 
     if instance_type == "local":

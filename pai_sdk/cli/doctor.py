@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import asdict
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.checks import Finding, examine
 from pai_sdk.cli.jobs import Json
-from pai_sdk.cli.tables import print_json, table_console
+from pai_sdk.cli.tables import print_json, table_console, wrapped
 from pai_sdk.display.base import visible_text
 
 __all__ = ["doctor"]
@@ -45,23 +44,10 @@ def _print(finding: Finding) -> None:
     head = Text(finding.health.ljust(7), style=_COLOURS[finding.health]).append(
         finding.subject.ljust(_SUBJECT_WIDTH), style="bold"
     )
-    first, *more = _lines(finding.text, width)
+    width -= len(_INDENT)
+    first, *more = wrapped(visible_text(finding.text), width)
     console.print(head.append(first, style="default not bold"), soft_wrap=True)
     for line in more:
         console.print(Text(_INDENT + line), soft_wrap=True)
-    for number, line in enumerate(_lines(finding.remedy, width - 2) if finding.remedy else ()):
+    for number, line in enumerate(wrapped(finding.remedy, width - 2) if finding.remedy else ()):
         console.print(Text(_INDENT + ("  " if number else "→ ") + line, style="dim"), soft_wrap=True)
-
-
-def _lines(text: str, width: int) -> list[str]:
-    """The lines of a text, wrapped; long words such as paths and commands stay whole."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        lines += textwrap.wrap(
-            visible_text(line),
-            max(20, width - len(_INDENT)),
-            break_long_words=False,
-            break_on_hyphens=False,
-            subsequent_indent=" " * (len(line) - len(line.lstrip()) + 2) if line.startswith(" ") else "",
-        )
-    return lines or [""]

@@ -9,7 +9,7 @@ import typer
 
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json, json_of, status_text, time_text
-from pai_sdk.cli.tables import print_facts, print_json, table_console
+from pai_sdk.cli.tables import print_facts, print_json, table_console, wrapped
 from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.errors import JobFailed, PaiError
 from pai_sdk.job.training_job import TrainingJob
@@ -33,7 +33,8 @@ def status(job_id: JobId, as_json: Json = False) -> None:
     if as_json:
         typer.echo(json_of(record))
     else:
-        print_facts(_short_facts(record, "" if record.status.is_terminal else _last_event(job)))
+        event = "" if record.status.is_terminal else _last_event(job)
+        print_facts(_short_facts(record, event), prose=("last event", "parameters", "labels"))
         _print_reason(job)
     raise typer.Exit(exit_codes.of_status(record.status))
 
@@ -41,7 +42,9 @@ def status(job_id: JobId, as_json: Json = False) -> None:
 def describe(job_id: JobId, as_json: Json = False) -> None:
     """Show all there is to know about a job: request, channels, status changes, instances, metrics, events.
 
-    Values of environment variables are masked. Example: pai-sdk describe train129f212o89d
+    Values of environment variables are masked.
+
+    Example: pai-sdk describe train129f212o89d
     """
     from pai_sdk.job.facts import job_facts
 
@@ -81,7 +84,9 @@ def diff(
 ) -> None:
     """Show in what two jobs differ: image, command, code, hyperparameters, channels, labels, results.
 
-    The exit code is 0 in any case. Example: pai-sdk diff train129f212o89d train7k2o89d129f2
+    The exit code is 0 in any case.
+
+    Example: pai-sdk diff train129f212o89d train7k2o89d129f2
     """
     from pai_sdk.job.differences import differences
 
@@ -96,7 +101,9 @@ def diff(
     console.print(f"[red]- {heads[0]}[/red]\n[green]+ {heads[1]}[/green]", soft_wrap=True)
     if not found:
         typer.echo("no differences")
-    group = ""
+    group, widths = "", {each.group: 0 for each in found}
+    for each in found:
+        widths[each.group] = max(widths[each.group], len(each.name))
     for each in found:
         if each.group != group:
             group = each.group
@@ -106,7 +113,7 @@ def diff(
             _print_side("    - ", each.first, "red")
             _print_side("    + ", each.second, "green")
         else:
-            _print_pair(each.name, each.first, each.second)
+            _print_pair(each.name.ljust(widths[each.group]), each.first, each.second)
 
 
 def _print_pair(name: str, first: str | None, second: str | None) -> None:
@@ -194,8 +201,12 @@ def _last_event(job: TrainingJob) -> str:
 
 def _print_reason(job: TrainingJob) -> None:
     """Why a job failed."""
+    from rich.text import Text
+
     if job.record.status.is_failure:
         try:
             job.raise_for_status()
         except JobFailed as failure:
-            typer.secho(f"\n{failure}", fg="red")
+            console = table_console()
+            width = console.width - 1 if console.is_terminal else console.width
+            console.print(Text("\n" + "\n".join(wrapped(str(failure), width)), style="red"), soft_wrap=True)

@@ -11,7 +11,7 @@ import typer
 
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.pairs import pairs
-from pai_sdk.cli.tables import Column, print_json, print_table, table_console
+from pai_sdk.cli.tables import Column, print_error, print_json, print_table, table_console
 from pai_sdk.display.base import duration_text, elapsed_s, visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, JobStopped, ObjectNotFoundError, PaiError, WaitTimeoutError
@@ -126,7 +126,7 @@ def wait(
         job.wait(timeout, show_logs=show_logs and not as_json)
     except (JobFailed, JobStopped, WaitTimeoutError) as end:
         if not as_json:
-            typer.secho(str(end), fg="red", err=True)
+            print_error(str(end))
     except KeyboardInterrupt:
         ignore_further_interrupts()
         if as_json or not show_logs:  # with the log, the display has shown it already
@@ -179,7 +179,7 @@ def delete(
             job.delete()
             typer.echo(f"deleted {job.id}")
         except PaiError as error:  # the others can be deleted all the same
-            typer.secho(f"error: {error}", fg="red", err=True)
+            print_error(f"error: {error}")
             failed = True
     if failed:
         raise typer.Exit(exit_codes.ERROR)

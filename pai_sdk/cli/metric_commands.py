@@ -61,7 +61,10 @@ def tensorboard(
     job_id: JobId,
     port: Annotated[int, typer.Option(help="Of TensorBoard; any free one by default.", min=0, max=65535)] = 0,
 ) -> None:
-    """Open TensorBoard on what a job has reported, until Ctrl-C."""
+    """Open TensorBoard on what a job has reported, until Ctrl-C.
+
+    Example: pai-sdk tensorboard train129f212o89d --port 6006
+    """
     with TrainingJob.get(job_id).tensorboard(port=port) as board:
         typer.echo(f"TensorBoard: {board.url}")
         try:

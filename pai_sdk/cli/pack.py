@@ -25,7 +25,10 @@ def pack(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
 ) -> None:
-    """Show which files of a code folder go along with a job, which stay behind, and why."""
+    """Show which files of a code folder go along with a job, which stay behind, and why.
+
+    Example: pai-sdk pack src --all
+    """
     from pai_sdk.code.package import package_code
 
     left: list[tuple[str, str]] = []

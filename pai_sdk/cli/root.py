@@ -31,6 +31,7 @@ from pai_sdk.cli import (
     traces,
     transfers,
 )
+from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
 from pai_sdk.job.interrupts import single_interrupt
 
@@ -151,7 +152,7 @@ def run() -> None:
 
 
 def _print_error(error: Exception) -> None:
-    typer.secho(f"error: {error}", fg=None if os.environ.get("NO_COLOR") else "red", err=True)
+    print_error(f"error: {error}")
 
 
 def _print_interrupt(interrupt: BaseException | None) -> None:

@@ -89,7 +89,10 @@ def serve(
         bool, typer.Option("--json", help="Print one JSON object with endpoint and key as the first line.")
     ] = False,
 ) -> None:
-    """Serve the PAI API and an object store, until SIGTERM or Ctrl-C."""
+    """Serve the PAI API and an object store, until SIGTERM or Ctrl-C.
+
+    Example: pai-sdk serve --port 8765 --data ./pai-data
+    """
     try:
         from pai_sdk.service.server import serve as serve_until_told
         from pai_sdk.service.settings import ConnectionLimits, ServiceSettings

@@ -35,7 +35,9 @@ Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")
 def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
     """Show whether the service runs, and what its folder holds on disk.
 
-    The exit code is 0 when it runs, and 102 when not. Example: pai-sdk service status
+    The exit code is 0 when it runs, and 102 when not.
+
+    Example: pai-sdk service status
     """
     from pai_sdk.service.embedded import find_running
     from pai_sdk.service.holdings import holdings
@@ -115,9 +117,7 @@ def clean(
 def _facts(root: Path, running: ServiceInfo | None, idle_s: float | None) -> list[tuple[str, str]]:
     facts = [("service", "running" if running is not None else "not running")]
     if running is not None:
-        kind = (
-            "embedded: ends when it is idle for 30 minutes" if running.embedded else "started by `pai-sdk serve`"
-        )
+        kind = "embedded, ends after 30 idle minutes" if running.embedded else "started by `pai-sdk serve`"
         facts += [
             ("endpoint", running.endpoint),
             ("process", f"{running.pid} ({kind})"),

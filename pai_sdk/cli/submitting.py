@@ -11,6 +11,7 @@ import typer
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json, ignore_further_interrupts, json_of, print_next_commands
 from pai_sdk.cli.pairs import pairs
+from pai_sdk.cli.tables import print_error
 from pai_sdk.display.base import Silent
 from pai_sdk.display.choice import choose_display
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
@@ -248,7 +249,7 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
         job.wait(show_logs=not as_json, display=display, on_interrupt="stop" if is_local else "detach")
     except (JobFailed, JobStopped) as end:
         if not as_json:
-            typer.secho(str(end), fg="red", err=True)
+            print_error(str(end))
     except KeyboardInterrupt:
         ignore_further_interrupts()
         if as_json:  # with the log, the display has shown it already

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["Column", "print_facts", "print_json", "print_table", "table_console"]
+__all__ = ["Column", "print_error", "print_facts", "print_json", "print_table", "table_console", "wrapped"]
 
 _WIDE = 1000
 _GAP = 2
@@ -107,8 +111,14 @@ def _print_line(
     console.print(line, soft_wrap=True)
 
 
-def print_facts(facts: Iterable[tuple[str, str | Text]], *, indent: str = "") -> None:
-    """Print names and values, one pair a line; the terminal wraps long values, and can be copied whole."""
+def print_facts(facts: Iterable[tuple[str, str | Text]], *, indent: str = "", prose: Collection[str] = ()) -> None:
+    """Print names and values, one pair a line. The terminal wraps long values, so that they can be copied whole.
+
+    Args:
+        facts: the pairs.
+        indent: in front of each.
+        prose: the names of values that are wrapped at words instead.
+    """
     from rich.text import Text
 
     rows = [(name, Text(visible_text(value)) if isinstance(value, str) else value) for name, value in facts]
@@ -117,7 +127,36 @@ def print_facts(facts: Iterable[tuple[str, str | Text]], *, indent: str = "") ->
     width = max((len(name) for name, _ in rows if len(name) <= most), default=0)
     for name, value in rows:
         head = Text(indent).append(name.ljust(width), style="dim").append("  ")
-        console.print(head.append_text(value), soft_wrap=True)
+        if name not in prose:
+            console.print(head.append_text(value), soft_wrap=True)
+            continue
+        first, *more = wrapped(value.plain, console.width - head.cell_len)
+        console.print(head.append(first), soft_wrap=True)
+        for line in more:
+            console.print(Text(" " * head.cell_len + line), soft_wrap=True)
+
+
+def print_error(text: str) -> None:
+    """Print what went wrong to stderr, in a terminal wrapped at words."""
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else _WIDE
+    shown = text if width >= _WIDE else "\n".join(wrapped(text, width - 1))
+    typer.secho(shown, fg=None if os.environ.get("NO_COLOR") else "red", err=True)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text, wrapped at words; long words such as paths stay whole, and indentation is kept.
+
+    Example:
+        >>> wrapped("one two three", 10)
+        ['one two', 'three']
+    """
+    lines: list[str] = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 2) if line.startswith(" ") else ""
+        lines += textwrap.wrap(
+            line, max(20, width), break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
+        ) or [""]
+    return lines or [""]
 
 
 def print_json(value: Any) -> None:

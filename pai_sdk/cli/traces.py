@@ -41,7 +41,10 @@ Format = Annotated[RowFormat, typer.Option("--format", "-f", help="table, csv, o
 
 @app.command()
 def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table) -> None:
-    """Print the first rows."""
+    """Print the first rows.
+
+    Example: pai-sdk trace head train129f212o89d --rows 5
+    """
     _print(_trace_of(run).head(rows), as_format)
 
 
@@ -52,7 +55,10 @@ def query(
     rows: Rows = 1000,
     as_format: Format = RowFormat.table,
 ) -> None:
-    """Print the answer to a query: `SELECT step, avg(loss) FROM trace GROUP BY step`."""
+    """Print the answer to a query: `SELECT step, avg(loss) FROM trace GROUP BY step`.
+
+    Example: pai-sdk trace query train129f212o89d 'SELECT count(*) FROM trace'
+    """
     _print(_trace_of(run).rows_of(sql, rows), as_format)
 
 

@@ -34,7 +34,10 @@ def cp(
     recursive: Recursive = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Copy a file, or with --recursive what is in a folder."""
+    """Copy a file, or with --recursive what is in a folder.
+
+    Example: pai-sdk cp -r oss://models/digits/ ./digits
+    """
     from pai_sdk.storage.store import open_store
 
     found = _find(source)
@@ -57,7 +60,10 @@ def ls(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")] = False,
 ) -> None:
-    """List a folder, or show the facts about a file."""
+    """List a folder, or show the facts about a file.
+
+    Example: pai-sdk ls -r oss://models/digits/
+    """
     found = _find(place)
     if found.file is not None:
         rows: Iterator[tuple[str, StoredFile | None]] = iter([(found.name, found.file)])
@@ -78,7 +84,10 @@ def sync(
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Make a folder like another one; only what is new or changed is moved."""
+    """Make a folder like another one; only what is new or changed is moved.
+
+    Example: pai-sdk sync data oss://models/datasets/points --delete --dry-run
+    """
     found = _find(source)
     if found.file is not None:
         raise InvalidInputError([Problem("SOURCE", f"{source} is a file", "copy it with: pai-sdk cp")])
@@ -91,7 +100,10 @@ def rm(
     recursive: Recursive = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Delete a file, or with --recursive a folder with all that is below it. Links are not followed."""
+    """Delete a file, or with --recursive a folder with all that is below it. Links are not followed.
+
+    Example: pai-sdk rm -r oss://models/digits/ --dry-run
+    """
     found = _find(place, follow=False)
     if found.file is None:
         _need_recursive(found, recursive, "rm")
