@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         set_checkpoint_config,
     )
     from pai_sdk.run.store import RunStore
+    from pai_sdk.schemas.secret_values import Secret
     from pai_sdk.schemas.status import JobStatus
     from pai_sdk.session import Session, get_default_session, setup_default_session
     from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
@@ -55,6 +56,7 @@ __all__ = [
     "ReportSession",
     "RunManager",
     "RunStore",
+    "Secret",
     "Session",
     "StopTraining",
     "TrainingJob",
@@ -87,6 +89,7 @@ _HOMES = {
     "ReportSession": "pai_sdk.run.report",
     "RunManager": "pai_sdk.run.manager",
     "RunStore": "pai_sdk.run.store",
+    "Secret": "pai_sdk.schemas.secret_values",
     "Session": "pai_sdk.session",
     "StopTraining": "pai_sdk.run.report",
     "TrainingJob": "pai_sdk.job.training_job",

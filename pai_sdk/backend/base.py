@@ -35,10 +35,12 @@ class Upload:
     Attributes:
         tree: the files, with the hash of their content.
         uri: the folder they go to (ends with `/`).
+        origin: what the user calls them, where they are in a temporary folder.
     """
 
     tree: FileTree
     uri: str
+    origin: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,7 +157,7 @@ class Plan:
         return plan_card_html(public_request(self.request), notes)
 
     def _upload_lines(self) -> list[str]:
-        return [f"{u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
+        return [f"{u.origin or u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
 
 
 def already_submitted(job_id: str) -> InvalidInputError:

@@ -27,6 +27,7 @@ from pai_sdk.config.settings import Settings
 from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem, StorageError
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir, OssLocation
 from pai_sdk.schemas.wire import seconds_of
 from pai_sdk.storage.placed import is_whole
@@ -136,6 +137,7 @@ class ServiceBackend:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
             self._require_in_place(plan.request)
+        with_secrets(plan.request.environments)  # what is missing is reported before anything is uploaded
         if plan.uploads:
             from pai_sdk.storage.transfer import upload_tree
 
@@ -145,6 +147,7 @@ class ServiceBackend:
         request = plan.request
         if request.workspace_id is None:
             request = request.model_copy(update={"workspace_id": self._settings.workspace_id})
+        request = request.model_copy(update={"environments": with_secrets(request.environments)})
         return submission.create(self._jobs, request, doubt=plan.doubt, policy=self._submission)
 
     @property

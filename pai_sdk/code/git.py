@@ -23,7 +23,7 @@ __all__ = ["Checkout", "checkout", "clone"]
 DEFAULT_TIMEOUT_S = 600.0
 
 # These point git to another repository (a hook sets them), or make it print what it sends.
-_FOREIGN_VARIABLES = frozenset(
+FOREIGN_VARIABLES = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
         "GIT_COMMON_DIR",
@@ -239,7 +239,7 @@ def _environment(source: GitSource) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in _FOREIGN_VARIABLES and not name.startswith("GIT_TRACE")
+        if name not in FOREIGN_VARIABLES and not name.startswith("GIT_TRACE")
     }
     kept |= {
         "GIT_TERMINAL_PROMPT": "0",

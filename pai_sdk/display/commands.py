@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-import sysconfig
 
 from pai_sdk.schemas.record import JobRecord
 
@@ -30,5 +29,5 @@ def _command() -> str:
     """What starts the command line here: its script may not be on PATH, or not have been installed."""
     if shutil.which("pai-sdk"):
         return "pai-sdk"
-    script = shutil.which("pai-sdk", path=sysconfig.get_path("scripts"))
-    return shlex.quote(script) if script else f"{shlex.quote(sys.executable)} -m pai_sdk"
+    is_this = shutil.which("python") == sys.executable
+    return f"{'python' if is_this else shlex.quote(sys.executable)} -m pai_sdk"

@@ -8,6 +8,7 @@ from html import escape
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.card import MONO, status_html
 from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.secret_values import masked
 
 __all__ = ["job_table_html"]
 
@@ -36,7 +37,7 @@ def job_table_html(records: Sequence[JobRecord], *, has_more: bool = False) -> s
     titles = ["status", "name", "job", "time", "created (UTC)", *differing, *metrics]
     head = "".join(f'<th style="{_CELL}">{escape(title)}</th>' for title in titles)
     rows = "".join(
-        _row(record, [one.get(name) or "" for name in differing], metrics)
+        _row(record, [masked(name, one.get(name) or "") for name in differing], metrics)
         for record, one in zip(records, values, strict=True)
     )
     more = "<div>and more; iterate over the list for all</div>" if has_more else ""

@@ -36,13 +36,10 @@ class TerminalDisplay:
         self._said_at = clock()
 
     def submitted(self, record: JobRecord) -> None:
-        """Show the job's id, and the command that attaches to it."""
+        """Show the job's id, and its page or the command that follows it, in one line."""
         name = f" ({record.training_job_name})" if record.training_job_name else ""
-        self._say("●", f"{record.training_job_id}{name} submitted", "bold")
-        for command in next_commands(record):
-            self._say(" ", command, "dim")
-        if record.training_job_url:
-            self._say(" ", record.training_job_url, "dim")
+        where = record.training_job_url or next_commands(record)[0]
+        self._say("●", f"{record.training_job_id}{name} submitted: {where}", "bold")
 
     def changed(self, record: JobRecord) -> None:
         """Show a new status, once."""

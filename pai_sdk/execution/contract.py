@@ -20,6 +20,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.amounts import bytes_of
 from pai_sdk.execution.base import Environment, LaunchSpec, Limits, Mounts
 from pai_sdk.schemas.names import variable_name
+from pai_sdk.schemas.secret_values import MASK, masked, masked_command
 
 if TYPE_CHECKING:
     from pai_sdk.schemas.request import TrainingJobRequest
@@ -43,7 +44,6 @@ __all__ = [
 
 DEFAULT_JOB_TYPE = "PyTorchJob"
 
-_MASK = "******"
 _KEYS = frozenset({"AccessKeyId", "AccessKeySecret", "SecurityToken"})
 _LONGEST_VARIABLE_BYTES = 128 * 1024  # of Linux, for `name=value` and the byte that ends it
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -228,7 +228,10 @@ def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
 
 
 def public_request(request: TrainingJobRequest) -> dict[str, Any]:
-    """The request as it may be seen: values of environment variables, keys, and keys inside URLs are masked."""
+    """The request as it may be seen.
+
+    Values of environment variables, keys, keys inside URLs, and values with names such as `password` are masked.
+    """
     return public_fields(request.to_wire())
 
 
@@ -241,8 +244,19 @@ def public_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """
     shown: dict[str, Any] = _without_keys(fields)
     if fields.get("Environments"):
-        shown["Environments"] = dict.fromkeys(fields["Environments"], _MASK)
+        shown["Environments"] = dict.fromkeys(fields["Environments"], MASK)
+    if fields.get("HyperParameters"):
+        shown["HyperParameters"] = [_without_secret(each) for each in shown["HyperParameters"]]
+    spec = shown.get("AlgorithmSpec")
+    if isinstance(spec, dict) and isinstance(spec.get("Command"), list):
+        spec["Command"] = [masked_command(word) if isinstance(word, str) else word for word in spec["Command"]]
     return shown
+
+
+def _without_secret(hyperparameter: Any) -> Any:
+    if not isinstance(hyperparameter, dict) or not isinstance(hyperparameter.get("Value"), str):
+        return hyperparameter
+    return {**hyperparameter, "Value": masked(str(hyperparameter.get("Name")), hyperparameter["Value"])}
 
 
 def write_config(sandbox: Sandbox, request: TrainingJobRequest) -> None:
@@ -288,9 +302,9 @@ def _quoted(word: str) -> str:
 def _without_keys(value: Any) -> Any:
     """The same JSON with temporary keys masked, and `user:password@` in every URL."""
     if isinstance(value, str):
-        return _USER_IN_URL.sub(_MASK, value)
+        return _USER_IN_URL.sub(MASK, value)
     if isinstance(value, dict):
-        return {key: _MASK if key in _KEYS else _without_keys(item) for key, item in value.items()}
+        return {key: MASK if key in _KEYS else _without_keys(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_keys(item) for item in value]
     return value

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
+from pai_sdk.schemas.secret_values import masked
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 from pai_sdk.schemas.wire import NullableList, Received
 
@@ -95,6 +97,10 @@ class NameValue(Received):
 
     name: str | None = None
     value: str | None = None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield "name", self.name
+        yield "value", masked(self.name or "", self.value) if self.value else self.value
 
 
 class OutputModel(Received):

@@ -6,11 +6,13 @@ PascalCase; where the service deviates from that rule the alias stands at the fi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field, model_validator
 
 from pai_sdk.schemas.fields import ChannelFields, ParameterFields, RangeFields
+from pai_sdk.schemas.secret_values import masked, masked_command
 from pai_sdk.schemas.wire import Sent
 
 # ---- code -------------------------------------------------------------------------------------------------
@@ -192,6 +194,10 @@ class AlgorithmSpec(Sent):
     compute_resource: SpecComputeResource | None = None
     customization: Customization | None = None
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, [masked_command(word) for word in self.command] if name == "command" else value
+
 
 # ---- the job's own values ---------------------------------------------------------------------------------
 
@@ -201,6 +207,10 @@ class HyperParameter(Sent):
 
     name: str
     value: str
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield "name", self.name
+        yield "value", masked(self.name, self.value)
 
 
 class Label(Sent):

@@ -91,7 +91,7 @@ class FunctionEstimator(Estimator):
         """
         from pai_sdk.code.function_package import LABEL, job_key, write_package
         from pai_sdk.code.package import package_code
-        from pai_sdk.submit.planning import make_plan
+        from pai_sdk.submit.planning import make_plan, with_git_labels
 
         self._check_image(call.name)
         nonce = os.urandom(16).hex()
@@ -114,10 +114,15 @@ class FunctionEstimator(Estimator):
         described = copy.copy(self)
         described.source_dir = folder.path
         described.environments = {**(self.environments or {}), KEY_VARIABLE: key.hex()}
-        described.labels = {**(self.labels or {}), LABEL: nonce}
+        labels = self.labels or {}
+        if self.git_labels and self.source_dir is not None:
+            labels = with_git_labels(labels, tree.root)
+        described.labels = {**labels, LABEL: nonce}
         described.base_job_name = self.base_job_name or re.sub(r"[^A-Za-z0-9]+", "-", call.name).strip("-") or None
         # The folder must live until its files are uploaded.
-        return replace(make_plan(described, self._session(), inputs, outputs, job_name), keep=folder)
+        plan = make_plan(described, self._session(), inputs, outputs, job_name)
+        uploads = [replace(upload, origin=f"function {call.name}") for upload in plan.uploads[:1]]
+        return replace(plan, uploads=(*uploads, *plan.uploads[1:]), keep=folder)
 
     def describe(self) -> Description:
         """The description of the jobs: the program that makes the call, and an output for its result."""

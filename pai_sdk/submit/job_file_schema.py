@@ -19,6 +19,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from pai_sdk.experiment import Experiment
 from pai_sdk.schemas.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
+from pai_sdk.schemas.secret_values import Secret
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, MetricDefinition
 from pai_sdk.submit.job_file import KINDS, parameters_of
 from pai_sdk.submit.parameters import JobParameters
@@ -95,7 +96,7 @@ def _hints(kind: type[JobSubmitter]) -> dict[str, Any]:
     names: dict[str, Any] = {
         each.__name__: each for each in (ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig)
     }
-    names |= {each.__name__: each for each in (AlgorithmSpec, Channel, MetricDefinition, Experiment)}
+    names |= {each.__name__: each for each in (AlgorithmSpec, Channel, MetricDefinition, Experiment, Secret)}
     absent = dict.fromkeys(("Session", "TrainingJob", "AlgorithmChoice"), Any)
     return get_type_hints(kind, localns={**names, **absent})
 

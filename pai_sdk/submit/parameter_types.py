@@ -31,6 +31,7 @@ _NAME = _ParameterType(lambda value: isinstance(value, str) and bool(value.strip
 _TEXT = _ParameterType(lambda value: isinstance(value, str), "a text")
 _MAPPING = _ParameterType(lambda value: isinstance(value, Mapping), "a dict")
 _LIST = _ParameterType(_is_list, "a list")
+_BOOL = _ParameterType(lambda value: isinstance(value, bool), "True or False")
 _TYPES: dict[str, _ParameterType] = {
     **dict.fromkeys(
         (
@@ -63,7 +64,7 @@ _TYPES: dict[str, _ParameterType] = {
         lambda value: isinstance(value, bool | os.PathLike) or (isinstance(value, str) and bool(value.strip())),
         "True, the id of a job, or the URI or path of checkpoints",
     ),
-    "allow_secrets": _ParameterType(lambda value: isinstance(value, bool), "True or False"),
+    **dict.fromkeys(("allow_secrets", "git_labels"), _BOOL),
 }
 # Whole numbers of numpy and similar libraries are converted.
 _WHOLE_NUMBERS = ("instance_count", "max_run_time", "priority")

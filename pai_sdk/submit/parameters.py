@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pai_sdk.experiment import Experiment
     from pai_sdk.schemas.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
+    from pai_sdk.schemas.secret_values import Secret
     from pai_sdk.schemas.spec import Channel, MetricDefinition
     from pai_sdk.session import Session
     from pai_sdk.submit.registered import AlgorithmChoice
@@ -62,7 +63,7 @@ class JobParameters:
     Names and limits are those of CreateTrainingJob of paistudio 2022-01-12.
 
     Attributes:
-        environments: environment variables of the job, names to text.
+        environments: environment variables of the job, names to text; `Secret("NAME")` is read at submit time.
         requirements: what pip installs before the command runs, as in requirements.txt.
         max_run_time: seconds after which the job is ended; None for no limit.
         base_job_name: what the job's name begins with; the class's name otherwise.
@@ -82,10 +83,11 @@ class JobParameters:
         role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
         description: free text for people.
         labels: free labels of the jobs, searchable.
+        git_labels: label jobs with repository, commit and branch of their code, where it is in git.
         session: where jobs are submitted; the default session when first needed, if None.
     """
 
-    environments: Mapping[str, str] | None = None
+    environments: Mapping[str, str | Secret] | None = None
     requirements: Sequence[str] | None = None
     max_run_time: int | None = None
     base_job_name: str | None = None
@@ -103,6 +105,7 @@ class JobParameters:
     role_arn: str | None = None
     description: str | None = None
     labels: Mapping[str, str] | None = None
+    git_labels: bool = True
     session: Session | None = None
 
     def describe(self) -> Description:
@@ -111,7 +114,7 @@ class JobParameters:
 
     def __repr__(self) -> str:
         shown = [
-            f"{f.name}={_names_of(value) if f.name in _SECRET else repr(value)}"
+            f"{f.name}={_names_of(value) if f.name in _SECRET else repr(_without_secrets(value))}"
             for f in fields(self)
             if f.name not in ("session", "jobs")  # a session is long
             and not f.name.startswith("_")
@@ -129,6 +132,14 @@ def _says_nothing(value: object, default: object) -> bool:
         return not value
     # Only values of one type are compared: an array would be compared item by item.
     return value is None or (type(value) is type(default) and value == default)
+
+
+def _without_secrets(value: object) -> object:
+    from pai_sdk.schemas.secret_values import MASK, looks_secret, masked_command
+
+    if not isinstance(value, Mapping):
+        return masked_command(value) if isinstance(value, str) else value
+    return {name: MASK if looks_secret(str(name), inner) else inner for name, inner in value.items()}
 
 
 def _names_of(value: object) -> str:

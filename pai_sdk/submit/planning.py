@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pai_sdk.agent.reasons import image_unused_message
@@ -17,6 +19,7 @@ from pai_sdk.schemas.names import LOCAL_TYPES, variable_name
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, CodeDir, InputChannel, OutputChannel
 from pai_sdk.session import Session
+from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri, is_remote_uri
 from pai_sdk.submit import request_fields
 from pai_sdk.submit.channels import ChannelResolver, InputSource, OutputTarget
@@ -58,6 +61,8 @@ def make_plan(
     )
     command = algorithm.command if algorithm else command_list(description.command, problems)
     code_dir, code_uploads, keep = _resolve_code(description, command, backend, problems)
+    if parameters.git_labels and code_uploads:
+        parameters.labels = with_git_labels(parameters.labels, code_uploads[0].tree.root)  # of our own copy
     resolver = ChannelResolver(backend, session.settings.region_id, problems)
     input_channels = resolver.resolve_inputs(inputs, description.input_channels)
     if algorithm is None:
@@ -205,8 +210,26 @@ def _resolve_code(
         with problems.under("command"):
             check_entry(command, tree, description.source_dir)
         uri = backend.place(tree, "code")
-        return backend.code_dir(uri), [Upload(tree, uri)], keep
+        return backend.code_dir(uri), [Upload(tree, uri, _origin(git_config, tree))], keep
     return None, [], None
+
+
+def _origin(git_config: Mapping[str, str] | None, tree: FileTree) -> str:
+    """What the user calls a clone, which is in a temporary folder."""
+    if git_config is None:
+        return ""
+    from pai_sdk.code.provenance import git_state
+
+    state = git_state(tree.root)
+    return f"{state.repository}@{state.commit[:12]}" if state else "the repository"
+
+
+def with_git_labels(labels: Mapping[str, str] | None, folder: Path) -> dict[str, str]:
+    """Labels, and those that name the state of the repository that a folder is in; labels that are given win."""
+    from pai_sdk.code.provenance import git_state
+
+    state = git_state(folder)
+    return {**(state.labels() if state else {}), **(labels or {})}
 
 
 def _ship_package(
@@ -217,7 +240,9 @@ def _ship_package(
     is_taken = any(variable_name(channel.name) == variable_name(CHANNEL) for channel in input_channels)
     if is_taken or not command or not mentions_pai_sdk(tree, command):
         return command
+    before = len(resolver.uploads)
     input_channels += resolver.resolve_inputs({CHANNEL: job_package()}, ())
+    resolver.uploads[before:] = [replace(upload, origin="pai_sdk") for upload in resolver.uploads[before:]]
     return with_job_package(command)
 
 

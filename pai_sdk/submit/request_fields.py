@@ -12,6 +12,7 @@ from pai_sdk.base.hints import is_of_type, nearest
 from pai_sdk.schemas.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
 from pai_sdk.schemas.names import LOCAL_TYPES, is_of_the_contract, name_problems
 from pai_sdk.schemas.request import SUBMISSION_LABEL
+from pai_sdk.schemas.secret_values import Secret
 from pai_sdk.schemas.spec import HyperParameter, Label, MetricDefinition
 from pai_sdk.schemas.values import hyperparameter_text
 from pai_sdk.submit.problems import Problems
@@ -147,16 +148,19 @@ def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Probl
     return values
 
 
-def environment(given: Mapping[str, str] | None, problems: Problems) -> dict[str, str] | None:
-    """Environment variables, names and values as the operating system takes them."""
+def environment(given: Mapping[str, str | Secret] | None, problems: Problems) -> dict[str, str] | None:
+    """Environment variables, names and values as the operating system takes them; a secret is a placeholder."""
+    values: dict[str, str] = {}
     for name, value in (given or {}).items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
             problems.add(f"environments[{name!r}]", "not a name of a variable")
         elif is_of_the_contract(name):
             problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
-        elif not isinstance(value, str):
+        elif not isinstance(value, str | Secret):
             problems.add(f"environments[{name!r}]", is_of_type(value), "environment variables are text")
-    return dict(given) if given else None
+        else:
+            values[name] = value.placeholder if isinstance(value, Secret) else value
+    return values or None
 
 
 def requirement_list(given: Sequence[str] | None, problems: Problems) -> list[str] | None:

@@ -35,6 +35,7 @@ from pai_sdk.execution.initial_outputs import note_resumed
 from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, OutputUploader
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
@@ -136,6 +137,7 @@ class LocalBackend:
         """
         request = plan.request
         check_supported(request)
+        with_secrets(request.environments)  # what is missing is reported before anything is copied
         _ = self._executor.engine  # without one, nothing needs to be copied
         unused = unused_locally(request)
         if unused:
@@ -177,6 +179,7 @@ class LocalBackend:
             elif output.name in RESUMED_CHANNELS:
                 self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
         note_resumed(sandbox, request)
+        request = request.model_copy(update={"environments": with_secrets(request.environments)})
         spec = launch_spec(sandbox.root, job_id, request, mounts=Mounts(inputs, outputs))
         self._executor.start(spec, progress=progress)
         self._ensure_uploading(job_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,10 +48,7 @@ def test_a_whole_job_in_a_terminal() -> None:
     display.line(LogLine("train1-worker-0", 0, "10%\r20%\r30%"))
     display.ended(record("Succeed", **INSTANCES, **OUTPUTS))
     assert stream.getvalue().splitlines() == [
-        "● train1 (digits-1) submitted",
-        "  pai-sdk logs -f train1",
-        "  pai-sdk status train1",
-        "  pai-sdk stop train1",
+        "● train1 (digits-1) submitted: pai-sdk logs -f train1",
         "● Running, 2 instances",
         "master-0 | epoch 1 [loss=0.5]",
         "worker-0 | 30%",
@@ -134,20 +132,21 @@ def test_detaching_reports_how_to_come_back() -> None:
 
 def test_commands_can_be_typed_where_the_script_is_not_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
     words = shlex.split(next_commands(record())[0])
     assert words[1:] == ["-m", "pai_sdk", "logs", "-f", "train1"]
     assert subprocess.run([*words[:3], "--version"], capture_output=True, timeout=PATIENCE_S).returncode == 0
 
 
-def test_in_an_environment_that_is_not_activated_its_own_script_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    scripts = tmp_path / "my env" / "bin"
-    scripts.mkdir(parents=True)
-    (tmp_path / "pai-sdk").rename(scripts / "pai-sdk")
-    monkeypatch.setattr("sysconfig.get_path", lambda name: str(scripts))
-    assert shlex.split(next_commands(record())[1]) == [str(scripts / "pai-sdk"), "status", "train1"]
+def test_python_on_path_is_named_when_it_is_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    monkeypatch.setattr("shutil.which", lambda name: sys.executable if name == "python" else None)
+    assert next_commands(record())[1] == "python -m pai_sdk status train1"
+
+
+def test_a_job_with_a_page_is_followed_there() -> None:
+    stream = io.StringIO()
+    TerminalDisplay(stream).submitted(record("Creating", TrainingJobUrl="https://pai.example/train1"))
+    assert stream.getvalue() == "● train1 (digits-1) submitted: https://pai.example/train1\n"
 
 
 def test_a_card_shows_all_and_trusts_nothing() -> None:

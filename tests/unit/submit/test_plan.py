@@ -13,9 +13,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from pai_sdk import Estimator, Session
+from pai_sdk import Estimator, Secret, Session
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
+from pai_sdk.execution.contract import public_request
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
 
@@ -300,3 +301,50 @@ def test_a_plan_for_processes_says_that_the_image_is_not_used(cloud: Cloud) -> N
     )
     estimator.instance_type = "local"
     assert estimator.plan().notes == ()
+
+
+def test_a_secret_is_in_the_request_that_is_sent_and_nowhere_else(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hunter2")
+    caplog.set_level("DEBUG")
+    estimator = Estimator(
+        "image",
+        "python train.py --api-key hunter2",
+        hyperparameters={"db_password": "hunter2", "lr": 0.1},
+        environments={"HF_TOKEN": Secret("MY_TOKEN"), "PLAIN": "1"},
+        instance_type="ecs.c6.large",
+        session=cloud.session(),
+    )
+    plan = estimator.plan()
+    shown = [
+        str(plan),
+        repr(plan),
+        plan._repr_html_(),
+        repr(plan.request),
+        repr(estimator),
+        json.dumps(public_request(plan.request)),  # as in training-job.json
+    ]
+    assert not [text for text in shown if "hunter2" in text]
+    assert '"0.1"' in str(plan)
+    environments = json.loads(plan.save(tmp_path / "plan.json").read_text())["Environments"]
+    assert environments == {"HF_TOKEN": "${secret:MY_TOKEN}", "PLAIN": "1"}
+    job = estimator.submit(Plan.load(tmp_path / "plan.json"), show_logs=False)
+    sent = json.loads(cloud.bodies[0])
+    assert sent["Environments"] == {"HF_TOKEN": "hunter2", "PLAIN": "1"}
+    assert {each["Name"]: each["Value"] for each in sent["HyperParameters"]}["db_password"] == "hunter2"
+    assert "hunter2" not in repr(job) + caplog.text
+
+
+def test_a_secret_that_is_not_set_is_missed_before_anything_is_sent(cloud: Cloud) -> None:
+    estimator = Estimator(
+        "image",
+        "true",
+        environments={"HF_TOKEN": Secret("NOT_SET_ANYWHERE")},
+        instance_type="ecs.c6.large",
+        session=cloud.session(),
+    )
+    plan = estimator.plan()
+    with pytest.raises(InvalidInputError, match="NOT_SET_ANYWHERE"):
+        estimator.submit(plan)
+    assert cloud.bodies == []

@@ -138,7 +138,16 @@ GIVEN: list[tuple[dict[str, Any], str, Any]] = [
     ({"checkpoints_path": "oss://bkt/ckpt"}, "OutputChannels.1.OutputUri", "oss://bkt/ckpt/"),
 ]
 # Seen elsewhere: the code, its own tests; the session and the class's name, everywhere.
-ELSEWHERE = {"source_dir", "git_config", "allow_secrets", "session", "base_job_name", "jobs", "resume"}
+ELSEWHERE = {
+    "source_dir",
+    "git_config",
+    "git_labels",
+    "allow_secrets",
+    "session",
+    "base_job_name",
+    "jobs",
+    "resume",
+}
 
 
 @pytest.mark.parametrize(("given", "path", "expected"), GIVEN)

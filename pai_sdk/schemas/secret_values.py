@@ -1,0 +1,134 @@
+"""Values that must not be seen: those whose name says so, and `Secret`, which is read when a job is submitted."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pai_sdk.errors import InvalidInputError, Problem
+
+__all__ = ["MASK", "Secret", "looks_secret", "masked", "masked_command", "with_secrets"]
+
+MASK = "******"
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_ALWAYS = frozenset(
+    ("password", "passwd", "pwd", "passphrase", "secret", "secrets", "credential", "credentials", "apikey")
+)
+# Names of language models have these words too, such as `max_token` and `pad_token`.
+_AT_THE_END = frozenset(("token", "key"))
+_OF_MODELS = frozenset(
+    ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "image", "special", "stop", "start", "end", "per", "sort")
+)
+_NUMBER = re.compile(r"[-+.\deE]*|true|false|none|null|", re.IGNORECASE)
+# `NAME=value`, or an option and its value.
+_IN_COMMAND = re.compile(
+    r"(?P<name>(?P<option>(?<!\w)--?)?[A-Za-z_][\w-]*)(?P<between>=|(?(option)\s+|(?!)))"
+    r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\";|&$-][^\s;|&]*)"
+)
+_PLACEHOLDER = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The value of an environment variable of a job, read from a variable of this machine at submit time.
+
+    It is in no plan, saved plan, repr or log; only the request that is sent has it, and the job.
+
+    Attributes:
+        name: the variable of this machine.
+
+    Example:
+        >>> from pai_sdk import Estimator
+        >>> Estimator("python:3.11", "python train.py", environments={"HF_TOKEN": Secret("HF_TOKEN")}).environments
+        {'HF_TOKEN': Secret('HF_TOKEN')}
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _PLACEHOLDER.fullmatch(self.placeholder):
+            # The value is not shown: the secret itself may have been given in place of its name.
+            hint = "give the name of a variable: Secret('HF_TOKEN')"
+            raise InvalidInputError([Problem("Secret", "this is no name of an environment variable", hint)])
+
+    @classmethod
+    def from_env(cls, name: str) -> Secret:
+        """The same as `Secret(name)`."""
+        return cls(name)
+
+    @property
+    def placeholder(self) -> str:
+        """What a plan and a saved plan have in its place."""
+        return f"${{secret:{self.name}}}"
+
+    def __repr__(self) -> str:
+        return f"Secret({self.name!r})"
+
+
+def with_secrets(environments: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Environment variables of a request with the values of secrets, as they are sent.
+
+    Raises:
+        InvalidInputError: a variable that is named is not set on this machine; all of these are listed.
+
+    Example:
+        >>> with_secrets({"A": "1"})
+        {'A': '1'}
+    """
+    if environments is None:
+        return None
+    problems, found = [], {}
+    for name, value in environments.items():
+        found[name] = value
+        if match := _PLACEHOLDER.fullmatch(value):
+            found[name] = os.environ.get(match[1], "")
+            if not found[name]:
+                what = f"is the secret {match[1]}, and this machine has no such variable"
+                problems.append(Problem(f"environments[{name!r}]", what, f"set it: export {match[1]}=…"))
+    if problems:
+        raise InvalidInputError(problems)
+    return found
+
+
+def looks_secret(name: str, value: object = "") -> bool:
+    """Whether a value should not be shown, by its name. A number is a secret only under a name such as `password`.
+
+    Example:
+        >>> looks_secret("WANDB_API_KEY"), looks_secret("accessKeySecret"), looks_secret("max_token", 512)
+        (True, True, False)
+    """
+    words = [word.lower() for word in _WORD.findall(name)]
+    if _ALWAYS & {*words}:
+        return True
+    is_at_the_end = bool(words) and words[-1] in _AT_THE_END and not _OF_MODELS & {*words}
+    return is_at_the_end and not _NUMBER.fullmatch(str(value))
+
+
+def masked(name: str, value: str) -> str:
+    """The value as it may be shown.
+
+    Example:
+        >>> masked("lr", "0.1"), masked("db_password", "hunter2")
+        ('0.1', '******')
+    """
+    return MASK if value and looks_secret(name, value) else value
+
+
+def masked_command(text: str) -> str:
+    """A command as it may be shown: without the values of options and variables whose names look secret.
+
+    Example:
+        >>> masked_command("HF_TOKEN=hf_abc python train.py --lr 0.1 --api-key abc")
+        'HF_TOKEN=****** python train.py --lr 0.1 --api-key ******'
+    """
+
+    def shown(match: re.Match[str]) -> str:
+        value = match["value"].strip("'\"")
+        if value.startswith("$") or not looks_secret(match["name"], value):
+            return match[0]
+        return f"{match['name']}{match['between']}{MASK}"
+
+    return _IN_COMMAND.sub(shown, text)
