@@ -22,7 +22,7 @@ _AT_THE_END = frozenset(("token", "key"))
 _OF_MODELS = frozenset(
     ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "image", "special", "stop", "start", "end", "per", "sort")
 )
-_NUMBER = re.compile(r"[-+.\deE]*|true|false|none|null|", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?|true|false|none|null", re.IGNORECASE)
 # `NAME=value`, or an option and its value.
 _IN_COMMAND = re.compile(
     r"(?P<name>(?P<option>(?<!\w)--?)?[A-Za-z_][\w-]*)(?P<between>=|(?(option)\s+|(?!)))"
