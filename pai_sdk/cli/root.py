@@ -30,6 +30,7 @@ from pai_sdk.cli import (
     submitting,
     traces,
     transfers,
+    ui_command,
 )
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
@@ -83,6 +84,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Service and settings": {
         "doctor": doctor.doctor,
         "serve": serve.serve,
+        "ui": ui_command.ui,
     },
 }
 _GROUPS: dict[str, dict[str, typer.Typer]] = {

@@ -112,6 +112,11 @@ class LogIndex:
         return self._path
 
     @property
+    def known_bytes(self) -> int:
+        """How much of the log was read; more than there is, if it was truncated since."""
+        return self._size_bytes
+
+    @property
     def cuts(self) -> LogCuts:
         """Where its lines end besides their line ends, as far as it was read."""
         return self._cuts

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
-from fastapi import FastAPI, Request, params
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pai_sdk.api.signature import ACS3
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
+from pai_sdk.service.http.fault_handlers import add_refusals, refusal
 from pai_sdk.service.http.routes import (
     algorithms,
     experiments,
@@ -25,15 +23,14 @@ from pai_sdk.service.http.routes import (
     training_jobs,
     workspaces,
 )
-from pai_sdk.service.http.routes.json_responses import request_id
 from pai_sdk.service.http.tokens import TokenChecked
 from pai_sdk.service.objects.oss_request import bucket_in_host, host_of
-from pai_sdk.service.runs import compare_routes, event_stream, log_routes, run_routes
+from pai_sdk.service.runs.run_routers import ROUTERS
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.state.reserve import Reserve
-from pai_sdk.service.wire_errors import Fault, fault_response, invalid_parameter
+from pai_sdk.service.wire_errors import Fault
 
-__all__ = ["Dispatcher", "add_refusals", "add_runs", "create_api"]
+__all__ = ["Dispatcher", "create_api"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +57,8 @@ def create_api(context: ServiceContext) -> FastAPI:
     )
     for module in resources:
         app.include_router(module.router, dependencies=[TokenChecked])
-    add_runs(app, dependencies=[TokenChecked])
+    for router in ROUTERS:
+        app.include_router(router, dependencies=[TokenChecked])
     add_refusals(app)
 
     @app.exception_handler(Exception)
@@ -70,44 +68,13 @@ def create_api(context: ServiceContext) -> FastAPI:
             if request.method == "DELETE" or request.url.path.endswith("/stop"):
                 # A request that frees space may use the reserve: the client's next attempt succeeds.
                 Reserve.of(context.info.data_dir).release()
-            return _response(request, Fault(507, "InsufficientStorage", _FULL))
+            return refusal(request, Fault(507, "InsufficientStorage", _FULL))
         if is_read_only(error):
-            return _response(request, Fault(500, "InternalError", _READ_ONLY))
+            return refusal(request, Fault(500, "InternalError", _READ_ONLY))
         message = "The service met an unexpected fault; its log has the details."
-        return _response(request, Fault(500, "InternalError", message))
+        return refusal(request, Fault(500, "InternalError", message))
 
     return app
-
-
-def add_runs(app: FastAPI, dependencies: Sequence[params.Depends] = ()) -> None:
-    """Put the routes of runs into an application; they read from `app.state.context.runs`."""
-    for module in (log_routes, run_routes, compare_routes, event_stream):
-        app.include_router(module.router, dependencies=[*dependencies])
-
-
-def add_refusals(app: FastAPI) -> None:
-    """Let an application refuse in PAI's form what it does not know and what is malformed."""
-
-    @app.exception_handler(Fault)
-    async def refused(request: Request, fault: Fault) -> JSONResponse:
-        return _response(request, fault)
-
-    @app.exception_handler(RequestValidationError)
-    async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        problems = "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
-        return _response(request, invalid_parameter(problems))
-
-    @app.exception_handler(HTTPException)
-    async def unknown(request: Request, error: HTTPException) -> JSONResponse:
-        codes = {404: "InvalidAction.NotFound", 405: "InvalidAction.NotFound"}
-        message = f"This service has no action {request.method} {request.url.path[:200]}."
-        return _response(
-            request, Fault(error.status_code, codes.get(error.status_code, "InvalidRequest"), message)
-        )
-
-
-def _response(request: Request, fault: Fault) -> JSONResponse:
-    return fault_response(fault, request_id=request_id(request), host=request.headers.get("host", ""))
 
 
 class Dispatcher:

@@ -12,7 +12,7 @@ from pai_sdk.errors import ServiceStartError
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from pai_sdk.service.state.folder import DataFolder, Keys
 
-__all__ = ["info_of", "listen"]
+__all__ = ["info_of", "listen", "listen_on"]
 
 _BACKLOG = 1024
 _LAST_PORT_WAIT_S = 3.0  # clients know the last port: another process may be about to free it
@@ -36,10 +36,26 @@ def listen(settings: ServiceSettings, folder: DataFolder) -> socket.socket:
             if not port or fault.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 break
             time.sleep(_LOOK_S)
+    raise _taken(settings.host, ports[-1], fault) from fault
+
+
+def listen_on(host: str, port: int) -> socket.socket:
+    """The socket on that port, or on a free one for port 0.
+
+    Raises:
+        ServiceStartError: the port is taken, or the address is not one of this machine.
+    """
+    try:
+        return _bound(host, port)
+    except OSError as error:
+        raise _taken(host, port, error) from error
+
+
+def _taken(host: str, port: int, fault: OSError) -> ServiceStartError:
     wrong = "address" if isinstance(fault, socket.gaierror) or fault.errno == errno.EADDRNOTAVAIL else "port"
-    raise ServiceStartError(
-        f"{settings.host}:{ports[-1]} cannot be listened on: {fault.strerror or fault}; choose another {wrong}"
-    ) from fault
+    return ServiceStartError(
+        f"{host}:{port} cannot be listened on: {fault.strerror or fault}; choose another {wrong}"
+    )
 
 
 def _bound(host: str, port: int) -> socket.socket:

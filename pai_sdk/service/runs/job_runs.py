@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from pai_sdk.service.jobs.merged_log import MergedLog
 from pai_sdk.service.runs.kept_manager import KeptManager
 from pai_sdk.service.runs.run_answers import AnswerCache
 from pai_sdk.service.runs.run_log import LogPart, RunLog
-from pai_sdk.service.runs.run_source import RunMark
+from pai_sdk.service.runs.run_source import RunMark, checkpoint_marks
 from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Event, Job
 from pai_sdk.storage.local_store import LocalStore
@@ -28,7 +27,7 @@ from pai_sdk.storage.local_store import LocalStore
 if TYPE_CHECKING:
     from pai_sdk.run.manager import RunManager
 
-__all__ = ["JobRuns", "checkpoint_marks"]
+__all__ = ["JobRuns"]
 
 _POINTS_BYTES = 48 << 20  # of curves that are looked at; those of other runs are read again when they are
 _THREADS = 2
@@ -142,23 +141,3 @@ class JobRuns:
 
     def _sandbox(self, job_id: str) -> Sandbox:
         return Sandbox(self._folder.job_dir(job_id))
-
-
-def checkpoint_marks(folder: Path) -> Iterator[RunMark]:
-    """The complete checkpoints in a folder of them; a link is none."""
-    layout = RunLayout(str(folder.parent))
-    try:
-        with os.scandir(folder) as entries:
-            steps = sorted(
-                step
-                for entry in entries
-                if entry.is_dir(follow_symlinks=False) and (step := RunLayout.step_of(entry.name)) is not None
-            )
-    except OSError:
-        return
-    for step in steps:
-        try:
-            saved_at = os.lstat(layout.checkpoint_marker(step)).st_mtime
-        except OSError:
-            continue  # it is not complete, or was just removed
-        yield RunMark("checkpoint", f"checkpoint {step}", saved_at, step)

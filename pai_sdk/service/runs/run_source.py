@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias
 
 from fastapi import Depends, Request
 
+from pai_sdk.run.layout import RunLayout
 from pai_sdk.service.runs.run_answers import AnswerCache
 from pai_sdk.service.runs.run_log import RunLog
 
 if TYPE_CHECKING:
     from pai_sdk.run.manager import RunManager
 
-__all__ = ["MarkKind", "RunMark", "RunSource", "RunsOf"]
+__all__ = ["MarkKind", "RunMark", "RunSource", "RunsOf", "checkpoint_marks"]
 
 MarkKind: TypeAlias = Literal["status", "event", "checkpoint", "not_finite"]
 
@@ -74,6 +77,26 @@ class RunSource(Protocol):
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """What happened to a run, besides its metrics; empty where nothing is known."""
         ...
+
+
+def checkpoint_marks(folder: Path) -> Iterator[RunMark]:
+    """The complete checkpoints in a folder of them; a link is none."""
+    layout = RunLayout(str(folder.parent))
+    try:
+        with os.scandir(folder) as entries:
+            steps = sorted(
+                step
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and (step := RunLayout.step_of(entry.name)) is not None
+            )
+    except OSError:
+        return
+    for step in steps:
+        try:
+            saved_at = os.lstat(layout.checkpoint_marker(step)).st_mtime
+        except OSError:
+            continue  # it is not complete, or was just removed
+        yield RunMark("checkpoint", f"checkpoint {step}", saved_at, step)
 
 
 def _source(request: Request) -> RunSource:

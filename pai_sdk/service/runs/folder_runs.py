@@ -1,0 +1,153 @@
+"""The runs of a folder that nobody but its trainings writes to: it is only read."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import RunNotFoundError
+from pai_sdk.execution.log_index import LogIndex
+from pai_sdk.execution.log_times import LogTimes
+from pai_sdk.run.layout import RunLayout
+from pai_sdk.service.jobs.merged_log import MergedLog
+from pai_sdk.service.runs.kept_manager import KeptManager
+from pai_sdk.service.runs.run_answers import AnswerCache
+from pai_sdk.service.runs.run_log import LogPart, RunLog
+from pai_sdk.service.runs.run_source import RunMark, checkpoint_marks
+from pai_sdk.service.wire_errors import Fault
+from pai_sdk.storage.local_store import path_of_file_uri
+from pai_sdk.storage.uri import uri_scheme
+
+if TYPE_CHECKING:
+    from pai_sdk.run.manager import RunManager
+
+__all__ = ["FolderRuns"]
+
+_GROWS_S = 120.0  # a log that was written to so recently may be written to again
+_KEPT_LOGS = 128
+_MOST_INSTANCES = 1000
+
+
+class FolderRuns:
+    """The runs below a folder, with the logs and checkpoints beside their event files, where those are local.
+
+    `_lock` guards the logs that are known. It is not held while a log is read.
+
+    Args:
+        prefix: the folder, or its URI.
+        longest_stream_s: see `RunSource`.
+    """
+
+    def __init__(self, prefix: str | Path, *, longest_stream_s: float = 3600.0) -> None:
+        self.answers = AnswerCache()
+        self.longest_stream_s = longest_stream_s
+        self.is_closing = False
+        self._prefix = prefix
+        self._manager = KeptManager(self._new_manager)
+        self._lock = threading.Lock()
+        self._logs: OrderedDict[tuple[object, ...], tuple[list[LogPart], MergedLog | None]] = OrderedDict()
+        self._orders = tempfile.TemporaryDirectory(prefix="pai-ui-")  # of the lines of several instances
+
+    @property
+    def manager(self) -> RunManager:
+        """The manager, started."""
+        return self._manager.get()
+
+    def close(self) -> None:
+        """Stop the manager and all streams."""
+        self.is_closing = True
+        self._manager.close()
+        self._orders.cleanup()
+
+    def log(self, run_id: str, instance: str | None) -> RunLog:
+        """The log of a run: the files `*.log` of its folder `logs`.
+
+        Raises:
+            Fault: there is no such run, or it has no such log.
+        """
+        folder = self._folder_of(run_id)
+        files = {} if folder is None else _log_files(Path(RunLayout(str(folder)).logs))
+        if instance is not None:
+            files = {path: facts for path, facts in files.items() if path.stem == instance}
+        if not files:
+            what = f"a log of {instance[:100]!r}" if instance is not None else "a log here"
+            raise Fault(404, "RUN_LOG_NOT_FOUND", f"Run {run_id[:200]!r} has no {what}.")
+        epoch = blake2b(repr([facts.st_ino for facts in files.values()]).encode(), digest_size=8).hexdigest()
+        parts, merged = self._known_log(files)
+        is_open = any(time.time() - facts.st_mtime < _GROWS_S for facts in files.values())
+        return RunLog(parts, merged, is_open=is_open, epoch=epoch)
+
+    def marks(self, run_id: str) -> Sequence[RunMark]:
+        """The checkpoints of a run.
+
+        Raises:
+            Fault: there is no such run.
+        """
+        folder = self._folder_of(run_id)
+        return [] if folder is None else [*checkpoint_marks(Path(RunLayout(str(folder)).checkpoints))]
+
+    def _new_manager(self) -> RunManager:
+        from pai_sdk.run.manager import RunManager
+
+        return RunManager(self._prefix, refresh_s=0.5).start()
+
+    def _folder_of(self, run_id: str) -> Path | None:
+        """The folder of a run; None where it is not local."""
+        try:
+            uri = self.manager.run(run_id).brief.uri
+        except RunNotFoundError as error:
+            raise Fault(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
+        if uri_scheme(uri) not in (None, "file"):
+            return None
+        path = Path(path_of_file_uri(uri) if uri.startswith("file:") else uri)
+        return path.parent if path.name == "tensorboard" else path
+
+    def _known_log(self, files: dict[Path, os.stat_result]) -> tuple[list[LogPart], MergedLog | None]:
+        key = tuple((path, facts.st_ino) for path, facts in files.items())
+        with self._lock:
+            found = self._logs.pop(key, None)
+            if found is not None and any(
+                part.index.known_bytes > facts.st_size
+                for part, facts in zip(found[0], files.values(), strict=True)
+            ):
+                found = None  # a file was truncated
+            found = found or self._opened(list(files))
+            self._logs[key] = found
+            if len(self._logs) > _KEPT_LOGS:
+                self._logs.popitem(last=False)
+            return found
+
+    def _opened(self, paths: Sequence[Path]) -> tuple[list[LogPart], MergedLog | None]:
+        parts = [
+            LogPart(
+                path.stem, LogIndex(path, makes_cuts=False), partial(LogTimes.read, path.with_suffix(".times"))
+            )
+            for path in paths
+        ]
+        if len(parts) == 1:
+            return parts, None
+        order = Path(self._orders.name, f"{time.monotonic_ns()}.order")
+        return parts, MergedLog(order, [part.index for part in parts])
+
+
+def _log_files(folder: Path) -> dict[Path, os.stat_result]:
+    """The logs in a folder, by name; links are left out."""
+    found: dict[Path, os.stat_result] = {}
+    try:
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                facts = entry.stat(follow_symlinks=False)
+                if entry.name.endswith(".log") and stat.S_ISREG(facts.st_mode) and len(found) < _MOST_INSTANCES:
+                    found[Path(entry.path)] = facts
+    except OSError:
+        return {}
+    return found

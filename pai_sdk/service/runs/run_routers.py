@@ -1,0 +1,10 @@
+"""All routes of runs, for the applications that have them; they read from `app.state.context.runs`."""
+
+from __future__ import annotations
+
+from pai_sdk.service.runs import compare_routes, event_stream, log_routes, run_routes
+
+__all__ = ["ROUTERS"]
+
+ROUTERS = (log_routes.router, run_routes.router, compare_routes.router, event_stream.router)
+"""In this order: the id of a run may have slashes, so the routes of one run come last among those of runs."""

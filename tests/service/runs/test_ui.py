@@ -1,0 +1,325 @@
+"""`pai-sdk ui`: who is let in, by which name, and what a browser may do; and that the folder is only read."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from typer.testing import CliRunner
+
+from pai_sdk.cli.root import app
+from pai_sdk.service.web.browser_guard import cookie_name
+from pai_sdk.service.web.browser_keys import BrowserKeys
+from pai_sdk.service.web.ui_server import UiServer, UiSettings
+from tests.service.runs.event_files import messages_of, write_points
+from tests.waiting import PATIENCE_S, until
+
+TOKEN = "a-token-of-the-tests-0123456789"
+HOSTILE = "<b>=1"
+PROGRAM = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("logdir")
+    write_points(root / "exp" / "one" / "tensorboard", {"loss": [1.0, 0.5, math.nan]})
+    write_points(root / "two", {"loss": [2.0, 1.0], "=acc": [0.5]})
+    write_points(root / HOSTILE, {"<script>alert(1)</script>": [1.0]})
+    logs = root / "exp" / "one" / "logs"
+    logs.mkdir()
+    (logs / "worker-0.log").write_text("".join(f"step {n}\n" for n in range(100)) + "\x1b[31m<script>\n50%\r60%")
+    (logs / "worker-1.log").write_text("other\n")
+    (logs / "secret.log").symlink_to("/etc/passwd")
+    (root / "exp" / "one" / "checkpoints" / "30").mkdir(parents=True)
+    (root / "exp" / "one" / "checkpoints" / "30" / "_COMPLETE").write_text("{}")
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[UiServer]:
+    ready, made = threading.Event(), UiServer(UiSettings(folder, names=("train.example",), token=TOKEN))
+    thread = threading.Thread(target=made.run, args=(ready.set,))
+    thread.start()
+    assert ready.wait(PATIENCE_S)
+    yield made
+    made.stop()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+def ask(
+    server: UiServer, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[int, Any, dict[str, str]]:
+    """A request with exactly these headers; `_` in their names stands for `-`."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
+    content = None if body is None else json.dumps(body).encode()
+    try:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, content, sent)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()}
+    finally:
+        connection.close()
+
+
+def get(server: UiServer, path: str, **query: Any) -> Any:
+    answer = requests.get(
+        f"http://127.0.0.1:{server.port}{path}", params=query, headers=PROGRAM, timeout=PATIENCE_S
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def log_in(server: UiServer) -> str:
+    """The cookie of a browser that has opened the link."""
+    code = server.new_link().partition("#")[2]
+    status, _, headers = ask(server, "POST", "/ui/session", {"code": code}, **page_headers(server))
+    assert status == 200
+    cookie = headers["set-cookie"]
+    assert {"httponly", "samesite=strict", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
+    return cookie.partition(";")[0]
+
+
+def page_headers(server: UiServer, **changes: str) -> dict[str, str]:
+    """What a browser sends for a script of the page."""
+    own = {
+        "Origin": f"http://127.0.0.1:{server.port}",
+        "Sec_Fetch_Site": "same-origin",
+        "Content_Type": "application/json",
+        "X_PAI_UI": "1",
+    }
+    return {name: value for name, value in {**own, **changes}.items() if value}
+
+
+# ---- the name ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+@pytest.mark.parametrize(
+    "path", ["/", "/ui/", "/ui/page.js", "/ui/session", "/api/v1/runs", "/api/v1/events", "/nothing"]
+)
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.", "[::2]:80", "127.0.0.1@evil"]
+)
+def test_a_foreign_name_is_refused_before_anything_else(
+    server: UiServer, method: str, path: str, host: str
+) -> None:
+    status, content, _ = ask(server, method, path, **PROGRAM, Host=host)
+    assert status == 403
+    assert b"Host" in content or method == "HEAD"
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost:{port}", "LOCALHOST", "[::1]:{port}", "[::1]", "train.example:80"]
+)
+def test_names_of_this_machine_and_those_of_the_user_are_let_in(server: UiServer, host: str) -> None:
+    assert ask(server, "GET", "/api/v1/runs", **PROGRAM, Host=host.format(port=server.port))[0] == 200
+
+
+# ---- who is let in ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api/v1/runs", "/api/v1/runs/two", "/api/v1/events", "/ui/plot.svg?tag=loss", "/nothing", "/openapi.json"],
+)
+def test_without_cookie_or_token_there_is_nothing(server: UiServer, path: str) -> None:
+    assert ask(server, "GET", path)[0] == 401
+    assert ask(server, "GET", path, Authorization="Bearer wrong")[0] == 401
+    assert ask(server, "GET", path, Authorization=f"Basic {TOKEN}")[0] == 401
+    assert ask(server, "GET", path, Cookie=f"{cookie_name(server.port)}=made-up")[0] == 401
+
+
+def test_the_page_itself_has_no_data_and_all_safety_headers(server: UiServer) -> None:
+    status, content, headers = ask(server, "GET", "/ui/")
+    assert (status, b"<title>Runs</title>" in content) == (200, True)
+    assert b"<script>" not in content  # none inline
+    assert b"style=" not in content
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert ask(server, "GET", "/")[2]["location"] == "/ui/"
+    assert ask(server, "GET", "/ui/", If_None_Match=headers["etag"])[0] == 304
+
+
+def test_the_link_is_exchanged_for_a_cookie_once(server: UiServer) -> None:
+    link = server.new_link()
+    code = link.partition("#")[2]
+    assert link.startswith(f"{server.url}/ui/#")
+    status, _, headers = ask(server, "POST", "/ui/session", {"code": code}, **page_headers(server))
+    assert status == 200
+    cookie = headers["set-cookie"].partition(";")[0]
+    assert cookie.startswith(f"pai-ui-{server.port}=")
+    assert ask(server, "GET", "/api/v1/runs", Cookie=cookie)[0] == 200
+    assert ask(server, "POST", "/ui/session", {"code": code}, **page_headers(server))[0] == 403
+    assert ask(server, "POST", "/ui/session", {"code": "x"}, **page_headers(server))[0] == 403
+
+
+def test_a_code_expires_and_belongs_to_one_server() -> None:
+    now = [0.0]
+    keys, others = BrowserKeys(clock=lambda: now[0]), BrowserKeys()
+    late, good = keys.new_code(), keys.new_code()
+    cookie = keys.exchange(good)
+    assert cookie
+    assert keys.is_cookie(cookie)
+    assert not others.is_cookie(cookie)
+    assert others.exchange(keys.new_code()) is None
+    now[0] = 61.0
+    assert keys.exchange(late) is None
+    assert not BrowserKeys().is_token("")
+    assert keys.exchange("\udcff") is None
+
+
+def test_the_cookie_of_another_port_is_none_here(server: UiServer) -> None:
+    value = log_in(server).partition("=")[2]
+    assert ask(server, "GET", "/api/v1/runs", Cookie=f"pai-ui-1={value}")[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 200),
+        ({"Origin": ""}, 200),
+        ({"Sec_Fetch_Site": ""}, 200),
+        ({"Origin": "", "Sec_Fetch_Site": ""}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Content_Type": "text/plain"}, 403),
+        ({"X_PAI_UI": ""}, 403),
+    ],
+)
+def test_what_a_cookie_lets_in_must_come_from_the_page(
+    server: UiServer, changes: dict[str, str], expected: int
+) -> None:
+    body = {"filter": "", "tags": ["loss"]}
+    headers = page_headers(server, Cookie=log_in(server), **changes)
+    assert ask(server, "POST", "/api/v1/compare", body, **headers)[0] == expected
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_other_pages_cannot_even_read_with_the_cookie(server: UiServer, site: str) -> None:
+    assert ask(server, "GET", "/api/v1/runs", Cookie=log_in(server), Sec_Fetch_Site=site)[0] == 403
+    assert ask(server, "GET", "/api/v1/runs", Cookie=log_in(server), Origin="http://localhost:3000")[0] == 403
+
+
+def test_a_program_needs_the_token_only(server: UiServer) -> None:
+    url = f"http://127.0.0.1:{server.port}/api/v1/compare"
+    answer = requests.post(url, json={"filter": "", "tags": ["loss"]}, headers=PROGRAM, timeout=PATIENCE_S)
+    assert answer.status_code == 200
+    large = requests.post(url, data=b"x" * (2 << 20), headers=PROGRAM, timeout=PATIENCE_S)
+    assert (large.status_code, large.json()["Code"]) == (413, "RequestTooLarge")
+
+
+def test_secrets_are_in_no_representation(server: UiServer) -> None:
+    assert TOKEN not in repr(UiSettings("x", token=TOKEN))
+    assert "#" not in server.url
+
+
+# ---- what is there ----------------------------------------------------------------------------------------------
+
+
+def test_runs_of_the_folder_by_their_paths(server: UiServer) -> None:
+    said = until(lambda: found if (found := get(server, "/api/v1/runs", sort="id"))["total"] == 3 else None)
+    assert [run["id"] for run in said["runs"]] == sorted([HOSTILE, "exp/one", "two"])
+    one = get(server, "/api/v1/runs/exp/one/scalars", tag="loss")
+    assert (one["run"], one["values"], one["nonfinite"]) == ("exp/one", [1.0, 0.5, None], {"nan": [2]})
+    assert get(server, f"/api/v1/runs/{HOSTILE}")["tags"][0]["tag"] == "<script>alert(1)</script>"
+
+
+@pytest.mark.parametrize("run", ["../etc", "..%2f..%2fetc", "%2e%2e/%2e%2e/etc", "/etc", "exp"])
+def test_no_id_leads_out_of_the_folder(server: UiServer, run: str) -> None:
+    for what in ("", "/log", "/events", "/log/file"):
+        assert ask(server, "GET", f"/api/v1/runs/{run}{what}", **PROGRAM)[0] == 404
+
+
+def test_the_log_of_a_run_and_its_marks(server: UiServer) -> None:
+    page = get(server, "/api/v1/runs/exp/one/log", instance="worker-0", tail=3)
+    assert [line["text"] for line in page["lines"]][:2] == ["step 99", "\x1b[31m<script>"]
+    both = get(server, "/api/v1/runs/exp/one/log", lines=1000)
+    assert both["instances"] == ["worker-0", "worker-1"]  # and not the link
+    assert both["lines"][-1]["text"] == "other"
+    marks = get(server, "/api/v1/runs/exp/one/events")["events"]
+    assert {mark["kind"] for mark in marks} == {"checkpoint", "not_finite"}
+    status, content, headers = ask(server, "GET", "/api/v1/runs/exp/one/log/file?instance=worker-1", **PROGRAM)
+    assert (status, gzip.decompress(content)) == (200, b"other\n")
+    assert headers["content-disposition"] == 'attachment; filename="exp-one-worker-1.log.gz"'
+    assert ask(server, "GET", "/api/v1/runs/two/log", **PROGRAM)[0] == 404
+
+
+def test_the_folder_is_only_read(server: UiServer, folder: Path) -> None:
+    time.sleep(0)
+    assert not [*folder.rglob("*.cuts"), *folder.rglob("*.order")]
+
+
+def test_a_log_that_was_replaced_is_read_again(server: UiServer, folder: Path) -> None:
+    log = folder / "two" / "logs" / "w.log"
+    log.parent.mkdir()
+    for text in ("first\nsecond\nthird\n", "short\n", "a much longer line than before\nand one more\n"):
+        log.write_text(text)
+        page = get(server, "/api/v1/runs/two/log")
+        assert "".join(f"{line['text']}\n" for line in page["lines"]) == text
+    log.unlink()
+
+
+def test_a_picture_of_a_metric_has_no_markup_of_its_names(server: UiServer) -> None:
+    status, content, headers = ask(server, "GET", "/ui/plot.svg?tag=loss&smooth=0.5", **PROGRAM)
+    assert (status, headers["content-type"]) == (200, "image/svg+xml")
+    assert b"two" in content
+    status, content, _ = ask(server, "GET", "/ui/plot.svg?tag=%3Cscript%3Ealert(1)%3C/script%3E", **PROGRAM)
+    assert status == 200
+    assert b"<script" not in content
+
+
+def test_the_stream_names_a_run_that_has_grown(server: UiServer, folder: Path) -> None:
+    url = f"http://127.0.0.1:{server.port}/api/v1/events"
+    with requests.get(url, headers=PROGRAM, stream=True, timeout=PATIENCE_S) as answer:
+        messages = messages_of(answer)
+        assert next(messages).event == "ready"
+        write_points(folder / "three", {"loss": [1.0]})
+        while "three" not in next(messages).data.get("changed", []):
+            pass
+
+
+# ---- the command ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_refuses_what_is_no_folder(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["ui", "--logdir", str(tmp_path / "nothing")])
+    assert found.exit_code == 2
+    assert "no folder" in found.output
+
+
+def test_a_token_file_is_made_for_its_user_only(tmp_path: Path) -> None:
+    from pai_sdk.cli.ui_command import _token_in
+    from pai_sdk.errors import ServiceStartError
+
+    file = tmp_path / "token"
+    token = _token_in(file)
+    assert (len(token) >= 43, file.stat().st_mode & 0o777) == (True, 0o600)
+    assert _token_in(file) == token
+    file.write_text("short")
+    with pytest.raises(ServiceStartError, match="delete it"):
+        _token_in(file)
+    with pytest.raises(ServiceStartError):
+        _token_in(tmp_path / "nothing" / "token")
+    assert os.listdir(tmp_path) == ["token"]  # noqa: PTH208
+
+
+def test_a_port_that_is_taken_is_said(server: UiServer, folder: Path) -> None:
+    from pai_sdk.errors import ServiceStartError
+
+    with pytest.raises(ServiceStartError, match="another port"):
+        UiServer(UiSettings(folder, port=server.port))
