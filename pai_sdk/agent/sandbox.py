@@ -31,6 +31,7 @@ RESUMED_CHANNELS = frozenset({"checkpoints"})
 TRASH_PREFIX = ".trash-"
 """How the names of folders begin that are being removed."""
 
+_EVENTS = "tensorboard"  # the output channel for event files
 _LONGEST_NAME_BYTES = 200  # a file system takes 255; the rest is for what is put before and after a name
 
 
@@ -160,11 +161,19 @@ class Sandbox:
     def not_needed_after_the_end(self, *, outputs_are_saved: bool) -> list[Path]:
         """The folders that nothing reads when the job has ended: copies, and packages that its command installed.
 
-        The code and what the job has written beside it stay, and so do logs and state.
+        The code and what the job has written beside it stay, and so do logs, state, and event files: they are
+        small, looked at again and again, and not saved where the job has no channel for them.
         """
         folders = [self.data_dir, self.state_dir / "python", self.state_dir / "requirements"]
-        folders += [self.ml / "output"] if outputs_are_saved else []
-        return [folder for folder in folders if folder.is_dir()]
+        if outputs_are_saved:
+            outputs = self.ml / "output"
+            has_curves = self._has_files(outputs / _EVENTS)
+            folders += [path for path in outputs.glob("*") if path.name != _EVENTS] if has_curves else [outputs]
+        return [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
+
+    @staticmethod
+    def _has_files(folder: Path) -> bool:
+        return folder.is_dir() and not folder.is_symlink() and any(folder.iterdir())
 
     def remove(self) -> None:
         """Remove the folder. It is renamed first, so that no reader finds a part of it, or makes one anew."""

@@ -135,7 +135,7 @@ class Service:
             scheduler.start()
             stack.callback(scheduler.close)
             logs = JobLogReader(folder)
-            runs = JobRuns(jobs, logs, folder, longest_stream_s=settings.longest_stream_s)
+            runs = JobRuns(jobs, logs, folder, store, longest_stream_s=settings.longest_stream_s)
             stack.callback(runs.close)
             context = ServiceContext(
                 settings,

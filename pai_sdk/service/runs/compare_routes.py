@@ -8,9 +8,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, comparison_answer
+from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.list_answers import diff_row
 from pai_sdk.service.runs.run_answers import LIVE, best_of, json_bytes, tagged
-from pai_sdk.service.runs.run_routes import XName, asked, loaded
+from pai_sdk.service.runs.run_routes import XName, asked
 from pai_sdk.service.runs.run_source import RunsOf, RunSource
 from pai_sdk.service.wire_errors import invalid_parameter
 

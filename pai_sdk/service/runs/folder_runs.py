@@ -19,7 +19,7 @@ from pai_sdk.execution.log_index import LogIndex
 from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.run.layout import RunLayout
 from pai_sdk.service.jobs.merged_log import MergedLog
-from pai_sdk.service.runs.kept_manager import KeptManager
+from pai_sdk.service.runs.kept_manager import KeptManager, loaded
 from pai_sdk.service.runs.run_answers import AnswerCache
 from pai_sdk.service.runs.run_log import LogPart, RunLog
 from pai_sdk.service.runs.run_source import RunMark, checkpoint_marks
@@ -103,7 +103,7 @@ class FolderRuns:
     def _folder_of(self, run_id: str) -> Path | None:
         """The folder of a run; None where it is not local."""
         try:
-            uri = self.manager.run(run_id).brief.uri
+            uri = loaded(self.manager).run(run_id).brief.uri
         except RunNotFoundError as error:
             raise Fault(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
         if uri_scheme(uri) not in (None, "file"):

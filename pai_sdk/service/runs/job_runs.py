@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,16 +13,21 @@ from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.run.layout import RunLayout
 from pai_sdk.run.records import RunRecord
+from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.merged_log import MergedLog
+from pai_sdk.service.objects.bucket_store import BucketStore
+from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.runs.kept_manager import KeptManager
 from pai_sdk.service.runs.run_answers import AnswerCache
 from pai_sdk.service.runs.run_log import LogPart, RunLog
 from pai_sdk.service.runs.run_source import RunMark, checkpoint_marks
 from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Event, Job
+from pai_sdk.storage.base import Store
 from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
     from pai_sdk.run.manager import RunManager
@@ -42,15 +47,19 @@ class JobRuns:
         jobs: the jobs.
         logs: their logs.
         folder: of the service.
+        store: where the outputs of jobs are published.
         longest_stream_s: see `RunSource`.
     """
 
-    def __init__(self, jobs: Jobs, logs: JobLogReader, folder: DataFolder, *, longest_stream_s: float) -> None:
+    def __init__(
+        self, jobs: Jobs, logs: JobLogReader, folder: DataFolder, store: ObjectStore, *, longest_stream_s: float
+    ) -> None:
         self.answers = AnswerCache()
         self.longest_stream_s = longest_stream_s
         self._jobs = jobs
         self._logs = logs
         self._folder = folder
+        self._store = store
         self._manager = KeptManager(self._new_manager)
         # The last record of each job, and the version of the job; used by the manager's thread only.
         self._known: dict[str, tuple[int, RunRecord]] = {}
@@ -63,12 +72,13 @@ class JobRuns:
     def _new_manager(self) -> RunManager:
         from pai_sdk.run.manager import RunManager
 
+        self._known = {}
         manager = RunManager(
             records=self._records,
             refresh_s=_REFRESH_S,
             memory_bytes=_POINTS_BYTES,
             threads=_THREADS,
-            opener=lambda uri: LocalStore(uri, links="inside"),  # a job can put any link into its folder
+            opener=self._open,
         )
         return manager.start()
 
@@ -108,8 +118,24 @@ class JobRuns:
         with self._jobs.database.read() as session:
             events = session.scalars(select(Event).where(Event.job_id == run_id).order_by(Event.number))
             marks += [RunMark("event", event.text, event.happened_at) for event in events]
-        folder = RunLayout(str(self._sandbox(run_id).ml / "output")).checkpoints
-        return [*marks, *checkpoint_marks(Path(folder))]
+        local = Path(RunLayout(str(self._sandbox(run_id).ml / "output")).checkpoints)
+        published = None if local.is_dir() else _published(job, "checkpoints")
+        found = checkpoint_marks(local) if published is None else self._published_checkpoints(published)
+        return [*marks, *found]
+
+    def _published_checkpoints(self, uri: str) -> Iterator[RunMark]:
+        folder = OssUri.parse(uri).as_dir()
+        marker = RunLayout("").checkpoint_marker(0).rpartition("/")[2]
+        for info in self._store.list(folder.bucket, folder.key):
+            name, _, last = info.key[len(folder.key) :].partition("/")
+            if last == marker and (step := RunLayout.step_of(name)) is not None:
+                yield RunMark("checkpoint", f"checkpoint {step}", info.modified_at, step)
+
+    def _open(self, uri: str) -> Store:
+        """The folder of a record: what the job has written here, or else what was published of it."""
+        if uri.startswith("oss://"):
+            return BucketStore(self._store, OssUri.parse(uri))
+        return LocalStore(uri, links="inside")  # a job can put any link into its folder
 
     def _records(self) -> list[RunRecord]:
         """What the job table says of each run; only jobs that have changed are read in full."""
@@ -127,6 +153,8 @@ class JobRuns:
         return self._known[run_id][0] if run_id in self._known else -1
 
     def _record(self, job: Job) -> RunRecord:
+        local = Path(RunLayout(str(self._sandbox(job.id).ml / "output")).tensorboard)
+        is_published = JobStatus(job.status).is_terminal and not local.is_dir()
         given = job.request.get("HyperParameters") or []
         return RunRecord(
             job.id,
@@ -136,8 +164,17 @@ class JobRuns:
             hparams={one["Name"]: one.get("Value") for one in given if isinstance(one, dict) and "Name" in one},
             created_at=job.created_at,
             ended_at=job.ended_at,
-            uri=RunLayout(str(self._sandbox(job.id).ml / "output")).tensorboard,
+            uri=(_published(job, "tensorboard") if is_published else None) or str(local),
         )
 
     def _sandbox(self, job_id: str) -> Sandbox:
         return Sandbox(self._folder.job_dir(job_id))
+
+
+def _published(job: Job, channel: str) -> str | None:
+    """Where an output channel of a job is published; None where it has no such channel."""
+    for output in job.request.get("OutputChannels") or []:
+        if isinstance(output, dict) and output.get("Name") == channel:
+            uri = output.get("OutputUri")
+            return uri if isinstance(uri, str) and uri.startswith("oss://") else None
+    return None

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pai_sdk.run.manager import RunManager
 
-__all__ = ["KeptManager"]
+__all__ = ["KeptManager", "loaded"]
 
 _CLOSE_S = 5.0
 _LOOK_S = 30.0
+_LOADED_S = 2.0  # a first answer waits so long for what is on the disk already
 
 
 class KeptManager:
@@ -64,3 +65,11 @@ class KeptManager:
         if manager is not None:
             with suppress(TimeoutError):  # of a slow disk; its thread ends with the process
                 manager.close(_CLOSE_S)
+
+
+def loaded(manager: RunManager) -> RunManager:
+    """The manager, after its first look at the disk; later where that takes long, and then not all is known."""
+    if manager.state.loaded_at is None:
+        with suppress(TimeoutError):
+            manager.wait_until_loaded(_LOADED_S)
+    return manager

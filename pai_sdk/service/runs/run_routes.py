@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
 from pai_sdk.service.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
 from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, series_answer
+from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.list_answers import FIELDS, brief_row, tag_row, tags_of
 from pai_sdk.service.runs.run_answers import IMMUTABLE, LIVE, best_of, json_bytes, tagged
 from pai_sdk.service.runs.run_source import RunMark, RunsOf
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from pai_sdk.run.records import RunBrief
     from pai_sdk.run.watched_run import WatchedRun
 
-__all__ = ["XName", "asked", "found_run", "loaded", "names_of", "router"]
+__all__ = ["XName", "asked", "found_run", "names_of", "router"]
 
 router = APIRouter(prefix="/api/v1/runs")
 
 _MOST_RUNS = 10_000
 _MOST_NAMES = 1000
 _MARKED_TAGS = 100
-_LOADED_S = 2.0  # a first answer waits so long for what is on the disk already
 _TERMINAL = frozenset({"Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"})
 _Names = Annotated[str, Query(max_length=65_536)]
 _Version = Annotated[str, Query(max_length=100, description="The run's version: then the answer can be kept.")]
@@ -193,14 +192,6 @@ def asked(question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         raise Fault(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
     except InvalidInputError as error:
         raise invalid_parameter(str(error)[:2000]) from error
-
-
-def loaded(manager: RunManager) -> RunManager:
-    """The manager, after its first look at the disk; later where that takes long, and then not all is known."""
-    if manager.state.loaded_at is None:
-        with suppress(TimeoutError):
-            manager.wait_until_loaded(_LOADED_S)
-    return manager
 
 
 def _version_of(manager: RunManager) -> str:

@@ -13,9 +13,10 @@ from starlette.types import ASGIApp
 
 from pai_sdk.service.http.fault_handlers import add_refusals, refusal
 from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.run_answers import LIVE, tagged
 from pai_sdk.service.runs.run_routers import ROUTERS
-from pai_sdk.service.runs.run_routes import asked, loaded, names_of
+from pai_sdk.service.runs.run_routes import asked, names_of
 from pai_sdk.service.runs.run_source import RunsOf, RunSource
 from pai_sdk.service.web.browser_guard import BrowserGuard, cookie_name
 from pai_sdk.service.web.browser_keys import BrowserKeys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -244,7 +245,31 @@ def test_the_answer_of_an_ended_run_can_be_kept(client: Client, executor: Script
     version = client.get(f"/runs/{run_id}")["v"]
     for v, expected in ((version, "immutable"), ("", "no-cache"), ("0.1", "no-cache")):
         answer = client.call("GET", f"/runs/{run_id}/scalars", tag="loss", v=v)
+        assert answer.status_code == 200, answer.text
         assert expected in answer.headers["cache-control"]
+
+
+def test_an_ended_run_is_read_from_where_it_was_published(tmp_path: Path) -> None:
+    executor = ScriptedExecutor()
+    channels = [
+        {"Name": name, "OutputUri": f"oss://pai-local/out/{name}/"} for name in ("tensorboard", "checkpoints")
+    ]
+    with running_service(tmp_path / "data", executor) as client:
+        run_id = client.create(job_body(OutputChannels=channels))
+        client.until(run_id, "Running")
+        root = client.info.data_dir / "jobs" / run_id
+        write_points(folder_of(root), {"loss": LOSS})
+        checkpoint = root / "ml" / "output" / "checkpoints" / "7"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "_COMPLETE").write_text('{"files": {}}')
+        executor.succeed(root)
+        client.until(run_id, "Succeed")
+        assert points(client, run_id, "loss")["values"] == LOSS
+    shutil.rmtree(root / "ml" / "output", ignore_errors=True)
+    with running_service(tmp_path / "data", executor) as client:
+        assert points(client, run_id, "loss")["values"] == LOSS
+        marks = client.get(f"/runs/{run_id}/events")["events"]
+        assert [mark["step"] for mark in marks if mark["kind"] == "checkpoint"] == [7]
 
 
 def test_a_metric_that_is_not_there_is_404(client: Client, runs: list[str]) -> None:
