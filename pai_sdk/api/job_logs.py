@@ -57,6 +57,7 @@ class JobLogs:
         self._is_known = False
         self._seen = _SMALLEST  # the longest page so far
         self._by_line = False
+        self._has_times = False
         self._parts: dict[tuple[str, str], list[_Part]] = {}  # by log: its parts, when it is read by time
         # From which line on pages were empty, whether the service counts more lines than that, and how often.
         self._empty: dict[tuple[str, str], tuple[int, bool, int]] = {}
@@ -77,6 +78,24 @@ class JobLogs:
         if not self._is_known:  # another thread may have found it meanwhile
             self._find_size(job_id, instance, at_least=0)
         return self._read(job_id, instance, start, limit, wait_s)
+
+    def times(self, job_id: str, instance: str, *, start: int, count: int) -> list[str | None] | None:
+        """When lines were written; see `Backend.line_times`. Called after `read`, which learns of the offer."""
+        if not self._has_times:
+            return None
+        answer = self._transport.call(
+            "ListTrainingJobLogs",
+            "GET",
+            "/api/v1/trainingjobs/{training_job_id}/logs",
+            {"training_job_id": job_id},
+            {"InstanceId": instance, "PageNumber": 1, "PageSize": count},
+            headers={"Prefer": f"first-line={start}, line-times"},
+        )
+        times = answer.json.get("LineTimes")
+        if not isinstance(times, list):
+            return None
+        found = [time if isinstance(time, str) else None for time in times[:count]]
+        return found + [None] * (count - len(found))
 
     def _read(self, job_id: str, instance: str, start: int, limit: int, wait_s: float) -> LogPage:
         if self._by_line:
@@ -246,6 +265,7 @@ class JobLogs:
             offers = offers_of(answer)
             self._now = _date_of(answer.headers) or time.time()
             self._by_line = "first-line" in offers
+            self._has_times = "line-times" in offers
             first = answer.headers.get("x-pai-log-first-line")
             is_by_line = bool(preferences) and first == str(start)
             expected = start if is_by_line else (number - 1) * size

@@ -279,6 +279,14 @@ class Backend(Protocol):
         """
         ...
 
+    def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
+        """When lines that `read_log` has given were written: UTC, ISO 8601; None for one whose time is not known.
+
+        Returns:
+            One for each line; None where the backend does not say it.
+        """
+        ...
+
     def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
         """The values found in the log by the job's metric definitions, oldest first."""
         ...

@@ -219,6 +219,10 @@ class ServiceBackend:
         """Lines of one instance's log."""
         return self._logs.read(job_id, instance, start=start, limit=limit, wait_s=wait_s)
 
+    def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
+        """When lines of a log were written, where the service offers it."""
+        return self._logs.times(job_id, instance, start=start, count=count)
+
     def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
         """The job's metric values, oldest first.
 

@@ -23,22 +23,25 @@ def logs(
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=0, help="Begin with the last lines of each instance.")
     ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Show when each line was written (UTC).")
+    ] = False,
     instance: Annotated[str | None, typer.Option(help="One instance: `master-0`, `worker-1`, …")] = None,
     as_json: Json = False,
 ) -> None:
     """Show a job's log.
 
-    Example: pai-sdk logs train129f212o89d --tail 20 --follow
+    Example: pai-sdk logs train129f212o89d --tail 20 --timestamps --follow
     """
     job = TrainingJob.get(job_id)
     writer = LogWriter()
     try:
-        for update in job.logs(follow=follow, instance=instance, tail=tail).updates():
+        for update in job.logs(follow=follow, instance=instance, tail=tail, times=timestamps).updates():
             if isinstance(update, JobRecord):
                 if instance is None:
                     writer.knows(update)
             elif as_json:
-                print_json(asdict(update))
+                print_json({name: value for name, value in asdict(update).items() if value is not None})
             else:
                 writer.line(update)
         writer.settle()

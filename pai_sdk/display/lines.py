@@ -78,6 +78,8 @@ class LogWriter:
         """Write a line, or put it in the place of the state before."""
         self.end_passing()
         text = visible_text(line.text, colours=self._console.is_terminal and not self._console.no_color)
+        if line.written_at is not None:
+            text = f"{line.written_at}  {text}"
         if line.text.endswith("\r"):
             self._states[line.instance] = text
             self._show_state(line.instance)

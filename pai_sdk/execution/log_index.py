@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from array import array
@@ -105,6 +106,20 @@ class LogIndex:
                 return 0, 0
             with self._path.open("rb") as file:
                 return self._offset(file, start), self._offset(file, end)
+
+    def ends(self, start: int, end: int, *, is_open: bool) -> list[int]:
+        """Where each of the lines `start` to `end - 1` ends, in bytes; fewer where the log ends earlier."""
+        with self._lock:
+            self._catch_up(is_open=is_open)
+            end = min(end, self._count(is_open))
+            if start >= end:
+                return []
+            with self._path.open("rb") as file:
+                first, last = self._offset(file, start), self._offset(file, end)
+                file.seek(first)
+                content = file.read(last - first)
+            newlines = (first + found.end() for found in re.finditer(b"\n", content))
+            return [*sorted([*newlines, *self._cuts.between(first, last)]), last][: end - start]
 
     @property
     def path(self) -> Path:

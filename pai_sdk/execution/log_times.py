@@ -6,6 +6,7 @@ Noted as lines of `<seconds since 1970> <bytes>`, by the process that watches th
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,15 @@ class LogTimes:
         except OSError:
             return cls()
         return cls(tuple(time for time, _ in noted), tuple(size for _, size in noted))
+
+    def of_lines(self, ends: Iterable[int]) -> list[float | None]:
+        """When lines were written, by the bytes at which they end.
+
+        Example:
+            >>> LogTimes((10.0, 11.0), (5, 500)).of_lines([5, 9, 600])
+            [10.0, 11.0, None]
+        """
+        return [self.of_byte(end - 1) for end in ends]
 
     def of_byte(self, offset: int) -> float | None:
         """When the byte there was first seen to be written; None where nothing is noted of it."""

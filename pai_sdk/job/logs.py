@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
+from itertools import zip_longest
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.hints import wrong_type
@@ -37,6 +39,7 @@ class LogStream:
         instance: str | None = None,
         start: Mapping[str, int] | None = None,
         tail: int | None = None,
+        times: bool = False,
         policy: FollowPolicy | None = None,
     ) -> None:
         """Prepare a stream; nothing is read before the first iteration.
@@ -49,6 +52,7 @@ class LogStream:
             start: the number of the first line wanted, per instance, by its full name or its ending; 0 where
                 nothing is said.
             tail: begin with so many of the last lines of each instance that is listed now and has no `start`.
+            times: read when each line was written, too.
             policy: how patiently to follow.
         """
         if tail is not None and (not isinstance(tail, int) or isinstance(tail, bool) or tail < 0):
@@ -69,6 +73,7 @@ class LogStream:
         self._follow = follow
         self._only = instance
         self._tail = tail
+        self._times = times
         self._policy = policy or FollowPolicy()
 
     def __iter__(self) -> Iterator[LogLine]:
@@ -94,9 +99,25 @@ class LogStream:
                 if isinstance(update, JobRecord):
                     yield update
                     continue
-                for line in update:
+                for line in self._with_times(update) if self._times else update:
                     self.cursor[line.instance] = line.number + 1
                     yield line
+
+    def _with_times(self, lines: Sequence[LogLine]) -> Iterator[LogLine]:
+        """Consecutive lines of one instance, with the times at which they were written.
+
+        Raises:
+            InvalidInputError: the backend does not say them.
+        """
+        if not lines:
+            return
+        first = lines[0]
+        times = self._backend.line_times(self._job_id, first.instance, start=first.number, count=len(lines))
+        if times is None:
+            hint = "services of pai-sdk and local jobs do; read the log without times"
+            raise InvalidInputError([Problem("times", "this service does not say when a line was written", hint)])
+        for line, time in zip_longest(lines, times[: len(lines)]):
+            yield replace(line, written_at=time)
 
     def _count(self, instance: str) -> int:
         """How many lines there are now. A service that does not say it is read to the end."""

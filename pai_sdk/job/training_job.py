@@ -224,6 +224,7 @@ class TrainingJob(AlipaiNames):
         instance: str | None = None,
         start: Mapping[str, int] | None = None,
         tail: int | None = None,
+        times: bool = False,
     ) -> LogStream:
         """The log as records: `for line in job.logs(): print(line.instance, line.text)`.
 
@@ -233,12 +234,15 @@ class TrainingJob(AlipaiNames):
             start: the number of the first line wanted, from 0, per instance, named likewise (a former stream's
                 `cursor`).
             tail: begin with this number of last lines of each instance, where `start` says nothing.
+            times: give each line the time at which it was written, `line.written_at`.
 
         Raises:
-            InvalidInputError: `start` or `tail` has no such numbers; while the log is read, the job has no such
-                instance.
+            InvalidInputError: `start` or `tail` has no such numbers; while the log is read: the job has no such
+                instance, or the service does not say the times.
         """
-        return LogStream(self._backend, self.id, follow=follow, instance=instance, start=start, tail=tail)
+        return LogStream(
+            self._backend, self.id, follow=follow, instance=instance, start=start, tail=tail, times=times
+        )
 
     def metrics(self, name: str | None = None) -> Iterator[MetricPoint]:
         """The values that the job reports, and that its metric definitions find in its log; oldest first.

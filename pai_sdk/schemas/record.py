@@ -206,11 +206,13 @@ class LogLine:
         instance: which instance wrote it.
         number: its place in that instance's log, counted from 0; a reader goes on from `number + 1`.
         text: the line, without its line end.
+        written_at: when it was written: UTC, ISO 8601; None where that was not asked for, or is not known.
     """
 
     instance: str
     number: int
     text: str
+    written_at: str | None = None
 
 
 @dataclass(frozen=True)

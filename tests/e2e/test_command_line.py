@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -258,6 +259,8 @@ def test_a_job_file_from_its_run_to_its_end(session: Session, tmp_path: Path) ->
     changed = {(each["group"], each["name"]) for each in differences}
     assert changed - {("result", "duration")} == {("hyperparameters", "lr")}
     assert pai(session, "logs", second, "--tail", "1").stdout == "args --lr 0.2\n"
+    (timed,) = pai(session, "logs", second, "--tail", "1", "--timestamps").stdout.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z  args --lr 0.2", timed)
     assert "The job has succeeded" in pai(session, "events", second).stdout
     folder = tmp_path / "model"
     assert pai(session, "download", second, "model", str(folder)).returncode == 0

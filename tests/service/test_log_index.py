@@ -43,6 +43,9 @@ def test_any_page_at_any_time_is_what_a_plain_split_gives(pieces: list[bytes], s
                     assert index.count(is_open=is_open) == len(expected)
                     assert index.lines(start, start + size, is_open=is_open) == expected[start : start + size]
                 assert index.lines(0, 10**9, is_open=False) == lines_of(content, is_open=False)
+                ends = index.ends(start, start + size, is_open=False)
+                assert ends == [index.span(n, n + 1, is_open=False)[1] for n in range(start, start + len(ends))]
+                assert len(ends) == len(index.lines(start, start + size, is_open=False))
             for offset in range(len(content) + 1):
                 assert index.line_at(offset) == content[:offset].count(b"\n")
     finally:
@@ -171,6 +174,8 @@ def test_lines_once_told_never_change_and_hold_every_byte(steps: list[tuple[list
                     assert now[: len(told)] == told
                     assert [index.lines(n, n + 1, is_open=True) for n in range(count)] == [[line] for line in now]
                     assert index.line_at(len(content)) == count
+                    spans = [index.span(n, n + 1, is_open=True) for n in range(count)]
+                    assert index.ends(0, count, is_open=True) == [end for _, end in spans]
                     told = now
                     clock.now += pause_s
             whole = index.lines(0, 10**9, is_open=False)

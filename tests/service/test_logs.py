@@ -332,6 +332,20 @@ def test_a_page_begins_with_the_line_that_is_preferred(client: Client, executor:
     assert answer.headers["x-pai-log-instance"] == master
 
 
+def test_each_line_has_the_time_at_which_it_was_written(client: Client, executor: ScriptedExecutor) -> None:
+    job_id, root = running(client)
+    master = f"{job_id}-master-0"
+    executor.print(root, master, "one\ntwo\nthree\nfour\n")
+    (root / "logs" / f"{master}.times").write_text("10 4\n20 9\n30.5 14\n")
+    query = {"InstanceId": master, "PageSize": 10}
+    path = f"/trainingjobs/{job_id}/logs"
+    answer = client.call("GET", path, headers={"Prefer": "first-line=1, line-times"}, **query)
+    assert answer.json()["Logs"] == ["two", "three", "four"]
+    assert answer.json()["LineTimes"] == ["1970-01-01T00:00:20.000Z", "1970-01-01T00:00:30.500Z", None]
+    assert "line-times" in answer.headers["x-pai-offers"]
+    assert "LineTimes" not in client.call("GET", path, headers={"Prefer": "first-line=1"}, **query).json()
+
+
 def test_a_progress_bar_is_seen_before_its_first_line_end(client: Client, executor: ScriptedExecutor) -> None:
     job_id, root = running(client, 2)
     master = f"{job_id}-master-0"

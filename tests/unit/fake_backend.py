@@ -42,6 +42,7 @@ class FakeBackend:
         self.info: ErrorInfo | None = None
         self.extra: dict[str, object] = {}
         self.on_read: Callable[[], None] = lambda: None
+        self.says_times = False
         self.calls: list[str] = []
         self._random = random.Random(seed)
         self._lock = threading.Lock()
@@ -84,6 +85,13 @@ class FakeBackend:
         page = tuple(lines[start : start + limit])
         complete = self.says_complete and ended and start + len(page) == len(lines)
         return LogPage(page, complete=complete, total=len(lines))
+
+    def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
+        return (
+            None
+            if not self.says_times
+            else [f"2026-11-22T05:00:{start + place:02}.000Z" for place in range(count)]
+        )
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         return self.info

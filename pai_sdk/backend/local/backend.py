@@ -32,11 +32,13 @@ from pai_sdk.execution.docker.containers import engine_may_be_away
 from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.initial_outputs import note_resumed
+from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, OutputUploader
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir
+from pai_sdk.schemas.wire import wire_time
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 
@@ -397,6 +399,14 @@ class LocalBackend:
             if page.complete:
                 self._readers.end(sandbox.root, instance)
             return page
+
+    def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
+        """When lines of a log were written."""
+        with self._jobs.may_be_deleted(job_id) as sandbox:
+            is_open = self._state(job_id, sandbox).phase != "ended"
+            noted = LogTimes.read(sandbox.times_file(instance))
+            ends = self._logs.ends(sandbox.log_file(instance), start, count, is_open=is_open)
+            return [wire_time(time) for time in noted.of_lines(ends)]
 
     def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
         """The values that the job has reported, and that its metric definitions find in its logs; oldest first."""

@@ -44,6 +44,10 @@ class LocalLogs:
                 return LogPage(tuple(lines), complete=complete, waited=wait_s > 0, total=total)
             time.sleep(_LOOK_S)
 
+    def ends(self, path: Path, start: int, count: int, *, is_open: bool) -> list[int]:
+        """Where lines of one log end, in bytes."""
+        return self._index(path).ends(start, start + count, is_open=is_open)
+
     def _index(self, path: Path) -> LogIndex:
         with self._lock:
             if path not in self._indexes and len(self._indexes) >= _MOST_INDEXES:

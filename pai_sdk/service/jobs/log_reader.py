@@ -135,6 +135,18 @@ class JobLogReader:
         complete = settled and start + len(lines) >= last - first
         return LogSlice(lines, last - first, complete, settled, unsettled=is_open and log.is_unsettled)
 
+    def times(self, job: Job, instance: str, *, start: int, count: int) -> list[float | None]:
+        """When lines of an instance were written, in seconds since 1970; None where that is not known.
+
+        Raises:
+            Fault: the job has no such instance.
+        """
+        opened = self.open(job, instance)
+        if not isinstance(opened.log, LogIndex):
+            return []
+        noted = LogTimes.read(Sandbox(self._folder.job_dir(job.id)).times_file(instance))
+        return noted.of_lines(opened.log.ends(start, start + count, is_open=opened.is_open))
+
     def open(self, job: Job, instance: str | None) -> OpenedLog:
         """The index of a log, for readers that need more than a page of it; the arguments are those of `page`.
 

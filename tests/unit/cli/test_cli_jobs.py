@@ -26,8 +26,12 @@ def listed_by() -> dict[str, object]:
 
 
 @pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch, listed_by: dict[str, object]) -> TrainingJob:
-    backend = FakeBackend()
+def backend() -> FakeBackend:
+    return FakeBackend()
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch, listed_by: dict[str, object], backend: FakeBackend) -> TrainingJob:
     backend.extra = {
         "TrainingJobName": LONG,
         "OutputChannels": [{"Name": "model", "OutputUri": MODEL}],
@@ -119,6 +123,22 @@ def test_the_last_lines_of_a_log(job: TrainingJob) -> None:
     assert pai("logs", job.id, "--tail", "2") == "line 8\nline 9\n"
     assert pai("logs", job.id, "--tail", "0") == ""
     assert pai("logs", job.id, "--tail", "99", "--instance", "master-0").count("\n") == 10
+
+
+def test_times_of_lines(job: TrainingJob, backend: FakeBackend) -> None:
+    backend.says_times = True
+    assert pai("logs", job.id, "--tail", "2", "--timestamps").splitlines() == [
+        "2026-11-22T05:00:08.000Z  line 8",
+        "2026-11-22T05:00:09.000Z  line 9",
+    ]
+    last = json.loads(pai("logs", job.id, "-n", "1", "-t", "--json"))
+    assert (last["text"], last["written_at"]) == ("line 9", "2026-11-22T05:00:09.000Z")
+    assert "written_at" not in pai("logs", job.id, "-n", "1", "--json")
+
+
+def test_a_service_that_does_not_say_the_times(job: TrainingJob) -> None:
+    result = CliRunner().invoke(app, ["logs", job.id, "--timestamps"])
+    assert "does not say when a line was written" in str(result.exception)
 
 
 def test_deleting_asks_first(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:

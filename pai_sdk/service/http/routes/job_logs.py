@@ -32,6 +32,7 @@ _LOOK_S = 0.04  # how often a long poll looks at the size of the log
 _SLOWEST_LOOK_S = 0.2  # likewise, after writes without a complete line
 _UNSETTLED_LOOK_S = 0.5  # a progress bar that stands still is sent after this time
 _FIRST_LINE = re.compile(r"\bfirst-line\s*=\s*(\d{1,18})\b")
+_LINE_TIMES = re.compile(r"\bline-times\b")
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]
 
 
@@ -51,7 +52,8 @@ async def list_training_job_logs(
 
     Without an instance, the lines of all instances come in one order that never changes. With `Prefer: wait=N` an
     empty page is held back until there is a line; with `Prefer: first-line=N` the page begins with that line,
-    whatever its number says, and may be short where lines are long. `x-pai-offers` announces both.
+    whatever its number says, and may be short where lines are long. With `Prefer: line-times` as well, the answer
+    says when its lines were written (`LineTimes`). `x-pai-offers` announces all of them.
     The answer names its instance and first line, and `x-pai-log-complete: true` says that no line will follow.
     """
     hold_s = wished_hold_s(request, context.settings.longest_hold_s)
@@ -70,7 +72,7 @@ async def list_training_job_logs(
             look_s = min(look_s * 1.5, _SLOWEST_LOOK_S)
     # A page by number always has all its lines, since the next one begins behind them; one by line may be short.
     count = len(page.lines) if first_line else max(0, min(page_size, page.total - start))
-    headers = offering("wait", "first-line")
+    headers = offering("wait", "first-line", "line-times")
     headers |= {"x-pai-log-instance": name or "", "x-pai-log-first-line": str(start)}
     if page.complete or (page.settled and start + count >= page.total):
         headers["x-pai-log-complete"] = "true"
@@ -80,7 +82,11 @@ async def list_training_job_logs(
     if applied:
         headers["Preference-Applied"] = ", ".join(applied)
     if len(page.lines) >= count:
-        return answer(request, {"Logs": page.lines, "TotalCount": str(page.total)}, headers=headers)
+        fields: dict[str, object] = {"Logs": page.lines, "TotalCount": str(page.total)}
+        if name and first_line and _LINE_TIMES.search(request.headers.get("prefer", "")):
+            times = await run_in_threadpool(_times, context, job_id, name, start, len(page.lines))
+            fields["LineTimes"] = [wire_time(time) for time in times]
+        return answer(request, fields, headers=headers)
     pieces = _pieces(context, job_id, name, start, count, window, page)
     return StreamingResponse(
         _json_of(request_id(request), pieces, page.total), headers=headers, media_type="application/json"
@@ -130,6 +136,10 @@ def _read(
     seen = sizes_bytes(files)
     page = context.logs.page(job, instance, start=start, limit=limit, window=window, most_bytes=_PAGE_BYTES)
     return page, files, seen
+
+
+def _times(context: ServiceContext, job_id: str, instance: str, start: int, count: int) -> list[float | None]:
+    return context.logs.times(context.jobs.get(job_id), instance, start=start, count=count)
 
 
 def _pieces(
