@@ -71,10 +71,10 @@ class GrowingSeries:
     def see(self, series: Series) -> None:
         """Note the steps of points, whether they are kept or not."""
         step = series.step
-        first, last = int(step.min()), int(step.max())
-        if int(step[0]) < self.last_step or (len(step) > 1 and bool((step[1:] < step[:-1]).any())):
-            self._is_sorted = False
-        self.first_step, self.last_step = min(self.first_step, first), max(self.last_step, last)
+        is_sorted = len(step) == 1 or not bool((step[1:] < step[:-1]).any())
+        first, last = (step[0], step[-1]) if is_sorted else (step.min(), step.max())
+        self._is_sorted = self._is_sorted and is_sorted and int(first) >= self.last_step
+        self.first_step, self.last_step = min(self.first_step, int(first)), max(self.last_step, int(last))
 
 
 class GrowingSummary:
@@ -99,11 +99,13 @@ class GrowingSummary:
         last = len(series) - 1 - int(series.step[::-1].argmax())
         point = Point(float(series.wall[last]), int(series.step[last]), float(series.value[last]))
         self._see(int(series.step.min()), point)
-        finite = series.value[np.isfinite(series.value)]
-        nan_count = int(np.isnan(series.value).sum())
         self.count += len(series)
-        self.nan_count += nan_count
-        self.inf_count += len(series) - len(finite) - nan_count
+        finite, is_finite = series.value, np.isfinite(series.value)
+        if not is_finite.all():
+            finite = series.value[is_finite]
+            nan_count = int(np.isnan(series.value).sum())
+            self.nan_count += nan_count
+            self.inf_count += len(series) - len(finite) - nan_count
         if len(finite):
             self.least, self.largest = min(self.least, float(finite.min())), max(self.largest, float(finite.max()))
 

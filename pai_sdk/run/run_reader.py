@@ -270,12 +270,11 @@ class RunReader:
 
     def _take(self, file: _File, chunk: EventChunk) -> None:
         """Add what was read of a file to the summaries."""
-        rewritten = []
+        rewritten, is_new = [], False
         for key, series, first_step in file.take(chunk, keeps_points=self._has_points):
             self._merged.pop(key, None)
             if key not in self._summaries:
-                self._summaries[key] = GrowingSummary(key.tag, key.kind)
-                self._name_tags()
+                self._summaries[key], is_new = GrowingSummary(key.tag, key.kind), True
             first = int(series.step.min())
             others = [(one.order, points) for one in self._files.values() if (points := one.points.get(key))]
             is_earlier = first_step is None or first < first_step
@@ -288,6 +287,8 @@ class RunReader:
             if event.kind == "hparams":
                 with contextlib.suppress(ValueError):
                     self._hparams.update(event.hparams())
+        if is_new:
+            self._name_tags()
         if rewritten:
             self.epoch += 1
             self._summarize(rewritten)

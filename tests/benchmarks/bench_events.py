@@ -8,6 +8,7 @@ processor time is beside it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 import subprocess
@@ -71,7 +72,9 @@ ROWS = (*_rows(), ONE_TAG, COMPARED, COMPARED_WORST, SMOOTHED, GROUPED)
 
 
 def prepare(cache: Path) -> None:
-    """Write the files, once."""
+    """Write the files, and install tbparse, once."""
+    with contextlib.suppress(RuntimeError):  # told in its rows
+        python_with(_TBPARSE, cache=cache / "peers")
     for corpus, (runs, tags, steps) in CORPORA.items():
         folder = cache / "events" / corpus
         if folder.exists():
@@ -118,7 +121,7 @@ def measure(cache: Path) -> dict[str, float | str]:
     for corpus, (runs, tags, steps) in CORPORA.items():
         folder = cache / "events" / corpus
         for reader in READERS:
-            found = _read(reader, folder, runs)
+            found = _read(reader, folder, runs, cache / "peers")
             if isinstance(found, str):
                 values[_name(corpus, "speed", reader)] = found
                 continue
@@ -134,13 +137,13 @@ def measure(cache: Path) -> dict[str, float | str]:
     return {**values, **_queries(cache / "events" / "wide")}
 
 
-def _read(reader: str, folder: Path, runs: int) -> dict[str, float] | str:
+def _read(reader: str, folder: Path, runs: int, cache: Path) -> dict[str, float] | str:
     if reader.startswith("server"):
         return _served(folder, *(["--checksum"] if reader.endswith("checksum") else []))
     python: Path | str = sys.executable
     if reader == "tbparse":
         try:
-            python = python_with(_TBPARSE)
+            python = python_with(_TBPARSE, cache=cache)
         except RuntimeError as error:
             return str(error)
     part = max(round(runs * _PART.get(reader, 1)), 1)
@@ -163,7 +166,7 @@ def _served(folder: Path, *flags: str) -> dict[str, float]:
 
 def _queries(wide: Path) -> dict[str, float]:
     store = LocalStore(wide)
-    readers = [RunReader(store, store.list(path.name + "/")) for path in sorted(wide.iterdir())]
+    readers = [RunReader(store, [file]) for file in store.list()]
     rng = np.random.default_rng(0)
     step, wall = np.arange(1000), 1.7e9 + np.arange(1000.0)
     runs = [Series("loss", wall, step, rng.normal(size=1000).cumsum().astype(np.float32)) for _ in range(1000)]

@@ -52,7 +52,7 @@ def runs(folder: Path, names: list) -> int:
     from pai_sdk.storage.local_store import LocalStore
 
     store = LocalStore(folder)
-    kept = [RunReader(store, store.list(name + "/")) for name in names]
+    kept = [RunReader(store, [file]) for file in store.list() if file.path.partition("/")[0] in names]
     return sum(summary.count for run in kept for summary in run.tags().values())
 
 
