@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NamedSettings"]
 
-# What alipai's session offers for each part of its API, and what replaces it.
-_APIS = {
+# What alipai's session has besides, and what replaces it.
+_LEFT_OUT = {
     "training_job_api": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
     "algorithm_api": "session.algorithms",
     "experiment_api": "session.experiments, or Experiment",
@@ -28,6 +28,11 @@ _APIS = {
     "model_api": "models are not part of pai_sdk; estimator.model_data() is the URI of one",
     "service_api": "serving is not part of pai_sdk; use PAI-EAS",
     "pipeline_api": "pipelines of PAIFlow are not part of pai_sdk",
+    "is_supported_training_instance": "submit the job; the service refuses instance types that it does not have",
+    "is_gpu_training_instance": "the list of instance types in PAI's documentation",
+    "is_supported_inference_instance": "serving is not part of pai_sdk; use PAI-EAS",
+    "is_gpu_inference_instance": "serving is not part of pai_sdk; use PAI-EAS",
+    "get_default_oss_storage": "session.workspaces.model_export_path(session.workspace_id)",
     "provider": "the id of the account is not part of pai_sdk; the console shows it",
 }
 
@@ -55,7 +60,7 @@ class NamedSettings:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            instead = _APIS.get(name)
+            instead = _LEFT_OUT.get(name)
             hint = "" if instead is None else f"; use instead: {instead}"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
