@@ -17,7 +17,9 @@ from pai_sdk.base.version import __version__
 if TYPE_CHECKING:
     from pai_sdk.execution.docker.options import LocalOptions
     from pai_sdk.experiment import Experiment
+    from pai_sdk.job.compare_jobs import compare
     from pai_sdk.job.gather import as_completed, gather
+    from pai_sdk.job.gather_async import gather_async
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.run.checkpoints import Checkpoint, CheckpointConfig
     from pai_sdk.run.function import FunctionRun
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pai_sdk.submit.estimator import Estimator
     from pai_sdk.submit.function_estimator import remote
     from pai_sdk.submit.processor import Processor
+    from pai_sdk.submit.run_all import run_all
 
 __all__ = [
     "AlgorithmEstimator",
@@ -63,7 +66,9 @@ __all__ = [
     "__version__",
     "as_completed",
     "checkpoint_dir",
+    "compare",
     "gather",
+    "gather_async",
     "get_all_reported_checkpoints",
     "get_checkpoint",
     "get_context",
@@ -72,6 +77,7 @@ __all__ = [
     "is_session_enabled",
     "remote",
     "report",
+    "run_all",
     "set_checkpoint_config",
     "setup_default_session",
 ]
@@ -95,7 +101,9 @@ _HOMES = {
     "TrainingJob": "pai_sdk.job.training_job",
     "as_completed": "pai_sdk.job.gather",
     "checkpoint_dir": "pai_sdk.run.report",
+    "compare": "pai_sdk.job.compare_jobs",
     "gather": "pai_sdk.job.gather",
+    "gather_async": "pai_sdk.job.gather_async",
     "get_all_reported_checkpoints": "pai_sdk.run.report",
     "get_checkpoint": "pai_sdk.run.report",
     "get_context": "pai_sdk.run.report",
@@ -104,6 +112,7 @@ _HOMES = {
     "is_session_enabled": "pai_sdk.run.report",
     "remote": "pai_sdk.submit.function_estimator",
     "report": "pai_sdk.run.report",
+    "run_all": "pai_sdk.submit.run_all",
     "set_checkpoint_config": "pai_sdk.run.report",
     "setup_default_session": "pai_sdk.session",
 }

@@ -541,6 +541,7 @@ class JobsFailed(PaiError):
         failures: the error of each, by the job's id (by its name, where it could not be submitted): a `JobFailed`,
             a `JobStopped`, or why nothing is known of the job.
         unfinished: the ids of the jobs that go on, or that were being stopped.
+        not_submitted: how many jobs were not submitted because of a failure.
 
     Example:
         >>> stopped = JobStopped("job digits (train1) was stopped", job_id="train1")
@@ -549,15 +550,25 @@ class JobsFailed(PaiError):
           - job digits (train1) was stopped
     """
 
-    def __init__(self, failures: Mapping[str, Exception], *, jobs: int, unfinished: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        failures: Mapping[str, Exception],
+        *,
+        jobs: int,
+        unfinished: Sequence[str] = (),
+        not_submitted: int = 0,
+    ) -> None:
         shown = [f"  - {_in_a_line(error)}" for error in [*failures.values()][:_SHOWN_FAILURES]]
         if len(failures) > _SHOWN_FAILURES:
             shown.append(f"  … and {len(failures) - _SHOWN_FAILURES} more")
         if unfinished:
             shown.append(f"{len(unfinished)} have not ended")
+        if not_submitted:
+            shown.append(f"{not_submitted} were not submitted")
         super().__init__("\n".join([f"{len(failures)} of {jobs} jobs did not succeed:", *shown]))
         self.failures = dict(failures)
         self.unfinished = tuple(unfinished)
+        self.not_submitted = not_submitted
 
 
 def _in_a_line(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -159,7 +159,7 @@ class Follower:
                 raise update
             yield update
 
-    async def updates_async(self) -> AsyncIterator[Update]:
+    async def updates_async(self) -> AsyncGenerator[Update, None]:
         """The same for asyncio, without a deadline. No thread waits."""
         with waking(self._set_wake) as news:
             self._begin()

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pai_sdk.base.hints import wrong_type
+from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.display.commands import list_command, next_commands
 from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.display.live_table import JobsDisplay, choose_jobs_display
@@ -28,11 +29,12 @@ __all__ = ["FailFast", "Gathering", "as_completed", "check_jobs", "gather", "tim
 
 FailFast: TypeAlias = "bool | Literal['stop']"
 
-_STOPPED_WITHIN_S = 60.0
+STOPPED_WITHIN_S = 60.0
 _STOPS_AT_ONCE = 8
 _TOLD_IN_FULL = 5  # failed jobs whose log is read for the error: each costs a few requests
 
 
+@short_traceback
 def gather(
     jobs: Iterable[TrainingJob],
     *,
@@ -75,6 +77,7 @@ def gather(
     return gathering.wait(seconds_or_none(timeout))
 
 
+@short_traceback
 def as_completed(
     jobs: Iterable[TrainingJob], *, timeout: float | None = None, policy: FollowPolicy | None = None
 ) -> Iterator[TrainingJob]:
@@ -128,6 +131,7 @@ class Gathering:
 
     Attributes:
         failures: the error of each job that did not succeed, by id; without what its log tells, until the end.
+        not_submitted: how many jobs will not be submitted any more, because of a failure.
     """
 
     def __init__(
@@ -138,11 +142,12 @@ class Gathering:
         on_interrupt: Literal["detach", "stop"],
         show: bool,
         policy: FollowPolicy | None,
-        expected: int | None = None,
+        expected: int = 0,
     ) -> None:
         check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
         check_one_of("fail_fast", str(fail_fast), ("False", "True", "stop"))
         self.failures: dict[str, Exception] = {}
+        self.not_submitted = 0
         self._jobs = [*jobs]
         self._fail_fast = fail_fast
         self._on_interrupt = on_interrupt
@@ -160,8 +165,7 @@ class Gathering:
             trouble = watch.trouble
         if watch.unfinished and not self.is_over:
             raise timeout_error(watch.unfinished, timeout_s or 0.0, trouble) from trouble
-        self.raise_failures(watch)
-        return [watch.ended[same_job(job)] for job in self._jobs]
+        return self.records(watch)
 
     @contextmanager
     def watching(self) -> Iterator[JobWatch]:
@@ -196,7 +200,7 @@ class Gathering:
         self._show()
         for job, news in watch.updates(deadline=deadline):
             key = same_job(job)
-            self._note(job, key, news, has_ended=key in watch.ended)
+            self.note(watch, job, news)
             self._show()
             if self.is_over:
                 if self._fail_fast == "stop":
@@ -205,32 +209,49 @@ class Gathering:
             if key in watch.ended or key in watch.lost:
                 yield job
 
-    def _note(self, job: TrainingJob, key: Key, news: JobRecord | Exception, *, has_ended: bool) -> None:
+    def note(self, watch: JobWatch, job: TrainingJob, news: JobRecord | Exception) -> None:
+        """Take note of a job that did not succeed."""
         if not isinstance(news, JobRecord):
             self.failures[job.id] = news
-        elif has_ended and not news.status.is_success:
-            self._failed[key] = news
+        elif same_job(job) in watch.ended and not news.status.is_success:
+            self._failed[same_job(job)] = news
             self.failures[job.id] = stopped_error(news) if news.status.is_stopped else brief_failure(news)
 
+    def records(self, watch: JobWatch) -> list[JobRecord]:
+        """The last snapshots, in the order of the jobs.
+
+        Raises:
+            JobsFailed: some jobs did not succeed; the first few errors have what the logs tell.
+        """
+        for job, record in self.failed_first:
+            self.failures[job.id] = job_failure(job._backend, record)
+        self.raise_failures(watch)
+        return [watch.ended[same_job(job)] for job in self._jobs]
+
+    @property
+    def failed_first(self) -> list[tuple[TrainingJob, JobRecord]]:
+        """The first few jobs that failed, whose logs are worth a few requests each."""
+        found = {same_job(job): (job, self._failed.get(same_job(job))) for job in self._jobs}
+        failed = [(job, record) for job, record in found.values() if record is not None]
+        return [(job, record) for job, record in failed if record.status.is_failure][:_TOLD_IN_FULL]
+
     def raise_failures(self, watch: JobWatch) -> None:
-        """Raise one error for all that did not succeed; the first few with what their logs tell.
+        """Raise one error for all that did not succeed.
 
         Raises:
             JobsFailed: there are some.
         """
         if not self.failures:
             return
-        told = 0
-        for job in self._jobs:
-            record = self._failed.get(same_job(job))
-            if record is not None and record.status.is_failure and told < _TOLD_IN_FULL:
-                told += 1
-                self.failures[job.id] = job_failure(job._backend, record)
         in_order = {job.id: self.failures[job.id] for job in self._jobs if job.id in self.failures}
         failures = {**in_order, **self.failures}
         unfinished = [job.id for job in watch.unfinished]
-        count = max(len({*map(same_job, self._jobs)}), self._expected or 0)
-        raise JobsFailed(failures, jobs=count, unfinished=unfinished) from next(iter(failures.values()))
+        raise JobsFailed(
+            failures,
+            jobs=max(len({*map(same_job, self._jobs)}), self._expected),
+            unfinished=unfinished,
+            not_submitted=self.not_submitted,
+        ) from next(iter(failures.values()))
 
     def _show(self) -> None:
         if self._display is not None:
@@ -245,7 +266,7 @@ class Gathering:
             for job, fault in zip(rest, pool.map(_stop_one, rest), strict=True):
                 if fault is not None and self._display is not None:
                     self._display.notice(f"{job.id} cannot be stopped: {fault}")
-        deadline = self._policy.schedule.now() + _STOPPED_WITHIN_S
+        deadline = self._policy.schedule.now() + STOPPED_WITHIN_S
         for _ in watch.updates(deadline=deadline):
             self._show()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -94,7 +94,7 @@ class JobWatch:
                 return
             yield from self._taken()
 
-    async def updates_async(self) -> AsyncIterator[tuple[TrainingJob, JobRecord | Exception]]:
+    async def updates_async(self) -> AsyncGenerator[tuple[TrainingJob, JobRecord | Exception], None]:
         """The same for asyncio; no thread waits."""
         with waking(self._set_wake) as news:
             while self.unfinished or self._queue:

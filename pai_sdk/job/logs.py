@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.async_calls import ask
 from pai_sdk.job.follow import PAGE_LINES, Follower, FollowPolicy, LogFault, Update
 from pai_sdk.schemas.record import JobRecord, LogLine
 
@@ -20,6 +22,8 @@ __all__ = ["FollowPolicy", "LogLine", "LogStream"]
 @short_tracebacks
 class LogStream:
     """The lines of a job, as an iterator; with `follow`, until the job has ended and its last line is there.
+
+    `for` and `async for` give the same lines; in the second case no thread waits.
 
     The stream remembers its place per instance (`cursor`): a new stream that starts there goes on without a gap
     or a repeat, in this process or another.
@@ -88,20 +92,42 @@ class LogStream:
             deadline: when to stop following, on the clock of `time.monotonic()`.
         """
         if self._tail is not None:
-            for instance in self._wanted(self._backend.get(self._job_id)):
-                if instance not in self.cursor:
-                    self.cursor[instance] = max(0, self._count(instance) - self._tail)
-            self._tail = None
+            self._begin_at_tail()
         with closing(self._followed(deadline) if self._follow else self._written_so_far()) as source:
             for update in source:
-                if isinstance(update, LogFault):
-                    raise update.error
-                if isinstance(update, JobRecord):
-                    yield update
-                    continue
-                for line in self._with_times(update) if self._times else update:
-                    self.cursor[line.instance] = line.number + 1
-                    yield line
+                yield from self._handed_over(self._timed(update))
+
+    async def __aiter__(self) -> AsyncGenerator[LogLine, None]:
+        where = self._backend.endpoint
+        if self._tail is not None:
+            await ask(self._begin_at_tail, where, self._policy)
+        async with aclosing(self._followed_async() if self._follow else self._written_async()) as source:
+            async for update in source:
+                if self._times:
+                    update = await ask(partial(self._timed, update), where, self._policy)
+                for one in self._handed_over(update):
+                    if isinstance(one, LogLine):
+                        yield one
+
+    def _handed_over(self, update: Update) -> Iterator[LogLine | JobRecord]:
+        if isinstance(update, LogFault):
+            raise update.error
+        if isinstance(update, JobRecord):
+            yield update
+            return
+        for line in update:
+            self.cursor[line.instance] = line.number + 1
+            yield line
+
+    def _begin_at_tail(self) -> None:
+        """Put the cursor so many lines before the end, where there is no cursor yet."""
+        for instance in self._wanted(self._backend.get(self._job_id)):
+            if instance not in self.cursor:
+                self.cursor[instance] = max(0, self._count(instance) - (self._tail or 0))
+        self._tail = None
+
+    def _timed(self, update: Update) -> Update:
+        return [*self._with_times(update)] if self._times and isinstance(update, list) else update
 
     def _with_times(self, lines: Sequence[LogLine]) -> Iterator[LogLine]:
         """Consecutive lines of one instance, with the times at which they were written.
@@ -146,6 +172,27 @@ class LogStream:
         follower = Follower(self._backend, self._job_id, self._wanted, self.cursor, self._policy)
         try:
             yield from follower.updates(deadline=deadline)
+        finally:
+            follower.close()
+
+    async def _written_async(self) -> AsyncGenerator[Update, None]:
+        backend, job_id, where = self._backend, self._job_id, self._backend.endpoint
+        record = await ask(lambda: backend.get(job_id), where, self._policy)
+        for instance in self._wanted(record):
+            start = self.cursor.get(instance, 0)
+            while True:
+                read = partial(backend.read_log, job_id, instance, start=start, limit=PAGE_LINES)
+                page = await ask(read, where, self._policy)
+                if not page.lines:
+                    break
+                yield page.numbered(instance, start)
+                start += len(page.lines)
+
+    async def _followed_async(self) -> AsyncGenerator[Update, None]:
+        follower = Follower(self._backend, self._job_id, self._wanted, self.cursor, self._policy)
+        try:
+            async for update in follower.updates_async():
+                yield update
         finally:
             follower.close()
 

@@ -244,6 +244,51 @@ class TrainingJob(AlipaiNames):
             self._backend, self.id, follow=follow, instance=instance, start=start, tail=tail, times=times
         )
 
+    async def wait_async(self, timeout: float | None = None, *, policy: FollowPolicy | None = None) -> TrainingJob:
+        """Wait for the end in an asyncio program; nothing is shown, and no thread waits.
+
+        A task that is cancelled leaves nothing behind, and the job goes on. For many jobs, see `gather_async`.
+
+        Args:
+            timeout: the longest wait, in seconds; none by default.
+            policy: how patiently to follow.
+
+        Returns:
+            This job.
+
+        Raises:
+            InvalidInputError: `timeout` is no number.
+            JobFailed: the job ended without success; the error tells why.
+            JobStopped: the job was stopped.
+            WaitTimeoutError: the timeout has passed; the job goes on.
+
+        Example:
+            >>> async def model_of(job: TrainingJob) -> str:
+            ...     return (await job.wait_async(timeout=3600)).outputs["model"]
+        """
+        from pai_sdk.job.gather_async import wait_async
+
+        await wait_async(self, seconds_or_none(timeout), policy or FollowPolicy())
+        return self
+
+    def logs_async(
+        self,
+        *,
+        follow: bool = False,
+        instance: str | None = None,
+        start: Mapping[str, int] | None = None,
+        tail: int | None = None,
+        times: bool = False,
+    ) -> LogStream:
+        """The log for an asyncio program: `async for line in job.logs_async(follow=True): …`.
+
+        The arguments are those of `logs`, and so is the stream, with its cursor.
+
+        Raises:
+            InvalidInputError: as `logs`.
+        """
+        return self.logs(follow=follow, instance=instance, start=start, tail=tail, times=times)
+
     def metrics(self, name: str | None = None) -> Iterator[MetricPoint]:
         """The values that the job reports, and that its metric definitions find in its log; oldest first.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -12,12 +13,15 @@ from typing import Any
 import pytest
 
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import JobsFailed
+from pai_sdk.errors import InvalidInputError, JobsFailed
 from pai_sdk.job.gather import as_completed, gather
+from pai_sdk.job.gather_async import gather_async
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.service.jobs.changes import News
 from pai_sdk.service.settings import ForeignCloud
 from pai_sdk.session import Session
+from pai_sdk.submit.processor import Processor
+from pai_sdk.submit.run_all import run_all
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import HELD_S, Client, job_body
 from tests.waiting import until
@@ -166,3 +170,62 @@ def test_gather_reports_all_failures_of_real_jobs(service: Client) -> None:
         assert "exit code 3" in str(caught.value.failures[ids[2]])
         assert [record.training_job_id for record in gather([jobs[0], jobs[4]], show=False)] == [ids[0], ids[4]]
         assert isinstance(jobs[0], TrainingJob)
+
+
+def test_run_all_keeps_to_the_bound_and_finds_all_mistakes_first(service: Client, tmp_path: Path) -> None:
+    with session_of(service) as session:
+        begun = tmp_path / "begun"
+        begun.mkdir()
+        # Each notes how many run beside it.
+        command = f"touch {begun}/$PAI_HPS_NUMBER; ls {begun} | wc -l; sleep 0.2; rm {begun}/$PAI_HPS_NUMBER"
+        processors = [
+            Processor("none", command, parameters={"number": n}, instance_type="local-process", session=session)
+            for n in range(5)
+        ]
+        with pytest.raises(InvalidInputError, match=r"submitters\[5\].*command") as caught:
+            run_all([*processors, Processor("none", "", instance_type="x", session=session), 7])  # type: ignore[list-item]
+        assert {problem.where.partition(".")[0] for problem in caught.value.problems} == {
+            "submitters[5]",
+            "submitters[6]",
+        }
+        assert all(processor.jobs == [] for processor in processors)
+
+        plan = processors[0].plan()
+        jobs = run_all([plan, *processors[1:]], max_parallel=2, show=False, session=session)
+        assert [job.record.hyperparameters[0].value for job in jobs] == ["0", "1", "2", "3", "4"]
+        assert max(int(next(iter(job.logs())).text) for job in jobs) <= 2
+
+
+def test_run_all_submits_none_after_a_failure_that_ends_it(service: Client) -> None:
+    with session_of(service) as session:
+        commands = ["exit 3", "true", "true", "true"]
+        processors = [Processor("none", one, instance_type="x", session=session) for one in commands]
+        with pytest.raises(JobsFailed, match="3 were not submitted") as caught:
+            run_all(processors, max_parallel=1, fail_fast=True, show=False)
+        assert [len(one.jobs) for one in processors] == [1, 0, 0, 0]
+        assert caught.value.not_submitted == 3
+
+        with pytest.raises(JobsFailed, match="1 of 4 jobs"):
+            run_all(processors, max_parallel=1, show=False)
+        assert [len(one.jobs) for one in processors] == [2, 1, 1, 1]
+
+        plan = processors[1].plan()
+        session.submit(plan)
+        with pytest.raises(JobsFailed, match="was submitted already") as caught:
+            run_all([plan, processors[2]], show=False, session=session)
+        assert caught.value.not_submitted == 1
+
+
+def test_jobs_of_a_real_service_for_asyncio(service: Client) -> None:
+    with session_of(service) as session:
+        ids = [service.create(job_body(f"echo {number}")) for number in range(3)]
+
+        async def texts(job: TrainingJob) -> list[str]:
+            return [line.text async for line in job.logs_async(follow=True)]
+
+        async def read() -> list[list[str]]:
+            jobs = [session.get_job(job_id) for job_id in ids]
+            await gather_async(jobs)
+            return await asyncio.gather(*map(texts, jobs))
+
+        assert asyncio.run(read()) == [["0"], ["1"], ["2"]]

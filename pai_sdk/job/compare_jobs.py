@@ -1,0 +1,261 @@
+"""Jobs side by side: the hyperparameters in which they differ, and the last and best values of their metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.base.hints import name_hint, wrong_type
+from pai_sdk.base.short_traceback import short_traceback
+from pai_sdk.display.base import duration_text, elapsed_s
+from pai_sdk.display.text_table import html_table, text_table
+from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
+from pai_sdk.job.gather import check_jobs
+from pai_sdk.schemas.record import JobRecord, MetricPoint
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pai_sdk.job.training_job import TrainingJob
+
+__all__ = ["ComparedJob", "JobComparison", "MetricRange", "compare"]
+
+_AT_ONCE = 8  # requests
+_SHOWN_METRICS = 4
+_SHOWN_HYPERPARAMETERS = 8
+
+
+@dataclass(frozen=True)
+class MetricRange:
+    """What a metric was: the last value, the least and the largest one; of values that are numbers.
+
+    Attributes:
+        last: the value that was reported last; NaN where that was none.
+        min: the least value; NaN without any.
+        max: the largest value; NaN without any.
+        count: how many values there are.
+    """
+
+    last: float
+    min: float
+    max: float
+    count: int
+
+
+@dataclass(frozen=True)
+class ComparedJob:
+    """A row of a comparison.
+
+    Attributes:
+        record: the job.
+        hyperparameters: its hyperparameters; those that are numbers as numbers.
+        metrics: its metrics by name.
+    """
+
+    record: JobRecord
+    hyperparameters: Mapping[str, object]
+    metrics: Mapping[str, MetricRange]
+
+
+@dataclass(frozen=True)
+class JobComparison:
+    """Jobs side by side; it prints as a table, and shows itself in a notebook.
+
+    Attributes:
+        jobs: the rows, in the order in which the jobs were given.
+        metrics: the names of the metrics, those of most jobs first.
+    """
+
+    jobs: Sequence[ComparedJob]
+    metrics: Sequence[str]
+    _shown: int = field(default=_SHOWN_METRICS, repr=False)
+
+    @property
+    def differing(self) -> list[str]:
+        """The hyperparameters in which the jobs differ; one that only some of them have differs, too."""
+        names = dict.fromkeys(name for job in self.jobs for name in job.hyperparameters)
+        return [name for name in names if len({_identity(job, name) for job in self.jobs}) > 1]
+
+    @property
+    def constant(self) -> dict[str, object]:
+        """The hyperparameters that are the same in all jobs."""
+        differing = {*self.differing}
+        first: Mapping[str, object] = self.jobs[0].hyperparameters if self.jobs else {}
+        return {name: value for name, value in first.items() if name not in differing}
+
+    def best(self, metric: str, *, mode: str = "min") -> ComparedJob:
+        """The job with the least or the largest value of a metric.
+
+        Args:
+            metric: its name.
+            mode: `min` or `max`.
+
+        Raises:
+            InvalidInputError: no job has a value of this metric, or there is no such mode.
+        """
+        having = [job for job in self.jobs if metric in job.metrics and not math.isnan(job.metrics[metric].min)]
+        if mode not in ("min", "max"):
+            raise InvalidInputError([Problem("mode", f"{mode!r} is not known", "there is: min, max")])
+        if not having:
+            raise InvalidInputError(
+                [Problem("metric", f"no job has a value of {metric!r}", _there_is(self.metrics))]
+            )
+        if mode == "min":
+            return min(having, key=lambda job: job.metrics[metric].min)
+        return max(having, key=lambda job: job.metrics[metric].max)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A data frame with a row a job; its index is the job's id.
+
+        The columns: `status`, `name`, `duration_s`, `hparams.<name>`, and for each metric `metrics.<name>`,
+        `metrics.<name>.min` and `metrics.<name>.max`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
+        rows = []
+        for job in self.jobs:
+            record = job.record
+            row: dict[str, Any] = {"status": str(record.status), "name": record.training_job_name}
+            row["duration_s"] = elapsed_s(record)
+            row.update({f"hparams.{name}": value for name, value in job.hyperparameters.items()})
+            for name in self.metrics:
+                found = job.metrics.get(name) or MetricRange(math.nan, math.nan, math.nan, 0)
+                row[f"metrics.{name}"] = found.last
+                row[f"metrics.{name}.min"], row[f"metrics.{name}.max"] = found.min, found.max
+            rows.append(row)
+        return pd.DataFrame(rows, index=pd.Index([job.record.training_job_id for job in self.jobs], name="id"))
+
+    def __str__(self) -> str:
+        columns, rows = self._table()
+        return "\n".join([*text_table(columns, rows), *self._below()])
+
+    def __repr__(self) -> str:
+        return f"<JobComparison of {len(self.jobs)} jobs; print it, or use to_pandas()>"
+
+    def _repr_html_(self) -> str:
+        columns, rows = self._table()
+        return html_table(columns, rows, caption=" · ".join(self._below()), height="none")
+
+    def _table(self) -> tuple[list[str], list[list[object]]]:
+        hyperparameters, metrics = self.differing[:_SHOWN_HYPERPARAMETERS], self.metrics[: self._shown]
+        columns = ["job", "name", "status", "time", *hyperparameters]
+        columns += [title for name in metrics for title in (name, f"{name} min", f"{name} max")]
+        rows = []
+        for job in self.jobs:
+            record, seconds = job.record, elapsed_s(job.record)
+            row: list[object] = [record.training_job_id, record.training_job_name or "", str(record.status)]
+            row += [
+                duration_text(seconds) if seconds is not None else "",
+                *map(job.hyperparameters.get, hyperparameters),
+            ]
+            for name in metrics:
+                found = job.metrics.get(name)
+                row += [found.last, found.min, found.max] if found is not None else [None, None, None]
+            rows.append(row)
+        return columns, rows
+
+    def _below(self) -> list[str]:
+        lines = []
+        if more := self.differing[_SHOWN_HYPERPARAMETERS:]:
+            lines.append(f"also different: {', '.join(more)}")
+        if more := [*self.metrics[self._shown :]]:
+            lines.append(f"more metrics: {', '.join(more)}")
+        if self.constant:
+            lines.append(
+                "the same in all: " + ", ".join(f"{name}={value}" for name, value in self.constant.items())
+            )
+        return lines
+
+
+@short_traceback
+def compare(jobs: Iterable[TrainingJob], metrics: Sequence[str] | None = None) -> JobComparison:
+    """Compare jobs: the hyperparameters in which they differ; the last, least and largest value of each metric.
+
+    Of a metric that several instances report, the values of the first instance are taken. All values are read: for
+    long trainings and many jobs, name the metrics.
+
+    Args:
+        jobs: the jobs; they may still run.
+        metrics: only these, in this order; all by default.
+
+    Raises:
+        InvalidInputError: something is no job, or no job has one of `metrics`.
+        PaiError: a job cannot be asked for.
+
+    Example:
+        >>> def best_rate(jobs: list[TrainingJob]) -> object:
+        ...     return compare(jobs, ["loss"]).best("loss").hyperparameters["lr"]
+    """
+    if isinstance(metrics, str):
+        raise InvalidInputError([wrong_type("metrics", metrics, "give a list of names, such as ['loss']")])
+    given = check_jobs(jobs)
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="pai-compare") as pool:
+        rows = [*pool.map(partial(_row, metrics=metrics), given)]
+    counts: dict[str, int] = {}
+    for row in rows:
+        for name in row.metrics:
+            counts[name] = counts.get(name, 0) + 1
+    if metrics is None:
+        return JobComparison(rows, sorted(counts, key=lambda name: -counts[name]))
+    known = dict.fromkeys(point.name for row in rows for point in row.record.latest_metrics if point.name)
+    wrong = [
+        Problem(f"metrics[{number}]", f"no job has a metric {name!r}", name_hint(name, known))
+        for number, name in enumerate(metrics)
+        if name not in counts
+    ]
+    if wrong and given:
+        raise InvalidInputError(wrong)
+    return JobComparison(rows, [*metrics], len(metrics))
+
+
+def _row(job: TrainingJob, *, metrics: Sequence[str] | None) -> ComparedJob:
+    record = job.record if job.record.status.is_terminal and job.record.latest_metrics else job.refresh()
+    names: Sequence[str | None] = [None] if metrics is None else metrics
+    found: dict[str, MetricRange] = {}
+    for name in names:
+        found.update(_ranges(job.metrics(name)))
+    values = {one.name: _value(one.value) for one in record.hyperparameters if one.name}
+    return ComparedJob(record, values, found)
+
+
+def _ranges(points: Iterable[MetricPoint]) -> dict[str, MetricRange]:
+    """The range of each metric, in the order in which they first appear; oldest values first."""
+    found: dict[str, MetricRange] = {}
+    first: dict[str, str | None] = {}
+    for point in points:
+        if not point.name or first.setdefault(point.name, point.instance) != point.instance:
+            continue
+        value = math.nan if point.value is None else point.value
+        before = found.get(point.name) or MetricRange(math.nan, math.nan, math.nan, 0)
+        # A comparison with NaN is false: `min(value, NaN)` would depend on the order.
+        least = before.min if math.isnan(value) or before.min < value else value
+        largest = before.max if math.isnan(value) or before.max > value else value
+        found[point.name] = MetricRange(value, least, largest, before.count + 1)
+    return found
+
+
+def _value(text: str | None) -> object:
+    """A hyperparameter as a number, if it is one; it is text on the wire."""
+    for kind in (int, float):
+        try:
+            return kind(text or "")
+        except ValueError:
+            continue
+    return text
+
+
+def _identity(job: ComparedJob, name: str) -> tuple[bool, object]:
+    return name in job.hyperparameters, job.hyperparameters.get(name)
+
+
+def _there_is(names: Sequence[str]) -> str:
+    return f"there is: {', '.join(names)}" if names else "nothing is reported"

@@ -1,0 +1,147 @@
+"""Many jobs, a few of them at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from pai_sdk.base.hints import wrong_type
+from pai_sdk.base.short_traceback import short_traceback
+from pai_sdk.errors import InvalidInputError, PaiError, Problem
+from pai_sdk.submit.submitter import JobSubmitter
+
+if TYPE_CHECKING:
+    from pai_sdk.backend.base import Plan
+    from pai_sdk.job.gather import FailFast, Gathering
+    from pai_sdk.job.job_watch import JobWatch
+    from pai_sdk.job.polling import FollowPolicy
+    from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.session import Session
+    from pai_sdk.submit.channels import InputSource
+
+__all__ = ["run_all"]
+
+_HINT = "give estimators, processors or plans; to run the same one twice, give it twice"
+
+
+@short_traceback
+def run_all(
+    submitters: Iterable[JobSubmitter | Plan],
+    inputs: Mapping[str, InputSource] | None = None,
+    *,
+    max_parallel: int = 8,
+    fail_fast: FailFast = False,
+    show: bool = True,
+    on_interrupt: Literal["detach", "stop"] = "detach",
+    session: Session | None = None,
+    policy: FollowPolicy | None = None,
+) -> list[TrainingJob]:
+    """Run many jobs, at most `max_parallel` of them at a time: the next one is submitted when one has ended.
+
+    All plans are made first, so a mistake in the last one is found before the first job is submitted.
+
+    Args:
+        submitters: estimators and processors, or plans that were made before.
+        inputs: input channel to what fills it, for all of them that are not plans yet.
+        max_parallel: how many jobs may have been submitted and not ended.
+        fail_fast: False runs all jobs, and then raises one error with all failures. With True, no job is submitted
+            after the first failure, and the jobs that run go on. `"stop"` stops them, too.
+        show: a live table in a terminal or a notebook, a line for each end elsewhere.
+        on_interrupt: what Ctrl-C means for the jobs that run: they go on, or they are stopped and waited for.
+        session: where plans are submitted; submitters use their own.
+        policy: how patiently to follow.
+
+    Returns:
+        The jobs, in the order of `submitters`. All of them have succeeded.
+
+    Raises:
+        InvalidInputError: something cannot be submitted; `problems` lists what is wrong with all of them.
+        JobsFailed: jobs failed or were stopped, or one could not be submitted; after that, none was submitted.
+        KeyboardInterrupt: Ctrl-C; the interrupt tells what has become of the jobs.
+
+    Example:
+        >>> def search(estimators: list[JobSubmitter]) -> list[TrainingJob]:
+        ...     return run_all(estimators, {"train": "oss://models/train.csv"}, max_parallel=4)
+    """
+    from pai_sdk.job.gather import Gathering
+
+    if not isinstance(max_parallel, int) or max_parallel < 1:
+        problem = Problem("max_parallel", f"{max_parallel!r} is not a number of jobs", "a whole number, 1 or more")
+        raise InvalidInputError([problem])
+    waiting = deque(_planned(submitters, inputs, session))
+    gathering = Gathering(
+        [], fail_fast=fail_fast, on_interrupt=on_interrupt, show=show, policy=policy, expected=len(waiting)
+    )
+    jobs: list[TrainingJob] = []
+    with gathering.watching() as watch:
+        _submit_next(waiting, gathering, watch, jobs, max_parallel)
+        for _ in gathering.ends(watch):
+            _submit_next(waiting, gathering, watch, jobs, max_parallel)
+    gathering.not_submitted += len(waiting)
+    gathering.records(watch)
+    return jobs
+
+
+def _submit_next(
+    waiting: deque[tuple[str, Callable[[], TrainingJob]]],
+    gathering: Gathering,
+    watch: JobWatch,
+    jobs: list[TrainingJob],
+    max_parallel: int,
+) -> None:
+    """Submit until so many jobs have not ended. After a failed submission there is no other: it would fail too."""
+    while waiting and len(watch.unfinished) < max_parallel:
+        name, submit = waiting.popleft()
+        try:
+            job = submit()
+        except PaiError as fault:
+            gathering.failures[name] = fault
+            gathering.not_submitted = len(waiting)
+            waiting.clear()
+            return
+        jobs.append(job)
+        gathering.add(watch, job)
+
+
+def _planned(
+    submitters: Iterable[JobSubmitter | Plan], inputs: Mapping[str, InputSource] | None, session: Session | None
+) -> list[tuple[str, Callable[[], TrainingJob]]]:
+    """The name of each job, and what submits it.
+
+    Raises:
+        InvalidInputError: with what is wrong with all of them.
+    """
+    from pai_sdk.backend.base import Plan
+
+    given: Sequence[object] = [] if isinstance(submitters, str | Mapping | JobSubmitter | Plan) else [*submitters]
+    if not given and not isinstance(submitters, Sequence):
+        raise InvalidInputError([wrong_type("submitters", submitters, _HINT)])
+    planned: list[tuple[str, Callable[[], TrainingJob]]] = []
+    problems: list[Problem] = []
+    for number, one in enumerate(given):
+        if isinstance(one, Plan):
+            planned.append((one.request.training_job_name, partial(_submit_plan, one, session)))
+        elif isinstance(one, JobSubmitter):
+            try:
+                plan = one.plan(inputs)
+            except InvalidInputError as error:
+                problems += [Problem(f"submitters[{number}].{p.where}", p.what, p.hint) for p in error.problems]
+                continue
+            planned.append((plan.request.training_job_name, partial(one.submit, plan, show_logs=False)))
+        else:
+            problems.append(wrong_type(f"submitters[{number}]", one, _HINT))
+    if problems:
+        raise InvalidInputError(problems)
+    return planned
+
+
+def _submit_plan(plan: Plan, session: Session | None) -> TrainingJob:
+    from pai_sdk.schemas.names import LOCAL_TYPES
+    from pai_sdk.session import given_or_default
+
+    compute = plan.request.compute_resource
+    is_local = compute is not None and compute.ecs_spec in LOCAL_TYPES
+    found: Session = given_or_default(session, local=is_local)
+    return found.submit(plan)
