@@ -226,3 +226,12 @@ def test_faults_are_waited_out(backend: Jobs) -> None:
         return [line.text async for line in stream]
 
     assert asyncio.run(read()) == backend.lines["train0-master-0"]
+
+
+def test_the_last_lines_only(backend: Jobs) -> None:
+    backend.lines = {"train0-master-0": ["one", "two", "three"]}
+
+    async def read() -> list[str]:
+        return [line.text async for line in TrainingJob("train0", backend).logs_async(tail=2)]
+
+    assert asyncio.run(read()) == ["two", "three"]
