@@ -16,12 +16,13 @@ pytest.importorskip("numpy")
 
 from pai_sdk import RunManager, RunStore
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
+from pai_sdk.run.events import EventWriter
 from pai_sdk.run.records import Change, RunBrief, RunRecord
 from pai_sdk.storage.oss import OssClient
 from tests.unit.run.event_runs import append, write_run
 from tests.unit.run.switched_store import SwitchedStore
 from tests.unit.storage.conftest import BUCKET, client, oss, retry
-from tests.waiting import until
+from tests.waiting import quickest, until
 
 __all__ = ["client", "oss", "retry"]
 
@@ -337,6 +338,113 @@ def test_changes_are_given_to_subscribers(manager: RunManager, root: Path) -> No
     write_run(root / "c", {"loss": [1.0]})
     manager.refresh()
     assert manager.subscribe(since=version).get(0).run_ids == ("c",)  # type: ignore[union-attr]
+
+
+def test_what_else_is_in_the_files(manager: RunManager, root: Path) -> None:
+    with EventWriter(root / "a") as writer:
+        writer.text("note", "hello", step=1)
+        writer.histogram("weights", [1.0, 2.0, 2.0], step=2)
+        writer.tensor("matrix", [1.0, 2.0, 3.0, 4.0], [2, 2], step=3)
+        writer.scalars({"loss": 0.5}, step=4)
+    manager.refresh()
+    run = manager.run("a")
+    assert {tag: summary.kind for tag, summary in run.tags().items()} == {
+        "note": "text",
+        "weights": "histogram",
+        "matrix": "tensor",
+        "loss": "scalar",
+    }
+    assert [(one.step, one.value) for one in run.text("note")] == [(1, "hello")]
+    assert run.histograms("weights")[0].value[:, 2].sum() == 3
+    assert run.tensors("matrix")[0].value.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert run.read_last().keys() == {"loss"}
+    for wrong in (lambda: run.text("loss"), lambda: run.scalars("note"), lambda: run.tensors("weights")):
+        with pytest.raises(RunNotFoundError):
+            wrong()
+
+
+# ---- files over time ----------------------------------------------------------------------------------------
+
+
+def test_files_are_read_on_from_where_the_reading_ended(tmp_path: Path) -> None:
+    """MGR-15: each file from its offset; a file that is removed makes the run be read again."""
+    first = write_run(tmp_path / "a", {"loss": [float(step) for step in range(1000)]})
+    store = SwitchedStore(tmp_path)
+    with RunManager(store, refresh_s=0) as manager:
+        manager.refresh()
+        read = store.read_bytes
+        assert read >= first.stat().st_size
+        append(first, {"loss": [0.5]}, first=1000)
+        manager.refresh()
+        assert store.read_bytes - read < 1000
+        second = write_run(tmp_path / "a", {"loss": [7.0]}, first=1001)
+        manager.refresh()
+        assert manager.run("a").scalars("loss").value[-2:].tolist() == [0.5, 7.0]
+        second.unlink()
+        manager.refresh()
+        assert manager.run("a").scalars("loss").value[-2:].tolist() == [999.0, 0.5]
+        assert brief(manager, "a").tags["loss"].count == 1001
+
+
+@pytest.mark.parametrize(
+    ("name", "is_read"),
+    [
+        ("events.out.tfevents.1790000000.host.1.0", True),
+        ("events.out.tfevents.1790000000.host", True),
+        ("x.out.events.summary.1790000000.host_MS", True),
+        ("x.out.events.summary.1790000000.host_lineage", False),
+        ("summary.txt", False),
+    ],
+)
+def test_event_files_are_known_by_their_names(manager: RunManager, root: Path, name: str, is_read: bool) -> None:
+    """MGR-15: the patterns of TensorBoard and MindSpore."""
+    (root / "a").mkdir(parents=True)
+    (root / "a" / name).touch()
+    manager.refresh()
+    assert ids(manager) == (["a"] if is_read else [])
+
+
+def test_a_restart_replaces_what_it_writes_again(manager: RunManager, root: Path) -> None:
+    """MGR-17, as the manager shows it."""
+    old = write_run(root / "a", {"loss": [0.0, 1.0, 2.0, 3.0]})
+    old.rename(old.with_name("events.out.tfevents.1790000000.host.1.0"))
+    manager.refresh()
+    assert brief(manager, "a").tags["loss"].count == 4
+    new = write_run(root / "a", {"loss": [20.0, 30.0]}, first=2)
+    new.rename(new.with_name("events.out.tfevents.1790000500.host.1.0"))
+    manager.refresh()
+    summary = brief(manager, "a").tags["loss"]
+    assert (summary.count, summary.max, summary.last) == (4, 30.0, (summary.last.wall, 3, 30.0))
+    assert manager.run("a").scalars("loss").value.tolist() == [0.0, 1.0, 20.0, 30.0]
+
+
+def test_damage_is_counted_and_passed_over(manager: RunManager, root: Path) -> None:
+    """MGR-B9: the original stopped at the first damaged byte for ever."""
+    file = write_run(root / "a", {"loss": [1.0, 2.0, 3.0]})
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 255
+    file.write_bytes(bytes(content))
+    append(file, {"loss": [4.0]}, first=3)
+    manager.refresh()
+    damaged = brief(manager, "a")
+    assert (damaged.damaged, damaged.status, last(manager, "a")) == (1, "Running", 4.0)
+    assert ids(manager, "damaged>0") == ["a"]
+
+
+def test_a_hundred_thousand_points_are_read_in_seconds(manager: RunManager, root: Path) -> None:
+    """MGR-B2: the original read 2,200 to 2,900 points a second, each in a task of its own."""
+    with EventWriter(root / "a") as writer:
+        for step in range(10_000):
+            writer.scalars({f"tag-{number}": step / 3 for number in range(10)}, step)
+
+    def seconds() -> float:
+        begun = time.perf_counter()
+        with RunManager(root, refresh_s=0) as other:
+            other.refresh()
+            assert other.runs().runs[0].tags["tag-3"].count == 10_000
+        return time.perf_counter() - begun
+
+    assert quickest(seconds, enough_s=5) < 5  # 20,000 points a second; it takes a fraction of it
 
 
 # ---- failures, bugs of the original -------------------------------------------------------------------------
