@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["describe", "diff", "status"]
 
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 _SHORT_COMMAND = 300  # `describe` shows all of it
 
 
@@ -72,8 +74,8 @@ def describe(job_id: JobId, as_json: Json = False) -> None:
         )
     if happened:
         _print_title("events")
-        for event in happened:
-            typer.echo(f"  {visible_text(event)}")
+        timed = [_event(event) for event in happened]
+        print_facts(timed, indent="  ", prose={time for time, _ in timed})
     _print_reason(job)
 
 
@@ -192,6 +194,12 @@ def _events(job: TrainingJob) -> list[str]:
         return list(job.events())
     except PaiError as fault:
         return [f"cannot be read: {fault}"]
+
+
+def _event(text: str) -> tuple[str, str]:
+    """The time of an event, where it begins with one, and what happened."""
+    first, _, rest = text.partition(" ")
+    return (time_text(first), rest) if _TIME.match(first) else ("", text)
 
 
 def _last_event(job: TrainingJob) -> str:

@@ -130,10 +130,11 @@ def print_facts(facts: Iterable[tuple[str, str | Text]], *, indent: str = "", pr
         if name not in prose:
             console.print(head.append_text(value), soft_wrap=True)
             continue
-        first, *more = wrapped(value.plain, console.width - head.cell_len)
+        begin = head.cell_len
+        first, *more = wrapped(value.plain, console.width - begin - 1)
         console.print(head.append(first), soft_wrap=True)
         for line in more:
-            console.print(Text(" " * head.cell_len + line), soft_wrap=True)
+            console.print(Text(" " * begin + line), soft_wrap=True)
 
 
 def print_error(text: str) -> None:

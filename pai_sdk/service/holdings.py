@@ -19,6 +19,9 @@ from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
 __all__ = ["Holding", "Removal", "clean", "holdings"]
 
 
+_PARTS = {"data": "copied inputs", "python": "packages", "requirements": "packages"}
+
+
 @dataclass(frozen=True)
 class Holding:
     """What one kind of files takes.
@@ -104,7 +107,7 @@ def clean(root: Path, *, older_than_s: float, dry_run: bool = False) -> Iterator
         elif _has_ended(folder, before):
             # Outputs are left alone: whether all of them are saved is known to the service only.
             for part in Sandbox(folder).not_needed_after_the_end(outputs_are_saved=False):
-                yield _removed(f"{part.name} of job {folder.name}", part, dry_run=dry_run)
+                yield _removed(f"{_PARTS.get(part.name, part.name)} of job {folder.name}", part, dry_run=dry_run)
     yield from _clean_environments(root / "cache", older_than_s, dry_run=dry_run)
     pip = root / "cache" / "pip"
     if pip.is_dir() and _last_change(pip) < before:

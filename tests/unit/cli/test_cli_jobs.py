@@ -93,6 +93,17 @@ def test_a_status_shows_command_labels_hyperparameters_and_metrics(job: Training
     assert shown["metric loss"] == "0.25  step 3"
 
 
+def test_a_long_text_is_wrapped_at_words_below_itself(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(TrainingJob, "events", lambda self: ["it waits for " + "one more instance, " * 5])
+    rows = [visible_text(row) for row in pai("status", job.id).splitlines()]
+    (first,) = (number for number, row in enumerate(rows) if "it waits" in row)
+    begin = rows[first].index("it waits")
+    assert rows[first + 1][:begin].strip() == ""
+    assert rows[first + 1][begin] != " "
+    assert max(len(row) for row in rows[first : first + 3]) < 60
+
+
 def test_describe_shows_all_of_it_and_no_secret(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainingJob, "events", lambda self: ["it was created"])
     shown = pai("describe", job.id)

@@ -14,7 +14,7 @@ import pytest
 
 from pai_sdk.api.refusals import api_error
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.errors import ConnectionFailedError
+from pai_sdk.errors import ConnectionFailedError, InvalidInputError
 from pai_sdk.job.follow import Follower, FollowPolicy
 from pai_sdk.job.logs import LogLine, LogStream
 from pai_sdk.job.workers import Workers
@@ -456,3 +456,37 @@ def test_a_start_may_name_an_instance_by_its_ending(follow: bool) -> None:
     stream = LogStream(backend, "train1", follow=follow, start={"master-0": 2, "train1-worker-0": 1}, policy=FAST)
     assert sorted(line.text for line in stream) == ["c", "e"]
     assert stream.cursor == {"train1-master-0": 3, "train1-worker-0": 2}
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("says_total", [False, True])
+def test_a_tail_is_the_last_lines_of_each_instance(follow: bool, says_total: bool) -> None:
+    class Service(FakeBackend):
+        def read_log(self, *args: Any, **more: Any) -> LogPage:
+            page = super().read_log(*args, **more)
+            return page if says_total else replace(page, total=None)
+
+    backend = Service()
+    backend.status = "Succeed"
+    backend.lines = {"train1-master-0": [str(n) for n in range(30)], "train1-worker-0": ["a"]}
+    stream = LogStream(backend, "train1", follow=follow, tail=2, start={"master-0": 27}, policy=FAST)
+    assert sorted(line.text for line in stream) == ["27", "28", "29", "a"], "a start wins"
+    stream = LogStream(backend, "train1", follow=follow, tail=2, policy=FAST)
+    assert sorted(line.text for line in stream) == ["28", "29", "a"]
+    with pytest.raises(InvalidInputError, match="tail: -1 is not a number of lines"):
+        LogStream(backend, "train1", tail=-1)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_lines_with_the_times_at_which_they_were_written(follow: bool) -> None:
+    backend = FakeBackend()
+    backend.status, backend.says_times = "Succeed", True
+    backend.lines = {"train1-master-0": ["a", "b", "c"]}
+    stream = LogStream(backend, "train1", follow=follow, times=True, start={"master-0": 1}, policy=FAST)
+    assert [(line.text, line.written_at) for line in stream] == [
+        ("b", "2026-11-22T05:00:01.000Z"),
+        ("c", "2026-11-22T05:00:02.000Z"),
+    ]
+    backend.says_times = False
+    with pytest.raises(InvalidInputError, match="does not say when a line was written"):
+        list(LogStream(backend, "train1", follow=follow, times=True, policy=FAST))
