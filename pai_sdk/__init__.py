@@ -128,6 +128,13 @@ def _given_or_default(session: Any, *, local: bool) -> Any:
 register(_given_or_default)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext pai_sdk` in a notebook: the cell magic `%%pai_job`."""
+    from pai_sdk.cli.cell_magic import load
+
+    load(shell)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

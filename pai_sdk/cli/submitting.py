@@ -20,8 +20,9 @@ from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
     from pai_sdk.backend.base import Plan
+    from pai_sdk.submit.job_file import JobFile
 
-__all__ = ["clone", "run", "submit"]
+__all__ = ["clone", "described_job", "run", "submit"]
 
 _WHAT, _WHERE, _THEN = "What runs", "Where it runs", "What happens"
 
@@ -122,9 +123,6 @@ def run(
 
     Example: pai-sdk run job.yaml --set lr=0.1 --instance-type ecs.c6.large
     """
-    from pai_sdk.submit.job_file import JobFile
-    from pai_sdk.submit.yaml_file import read_scalar
-
     if schema:
         from pai_sdk.submit.job_file_schema import job_file_schema
 
@@ -132,8 +130,62 @@ def run(
         return
     if not (file or image or kind or parameter):
         raise typer.BadParameter("give a job file, or options such as --image, --command and --instance-type")
+    described = described_job(
+        file=file,
+        kind=kind,
+        image=image,
+        command=command,
+        source_dir=source_dir,
+        values=values,
+        env=env,
+        label=label,
+        requirement=requirement,
+        inputs=inputs,
+        outputs=outputs,
+        job_name=job_name,
+        instance_type=instance_type,
+        instance_count=instance_count,
+        max_run_time=max_run_time,
+        parameter=parameter,
+    )
+    submitter, plan = described.plan()
+    if dry_run:
+        typer.echo(str(plan))
+    elif save is not None:
+        _upload_and_save(plan, save)
+    else:
+        _submit(plan, submitter.instance_type, wait=wait, as_json=as_json)
+
+
+def described_job(
+    *,
+    file: Path | None,
+    kind: str | None,
+    image: str | None,
+    command: str | None,
+    source_dir: str | None,
+    values: list[str] | None,
+    env: list[str] | None,
+    label: list[str] | None,
+    requirement: list[str] | None,
+    inputs: list[str] | None,
+    outputs: list[str] | None,
+    job_name: str | None,
+    instance_type: str | None,
+    instance_count: int | None,
+    max_run_time: int | None,
+    parameter: list[str] | None,
+) -> JobFile:
+    """The job that the options of `run` describe, over those of its file.
+
+    Raises:
+        InvalidInputError: the file cannot be read.
+    """
+    from pai_sdk.submit.job_file import JobFile
+    from pai_sdk.submit.yaml_file import read_scalar
+
     described = (JobFile.load(file) if file else JobFile()).with_values({}, kind=kind)
-    described = described.with_values(
+    return described.with_values(
         {
             "image_uri": image,
             "command": command,
@@ -151,13 +203,6 @@ def run(
             **{key: read_scalar(text) for key, text in pairs(parameter, "--parameter").items()},
         }
     )
-    submitter, plan = described.plan()
-    if dry_run:
-        typer.echo(str(plan))
-    elif save is not None:
-        _upload_and_save(plan, save)
-    else:
-        _submit(plan, submitter.instance_type, wait=wait, as_json=as_json)
 
 
 def submit(

@@ -1,0 +1,121 @@
+"""`%%pai_job`: the code of a notebook's cell runs as a job.
+
+%load_ext pai_sdk
+
+%%pai_job --instance-type ecs.c6.large --set lr=0.1
+print("this runs in the job")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pai_sdk.cli import submitting
+from pai_sdk.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from pai_sdk.backend.base import Plan
+    from pai_sdk.job.training_job import TrainingJob
+
+__all__ = ["load"]
+
+_MAGIC = "pai_job"
+_SCRIPT = "cell.py"
+_FOLDER = Path("~/.pai/cells")
+_COMMAND = f"python {_SCRIPT} $PAI_USER_ARGS"
+_NOT_HERE = ("save", "schema", "as_json", "source_dir")
+_SESSION = "--session"
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]  # of the click that typer has, which may be a copy
+
+
+def load(shell: Any) -> None:
+    """Register the magic with IPython's shell."""
+
+    def pai_job(line: str, cell: str) -> TrainingJob | Plan | None:
+        return run_cell(shell, line, cell)
+
+    pai_job.__doc__ = run_cell.__doc__
+    shell.register_magic_function(pai_job, "cell", _MAGIC)
+
+
+def run_cell(shell: Any, line: str, cell: str) -> TrainingJob | Plan | None:
+    """%%pai_job OPTIONS: run the code of this cell as a job, with the options of `pai-sdk run`.
+
+    The image is that of this Python by default, and the command `python cell.py $PAI_USER_ARGS`.
+
+    `--session NAME` names a variable that holds the session; the default session is taken without it.
+
+    With `--no-wait` the cell returns at once, and its card goes on updating. With `--dry-run` nothing is
+    submitted, and the plan is shown.
+
+    The job is kept in the variable `pai_job`.
+
+    Example:
+        %%pai_job --instance-type ecs.c6.large --set lr=0.1
+        print("this runs in the job")
+    """
+    words = shlex.split(line)
+    session_name = _taken(words, _SESSION)
+    options = _options(words)
+    if options is None:
+        return None  # --help
+    if session_name is not None and session_name not in shell.user_ns:
+        raise InvalidInputError([Problem(_SESSION, f"there is no variable {session_name!r}")])
+    dry_run, wait = options.pop("dry_run"), options.pop("wait")
+    described = submitting.described_job(source_dir=str(_script_folder(cell)), **options)
+    defaults = {"image_uri": f"python:{sys.version_info[0]}.{sys.version_info[1]}", "command": _COMMAND}
+    missing = {name: value for name, value in defaults.items() if name not in described.values}
+    session = shell.user_ns[session_name] if session_name else None
+    submitter, plan = described.with_values(missing).plan(session)
+    if dry_run:
+        return plan
+    try:
+        return submitter.submit(plan, wait=wait)
+    finally:  # also of one that fails
+        if submitter.latest_job is not None:
+            shell.user_ns[_MAGIC] = submitter.latest_job
+
+
+def _options(words: list[str]) -> dict[str, Any] | None:
+    """The options of `pai-sdk run`, by the names of its parameters; None after `--help`.
+
+    Raises:
+        InvalidInputError: they cannot be read.
+    """
+    parser = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    parser.command(help=inspect.cleandoc(run_cell.__doc__ or ""))(submitting.run)
+    command = typer.main.get_command(parser)
+    command.params = [option for option in command.params if option.name not in _NOT_HERE]
+    try:
+        return dict(command.make_context(f"%%{_MAGIC}", words).params)
+    except typer.Exit:
+        return None
+    except _UsageError as error:
+        raise InvalidInputError([Problem(f"%%{_MAGIC}", error.format_message())]) from None
+
+
+def _taken(words: list[str], option: str) -> str | None:
+    """The value of an option that is only here, taken out of the words."""
+    for number, word in enumerate(words):
+        if word == option and number + 1 < len(words):
+            del words[number]
+            return words.pop(number)
+        if word.startswith(f"{option}="):
+            return words.pop(number).partition("=")[2]
+    return None
+
+
+def _script_folder(cell: str) -> Path:
+    """The folder with the cell's code. It stays: a job in Docker on this machine runs from it."""
+    digest = hashlib.sha256(cell.encode()).hexdigest()[:16]
+    folder = _FOLDER.expanduser() / digest
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.joinpath(_SCRIPT).write_text(cell, encoding="utf-8")
+    return folder
