@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from pai_sdk.display.base import duration_text, elapsed_s
@@ -22,7 +22,7 @@ DIM = "opacity:.65"
 
 
 def card_html(
-    record: JobRecord, *, tail: list[str] | None = None, curves: Mapping[str, MetricCurve] | None = None
+    record: JobRecord, *, tail: Sequence[str] = (), curves: Mapping[str, MetricCurve] | None = None
 ) -> str:
     """Draw the card.
 

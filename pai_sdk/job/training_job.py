@@ -12,7 +12,7 @@ from pai_sdk.backend.base import Backend
 from pai_sdk.base.default_session import given_or_default
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s
+from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.display.choice import choose_display, notebook_cell
 from pai_sdk.errors import (
     FunctionError,
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from pai_sdk.job.live_card import LiveCard
     from pai_sdk.storage.store import Store
     from pai_sdk.trace.trace_data import TraceData
+
+
+_CARD_LINES = 15
 
 
 class JobSource(Protocol):
@@ -202,9 +205,11 @@ class TrainingJob(AlipaiNames):
         check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
         timeout_s = seconds_or_none(timeout)
         if show_logs and display is None:
-            display = choose_display(job=self, instead_of=self._card if self._is_shown_here() else None)
+            before = self._card if self._is_shown_here() else None
+            display = choose_display(job=self, instead_of=before)
+            if before is not None:
+                self._leave_live_card()  # this wait draws in its place
             self.shown_by(display)
-        self._leave_live_card()
         shown = display or Silent()
         policy = policy or FollowPolicy()
         if (pause_s := seconds_or_none(interval, "interval")) is not None:
@@ -532,7 +537,21 @@ class TrainingJob(AlipaiNames):
         if self.record.latest_metrics:  # a list of jobs has none, so its cards need no requests
             with suppress(PaiError):  # the card is worth more than its curves
                 curves = curves_of(self.metrics())
-        return card_html(self.record, curves=curves)
+        return card_html(self.record, tail=self._last_lines(), curves=curves)
+
+    def _last_lines(self) -> Sequence[str]:
+        """The end of the log of a job that has ended, for its card."""
+        from collections import deque
+
+        if not self.record.status.is_terminal:
+            return ()
+        lines: deque[str] = deque(maxlen=_CARD_LINES)
+        has_many = len(self.record.instances) > 1
+        with suppress(PaiError):  # the card is worth more than its log
+            for line in self.logs(tail=_CARD_LINES):
+                prefix = f"{short_instance(self.id, line.instance)} | " if has_many else ""
+                lines.append(prefix + visible_text(line.text))
+        return lines
 
 
 def _source(session: JobSource | None, *, local: bool) -> JobSource:

@@ -59,7 +59,9 @@ def test_the_first_job(tmp_path: Path) -> None:
     failed = next(shown(cell) for cell in cells if "JobFailed" in cell.source)
     assert "invalid float value: 'fast'" in failed
     assert "exit code 2" in failed
-    assert "Succeed" in shown(cells[-1])
+    again = shown(cells[-1])
+    for fact in ("Succeed", "<svg", "epoch 30"):
+        assert fact in again, "a job that is found again has its curve and the end of its log"
 
 
 @pytest.mark.timeout(600)
@@ -99,8 +101,52 @@ def test_trace(tmp_path: Path) -> None:
     assert "True" in under("in_folder.equals(in_table)")
 
 
-def test_every_notebook_is_executed_here() -> None:
-    named = Path(__file__).read_text(encoding="utf-8")
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("clean_home")
+def test_many_runs(tmp_path: Path) -> None:
+    notebook = executed("many-runs.ipynb", tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+    def under(source: str) -> str:
+        return shown(next(cell for cell in cells if source in cell.source))
+
+    assert under("threads.append").strip() == "20"
+    assert "20 runs, 2,400 points" in under("manager.subscribe()").splitlines()[-2]
+    table = under("manager.table(")
+    assert table.count("<tr>") == 9
+    assert table.count("<polyline") == 8
+    assert ">lr</th>" in table
+    assert under(".plot(log_y=True)").count('class="pai-line"') == 20
+    assert "▲" in under(".plot(log_y=True)")
+    assert under('band="range"').count('fill-opacity=".22"') == 10
+    assert "the accuracy" in under("hparams_diff")
+    assert "metrics.accuracy" in under("to_pandas")
+    assert "<svg" in (tmp_path / "best.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("embedded_home")
+def test_several_instances(tmp_path: Path) -> None:
+    notebook = executed("several-instances.ipynb", tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+    def under(source: str) -> str:
+        return shown(next(cell for cell in cells if source in cell.source))
+
+    plan = under("--dry-run")
+    assert "3 × ecs.c6.large" in plan
+    assert plan.count("<details") >= 3
+    card = under("the sum is")
+    for fact in ("Succeed", "worker-1 | round 2: got 36", "master-0 | round 2: the sum is 36"):
+        assert fact in card
+    assert "worker-1 | round 0: got 30" in under('logs(instance="worker-1")')
+    assert "Succeed" in under("background.wait")
+    assert under("session.list_jobs()").count("<tr>") == 3
+
+
+def test_every_notebook_is_executed() -> None:
+    tests = [Path(__file__), Path(__file__).parents[1] / "docker" / "test_notebook.py"]
+    named = "".join(path.read_text(encoding="utf-8") for path in tests)
     assert [path.name for path in NOTEBOOKS.glob("*.ipynb") if f'executed("{path.name}"' not in named] == []
 
 

@@ -127,6 +127,16 @@ def test_a_wait_in_the_same_cell_takes_the_card_over(page: Page) -> None:
     assert len(page.widgets) == 1, "the buttons are taken over too"
 
 
+def test_a_wait_without_a_display_leaves_the_card_alive(page: Page) -> None:
+    backend = FakeBackend()
+    backend.lines = {"train1-master-0": []}
+    job = TrainingJob("train1", backend)
+    job._ipython_display_()
+    backend.status = "Succeed"
+    job.wait(policy=FAST, show_logs=False)
+    until(lambda: "Succeed" in page.cards[0])
+
+
 def test_outside_of_a_notebook_nothing_is_live() -> None:
     job = TrainingJob("train1", FakeBackend())
     job.keep_card_live()
@@ -161,7 +171,11 @@ def test_a_job_that_was_opened_again_has_its_curve(page: Page) -> None:
     job = TrainingJob("train1", backend)
     with pytest.raises(NotImplementedError):
         job._ipython_display_()  # the still card of an ended job follows
-    assert ">step 0</text>" in (job._repr_html_() or "")
+    backend.lines = {"train1-master-0": [f"epoch {number}" for number in range(40)]}
+    card = job._repr_html_() or ""
+    assert ">step 0</text>" in card
+    assert card.count("epoch ") == 15
+    assert "epoch 39" in card
 
 
 # ---- buttons
