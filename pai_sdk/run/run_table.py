@@ -123,13 +123,14 @@ class RunTable:
 
 
 def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, ...]:
-    """The metrics that most runs have, at most so many; those that are reported first come first."""
-    counts: dict[str, int] = {}
+    """The metrics that most runs have, at most so many; of those, the ones with most points first."""
+    counts: dict[str, tuple[int, int]] = {}
     for run in runs:
         for tag, summary in run.tags.items():
             if summary.kind == "scalar":
-                counts[tag] = counts.get(tag, 0) + 1
-    return tuple(sorted(counts, key=lambda tag: -counts[tag])[:most])
+                having, points = counts.get(tag, (0, 0))
+                counts[tag] = having + 1, points + summary.count
+    return tuple(sorted(counts, key=lambda tag: counts[tag], reverse=True)[:most])
 
 
 def differing_hparams(runs: Sequence[RunBrief]) -> tuple[list[str], dict[str, Any]]:

@@ -199,7 +199,7 @@ def test_a_metric_that_is_missing_names_the_others(pai: Pai, folder: Path) -> No
 
 
 def test_the_metrics_of_a_folder(pai: Pai, folder: Path) -> None:
-    titles, loss, _ = pai("metrics", folder / NAME / "lr-0").stdout.splitlines()
+    titles, _, loss = pai("metrics", folder / NAME / "lr-0").stdout.splitlines()
     assert titles.split() == ["METRIC", "LAST", "MIN", "MAX", "STEP", "VALUES"]
     assert loss.split()[:6] == ["loss", "1", "1", "1", "49", "50"]
     points = pai("metrics", folder / NAME / "lr-0", "--points", "--name", "accuracy").stdout.splitlines()
