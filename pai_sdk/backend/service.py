@@ -14,6 +14,7 @@ from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.experiments import Experiments
 from pai_sdk.api.images import Images
 from pai_sdk.api.job_logs import JobLogs
+from pai_sdk.api.service_runs import ServiceRuns
 from pai_sdk.api.submission import SubmissionPolicy
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.api.transport import Transport
@@ -164,6 +165,11 @@ class ServiceBackend:
     def images(self) -> Images:
         """The images that the service offers."""
         return Images(self._workspace_transport())
+
+    @property
+    def runs(self) -> ServiceRuns:
+        """The runs of the service, where it offers them."""
+        return ServiceRuns(self._transport)
 
     @property
     def workspaces(self) -> Workspaces:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pai_sdk.api.algorithms import Algorithms
     from pai_sdk.api.experiments import Experiments
     from pai_sdk.api.images import Images
+    from pai_sdk.api.service_runs import ServiceRuns
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.backend.local import LocalBackend
     from pai_sdk.run.manager import RunManager
@@ -204,6 +205,18 @@ class Session(NamedSettings):
             ['registry.cn-hangzhou.aliyuncs.com/pai-dlc/xgboost-training:1.6.0-cpu-py36-ubuntu18.04']
         """
         return self._backends.service.images
+
+    @property
+    def runs(self) -> ServiceRuns:
+        """The runs of the service's jobs, read over its API: lists, points, comparisons.
+
+        Services of this package have them, Alibaba Cloud's has not: `session.runs.is_offered()`.
+
+        Example:
+            >>> session.runs.scalars("train-x7k2", "loss").last()  # doctest: +SKIP
+            Point(wall=1795342218.1, step=3, value=0.125)
+        """
+        return self._backends.service.runs
 
     @property
     def workspaces(self) -> Workspaces:

@@ -1,0 +1,232 @@
+"""The runs of a service, read over its API: the same questions and answers as those of a `RunManager`.
+
+An offer beyond PAI's API (`x-pai-offers: runs`): services of this package have it, Alibaba Cloud's has not.
+Curves need numpy, from the extras `watch` and `service`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.api.training_jobs import offers_of
+from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.errors import BadAnswerError, InvalidInputError, Problem
+from pai_sdk.run.records import RunBrief, RunPage
+
+if TYPE_CHECKING:
+    from pai_sdk.run.buckets import Band, Comparison, Curve, XAxis
+    from pai_sdk.run.series import Floats, Series, TagSummary
+
+__all__ = ["ServiceRuns"]
+
+_RUNS = "/api/v1/runs"
+_OFFER = "runs"
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+class ServiceRuns:
+    """The runs of a service.
+
+    Args:
+        transport: to the PAI API.
+
+    Example:
+        >>> [run.id for run in session.runs.list("status=Running", sort="metrics.loss").runs]  # doctest: +SKIP
+        ['train-x7k2']
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._is_offered = False
+
+    def is_offered(self) -> bool:
+        """Whether the service has runs over HTTP; asked once."""
+        if not self._is_offered:
+            answer = self._transport.call("ListTrainingJobs", "GET", "/api/v1/trainingjobs", query={"PageSize": 1})
+            self._is_offered = _OFFER in offers_of(answer)
+        return self._is_offered
+
+    def list(
+        self,
+        filter: str = "",
+        sort: str = "-updated",
+        limit: int = 100,
+        cursor: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> RunPage:
+        """The briefs of runs, a page at a time; the arguments are those of `RunManager.runs`.
+
+        Raises:
+            InvalidInputError: the service has no runs over HTTP.
+            InvalidRequestError: an argument cannot be used; it says where.
+        """
+        query = {"filter": filter, "sort": sort, "limit": limit, "cursor": cursor}
+        if tags is not None:
+            query["tags"] = json.dumps([*tags])
+        answer = self._call("ListRuns", "GET", _RUNS, query=query)
+        with _Reading(answer, "ListRuns"):
+            names = answer.json["tags"]
+            briefs = tuple(_brief(row, names) for row in answer.json["runs"])
+            version = int(answer.json["version"].rpartition(".")[2])
+            return RunPage(briefs, answer.json["next"], answer.json["total"], version)
+
+    def scalars(self, run_id: str, tag: str) -> Series:
+        """All points of a metric.
+
+        Raises:
+            NotFoundError: there is no such run, or it has no such metric.
+            InvalidInputError: the service has no runs over HTTP.
+        """
+        import numpy as np
+
+        from pai_sdk.run.series import Series
+
+        # A run's id may have slashes; they are encoded as one part of the path here, and the service takes both.
+        answer = self._call("GetRunScalars", "GET", _RUNS + "/{run_id}/scalars", {"run_id": run_id}, {"tag": tag})
+        with _Reading(answer, "GetRunScalars"):
+            step = np.array(answer.json["steps"], np.int64)
+            return Series(tag, np.array(answer.json["walls"], np.float64), step, _values(answer.json, "values"))
+
+    def compare(
+        self,
+        runs: str | Sequence[str],
+        tag: str,
+        x: XAxis = "step",
+        start: float | None = None,
+        end: float | None = None,
+        buckets: int = 250,
+        smooth: float = 0.0,
+        group_by: Sequence[str] = (),
+        band: Band | None = None,
+    ) -> Comparison:
+        """One metric of many runs, as curves over one x axis; the arguments are those of `RunManager.compare`.
+
+        Raises:
+            InvalidInputError: the service has no runs over HTTP.
+            InvalidRequestError: an argument cannot be used, or there is no run with one of the ids.
+        """
+        body = {
+            **({"filter": runs} if isinstance(runs, str) else {"runs": [*runs]}),
+            **{"tags": [tag], "x": x, "from": start, "to": end, "buckets": buckets, "smooth": smooth},
+            **{"group_by": [*group_by], "band": band, "last": True},
+        }
+        answer = self._call("CompareRuns", "POST", "/api/v1/compare", body=body, idempotent=True)
+        with _Reading(answer, "CompareRuns"):
+            return _comparison(answer.json["comparisons"][0])
+
+    def _call(
+        self,
+        action: str,
+        method: str,
+        path: str,
+        path_params: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+        **rest: Any,  # of Transport.call
+    ) -> Answer:
+        if not self.is_offered():
+            hint = "read them where they are stored: RunManager(uri)"
+            raise InvalidInputError([Problem("session", "its service has no runs over HTTP", hint)])
+        return self._transport.call(action, method, path, path_params, query, **rest)
+
+
+class _Reading:
+    """Turns what is missing or odd in an answer into the error for it."""
+
+    def __init__(self, answer: Answer, action: str) -> None:
+        self._answer = answer
+        self._action = action
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, (KeyError, IndexError, TypeError, ValueError, AttributeError)):
+            raise BadAnswerError(
+                f"{self._action}: the answer is not what the API describes ({type(error).__name__})",
+                status_code=self._answer.status_code,
+                request_id=self._answer.request_id,
+                is_from_service=True,
+            ) from error
+
+
+def _brief(row: Mapping[str, Any], tags: Sequence[str]) -> RunBrief:
+    columns = {name: _listed(row, name) for name in ("last", "min", "max", "step", "count", "nan") if name in row}
+    numbers = [{name: values[at] for name, values in columns.items()} for at in range(len(tags))]
+    summaries = [_summary(tag, found) for tag, found in zip(tags, numbers, strict=True)]
+    return RunBrief(
+        row["id"],
+        uri=row.get("uri", ""),
+        status=row.get("status", "Unknown"),
+        name=row.get("name", ""),
+        created_at=row.get("created_at"),
+        updated_at=row.get("updated_at"),
+        ended_at=row.get("ended_at"),
+        tags={summary.tag: summary for summary in summaries if summary is not None},
+        hparams=row.get("hparams", {}),
+        labels=row.get("labels", {}),
+        damaged=row.get("damaged", 0),
+        is_loading=row.get("is_loading", False),
+        error=row.get("error", ""),
+        version=int(row["v"].rpartition(".")[2]),
+    )
+
+
+def _summary(tag: str, numbers: Mapping[str, Any]) -> TagSummary | None:
+    from pai_sdk.run.series import Point, TagSummary
+
+    if numbers.get("count") is None:
+        return None
+    last = None if numbers["step"] is None else Point(math.nan, int(numbers["step"]), numbers["last"])
+    extremes = {"min": numbers["min"], "max": numbers["max"]}
+    return TagSummary(tag, "scalar", count=numbers["count"], last=last, nan_count=numbers["nan"], **extremes)
+
+
+def _listed(row: Mapping[str, Any], name: str) -> list[Any]:
+    values = [*row[name]]
+    for kind, places in row.get("nonfinite", {}).get(name, {}).items():
+        for at in places:
+            values[at] = _NOT_FINITE[kind]
+    return values
+
+
+def _values(row: Mapping[str, Any], name: str) -> Floats:
+    import numpy as np
+
+    values = np.array([math.nan if value is None else value for value in row[name]], np.float64)
+    for kind, places in row.get("nonfinite", {}).items():
+        values[places] = _NOT_FINITE[kind]
+    return values
+
+
+def _comparison(said: Mapping[str, Any]) -> Comparison:
+    import numpy as np
+
+    from pai_sdk.run.buckets import Comparison
+
+    edges = np.array(said["edges"], np.float64)
+    curves = tuple(_curve(row, (at,), edges) for at, row in enumerate(said["curves"]))
+    return Comparison(said["x"], edges, curves, said["points"], said["shown"], said["exact"], (said["tag"],))
+
+
+def _curve(row: Mapping[str, Any], members: tuple[int, ...], edges: Floats) -> Curve:
+    import numpy as np
+
+    from pai_sdk.run.buckets import Curve
+
+    value = _values(row, "values")
+    if "xs" in row:
+        nan, infinite = np.isnan(value).astype(np.int64), np.isinf(value).astype(np.int64)
+        count = np.ones(len(value), np.int64)
+        return Curve(
+            row["name"], members, np.array(row["xs"], np.float64), value, None, None, count, nan, infinite
+        )
+    nan, infinite = np.zeros(len(value), np.int64), np.zeros(len(value), np.int64)
+    for at, nan_count, inf_count in row.get("nonfinite_buckets", ()):
+        nan[at], infinite[at] = nan_count, inf_count
+    bounds = {name: {"values": row[name]} for name in ("low", "high") if name in row}
+    low, high = (_values(bounds[name], "values") if name in bounds else None for name in ("low", "high"))
+    count, middle = np.array(row["counts"], np.int64), (edges[:-1] + edges[1:]) / 2
+    return Curve(row["name"], members, middle, value, low, high, count, nan, infinite)

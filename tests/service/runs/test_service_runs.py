@@ -1,0 +1,74 @@
+"""`session.runs`: the answers of a manager, over HTTP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pai_sdk import Session
+from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError
+from pai_sdk.service.settings import ForeignCloud
+from tests.service.fakes import ScriptedExecutor
+from tests.service.runs.event_files import write_points
+from tests.service.services import Client, job_body
+from tests.waiting import until
+
+
+def session_on(client: Client) -> Session:
+    info = client.info
+    return Session(
+        info.region_id,
+        info.workspace_id,
+        oss_bucket_name=info.bucket,
+        endpoint=info.endpoint,
+        aiworkspace_endpoint=info.endpoint,
+        oss_endpoint=info.oss_endpoint,
+        access_key_id=info.access_key_id,
+        access_key_secret=info.access_key_secret,
+    )
+
+
+def test_runs_are_listed_read_and_compared(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor()) as client:
+        runs = session_on(client).runs
+        job_id = client.create(job_body(HyperParameters=[{"Name": "lr", "Value": "0.1"}]))
+        client.until(job_id, "Running")
+        folder = client.info.data_dir / "jobs" / job_id / "ml" / "output" / "tensorboard"
+        folder.mkdir(parents=True)
+        values = [2.0, math.nan, math.inf, -math.inf]
+        write_points(folder, {"loss": values, "wide": [float(n) for n in range(1000)]})
+        until(lambda: "wide" in runs.list().runs[0].tags and runs.list().runs[0].tags["wide"].count == 1000)
+        page = runs.list(f"id={job_id}", tags=["loss"])
+        (brief,) = page.runs
+        loss = brief.tags["loss"]
+        assert (page.total, page.next) == (1, None)
+        assert (brief.id, brief.status, brief.hparams) == (job_id, "Running", {"lr": "0.1"})
+        assert loss.last is not None
+        assert (loss.count, loss.min, loss.last.value, loss.last.step) == (4, 2.0, -math.inf, 3)
+        series = runs.scalars(job_id, "loss")
+        np.testing.assert_array_equal(series.value, values)
+        assert series.step.tolist() == [0, 1, 2, 3]
+        found = runs.compare([job_id], "wide", buckets=10)
+        (curve,) = found.curves
+        assert (found.is_exact, found.points, curve.name) == (False, 1000, job_id)
+        assert curve.high is not None
+        assert (np.nanmax(curve.high), curve.count.sum(), len(curve.x)) == (999.0, 1000, len(found.edges) - 1)
+        raw = runs.compare("", "loss")
+        np.testing.assert_array_equal(raw.curves[0].value, values)
+        assert "<svg" in raw.plot().svg
+        with pytest.raises(NotFoundError):
+            runs.scalars(job_id, "nothing")
+        with pytest.raises(InvalidRequestError, match="filter"):
+            runs.list("loss<<")
+
+
+def test_a_service_without_the_offer_is_not_asked(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor(), foreign=ForeignCloud()) as client:
+        runs = session_on(client).runs
+        assert not runs.is_offered()
+        with pytest.raises(InvalidInputError, match="RunManager"):
+            runs.list()
