@@ -12,7 +12,7 @@ from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.list_answers import diff_row
 from pai_sdk.service.runs.run_answers import LIVE, best_of, json_bytes, tagged
 from pai_sdk.service.runs.run_routes import XName, asked
-from pai_sdk.service.runs.run_source import RunsOf, RunSource
+from pai_sdk.service.runs.run_source import RunsOf
 from pai_sdk.service.wire_errors import invalid_parameter
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def compare_runs(request: Request, runs: RunsOf, body: CompareRequest) -> Respon
     `group_by`, the runs with the same values have one curve, of their means, with a band where one is asked for.
     """
     manager = loaded(runs.manager)
-    ids = _selected(runs, body)
+    selected = _selected(body)
     options: dict[str, Any] = {"x": body.x, "start": body.start, "end": body.end, "buckets": body.buckets}
     options |= {"smooth": body.smooth, "group_by": tuple(body.group_by), "band": body.band}
-    found = [(tag, asked(manager.compare, ids, tag, **options)) for tag in body.tags]
+    found = [(tag, asked(manager.compare, selected, tag, **options)) for tag in body.tags]
     media_type = best_of(request, (JSON, CSV, PAIC))
-    members = [_having(manager, ids, tag) if body.group_by else [] for tag in body.tags]
+    members = [_having(manager, selected, tag) for tag in body.tags] if body.group_by else []
     content = comparison_answer(
         found, media_type, {}, members, has_last=body.last, is_double=body.precision == "double"
     )
@@ -86,20 +86,25 @@ def compare_hparams(request: Request, runs: RunsOf, body: DiffRequest) -> Respon
     most of it: `correlation` is the rank correlation, `explained` the part of the variance of the ranks.
     """
     manager = loaded(runs.manager)
-    diff = asked(manager.hparams_diff, _selected(runs, body), metric=body.metric)
+    diff = asked(manager.hparams_diff, _selected(body), metric=body.metric)
     return tagged(request, json_bytes(diff_row(diff)), JSON, LIVE)
 
 
-def _having(manager: RunManager, ids: list[str], tag: str) -> list[str]:
+def _having(manager: RunManager, selected: str | list[str], tag: str) -> list[str]:
     """The runs that have a metric: what the members of a group count."""
-    briefs = (manager.run(run_id).brief for run_id in ids)
+    if isinstance(selected, str):
+        briefs = [*manager.runs(selected, "-created", _MOST_RUNS, tags=[tag]).runs]
+    else:
+        briefs = [manager.run(run_id).brief for run_id in selected]
     return [brief.id for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
 
 
-def _selected(runs: RunSource, body: _Selection) -> list[str]:
+def _selected(body: _Selection) -> str | list[str]:
+    """Ids of runs, or a filter.
+
+    Raises:
+        Fault: neither is given, or both are.
+    """
     if (body.runs is None) == (body.filter is None):
         raise invalid_parameter("runs, filter: give one of them.")
-    if body.runs is not None:
-        return body.runs
-    page = asked(runs.manager.runs, body.filter, "-updated", _MOST_RUNS, None, [])
-    return [brief.id for brief in page.runs]
+    return body.runs if body.runs is not None else body.filter or ""
