@@ -128,7 +128,7 @@ def csv_text(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
 
     Example:
         >>> csv_text(["run", "value"], [["=1+1", -2.5]])
-        b"run,value\\r\\n'=1+1,-2.5\\r\\n"
+        b"run,value\r\n'=1+1,-2.5\r\n"
     """
     text = io.StringIO()
     writer = csv.writer(text)

@@ -175,7 +175,7 @@ def test_a_stream_goes_on_after_a_restart_of_the_service(
         topics = f"runs,scalars:{job_id}:loss"
         with stream(client, topics) as messages:
             page.take(next(messages))
-    write_points(folder, {"loss": [3.0, 4.0]}, first_step=3, source="worker.1", wall=2e9)
+    write_points(folder, {"loss": [3.0, 4.0]}, first_step=3, wall=2e9)
     with running_service(tmp_path / "data", executor) as client, stream(client, topics, page.cursor) as messages:
         events = []
         while len(page.points) < 5:

@@ -227,7 +227,7 @@ def test_a_cursor_gives_later_points_only_and_says_when_it_cannot(client: Client
     run_id, root = new_run(client, {"loss": LOSS})
     before = points(client, run_id, "loss")
     assert (before["first"], before["reset"]) == (0, False)
-    write_points(folder_of(root), {"loss": [9.0]}, first_step=4, source="worker.1", wall=2e9)
+    write_points(folder_of(root), {"loss": [9.0]}, first_step=4, wall=2e9)
     after = until(
         lambda: found if (found := points(client, run_id, "loss", after=before["cursor"]))["values"] else None
     )
