@@ -39,7 +39,8 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Key = TypeVar("Key")
 
 LEAST_REPEATED = 16  # records; for fewer, a matrix is slower than reading them one by one
-_MOST_LAYOUTS = 4096
+_MOST_CACHED_BYTES = 64 << 20
+_LAYOUT_COPIES, _CYCLE_COPIES = 4, 64  # about how much memory they take, in sizes of their records
 _HEADER_MASK = (1 << 8 * HEADER_BYTES) - 1
 _KEPT = ("<f4", "<f8")  # types in which a series has its values; others become float64
 _FLOAT64 = struct.Struct("<d")
@@ -260,7 +261,7 @@ class LayoutCache:
         # no thread sees one change while it looks.
         self._layouts: dict[int, tuple[tuple[int, dict[int, RecordLayout]], ...]] = {}
         self._cycles: dict[RecordLayout, Cycle] = {}
-        self._count = 0
+        self._bytes = 0
 
     def find(self, record: bytes) -> RecordLayout | None:
         """The layout that a record has."""
@@ -273,10 +274,8 @@ class LayoutCache:
 
     def add(self, record: bytes, message: EventMessage) -> RecordLayout:
         """Make the layout of a record whose message has one."""
-        if self._count >= _MOST_LAYOUTS:
-            self._layouts, self._cycles, self._count = {}, {}, 0
+        self._make_room(_LAYOUT_COPIES * len(record))
         layout = RecordLayout(record, message)
-        self._count += 1
         known = self._layouts.get(layout.size, ())
         for mask, layouts in known:
             if mask == layout.mask:
@@ -290,8 +289,15 @@ class LayoutCache:
 
     def add_cycle(self, layouts: Sequence[RecordLayout]) -> Cycle:
         """Make a cycle."""
-        cycle = self._cycles[layouts[0]] = Cycle(layouts)
+        cycle = Cycle(layouts)
+        self._make_room(_CYCLE_COPIES * cycle.size)
+        self._cycles[layouts[0]] = cycle
         return cycle
+
+    def _make_room(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > _MOST_CACHED_BYTES:
+            self._layouts, self._cycles, self._bytes = {}, {}, size
 
 
 def period_of(layouts: Sequence[object]) -> tuple[int, int] | None:

@@ -157,7 +157,7 @@ class EventFileReader:
 
     def _pieces(self, size: int | None) -> Iterator[bytes]:
         """The bytes from the offset on, in pieces that are worth decoding."""
-        if size is not None and self._seen and size < self.offset:
+        if size is not None and size < self.size:
             raise self._is_another()
         # The bytes before are read again: where they differ, the file is another one.
         compared = self._seen

@@ -244,6 +244,16 @@ def test_event_files_are_known_by_their_names(name: str, expected: bool) -> None
     assert is_event_file(name) is expected
 
 
+def test_more_layouts_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tag is written once: layouts are of no use, and are forgotten."""
+    monkeypatch.setattr("pai_sdk.run.event_layouts._MOST_CACHED_BYTES", 10_000)
+    content = b"".join(event(n, simple(f"tag {n}", n)) for n in range(1, 500))
+    content += b"".join(event(n, simple(tag, n)) for n in range(1, 200) for tag in "ab")
+    found, _ = decoded(content)
+    assert len(found) == 501
+    assert len(found["b"]) == 199
+
+
 # ---- files that grow ----------------------------------------------------------------------------------------
 
 

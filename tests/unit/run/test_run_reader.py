@@ -17,6 +17,7 @@ from pai_sdk.run.events import EventWriter
 from pai_sdk.run.run_reader import RunReader
 from pai_sdk.run.series import Series
 from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.store import open_store
 from tests.event_files import event, simple, write_events
 
 
@@ -325,3 +326,28 @@ def test_columns_that_grow_are_those_of_all_points(parts: list[list[tuple[int, f
     assert repr(total.summary()) == repr(found.summary())
     assert (grown.first_step, grown.last_step) == (points[0][0], points[-1][0])
     assert not math.isnan(total.count)
+
+
+def test_every_point_of_every_tag_is_kept(tmp_path: Path, store: LocalStore) -> None:
+    """MGR-B3: more than 300 tags, and more than 1,000 points of a tag."""
+    records = [event(step, simple("long", step)) for step in range(1, 3000)]
+    records += [event(step, simple(f"tag/{number}", step)) for step in range(1, 4) for number in range(400)]
+    write_events(tmp_path / named(1), *records)
+    run = RunReader(store, store.list())
+    assert len(run.tags()) == 401
+    assert sum(summary.count for summary in run.tags().values()) == 2999 + 1200
+    assert len(run.series("long")) == 2999
+
+
+def test_files_in_any_store(tmp_path: Path) -> None:
+    content = write(tmp_path, named(1), *((step, 1.0) for step in range(1, 50))).read_bytes()
+    store = open_store("memory://test-run-reader")
+    store.write(named(1), content[:1000])
+    run = RunReader(store, store.list())
+    known = len(run.series("loss"))
+    store.write(named(1), content)
+    run.refresh(store.list())
+    assert (0 < known < 49, len(run.series("loss")), run.epoch) == (True, 49, 0)
+    store.write(named(1), content[:100])
+    run.refresh(store.list())
+    assert (run.epoch, len(run.series("loss"))) == (1, 2)
