@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from pai_sdk.run.event_layouts import (
     FRAME_BYTES,
     HEADER_BYTES,
     Block,
+    Bytes,
     Cycle,
     LayoutCache,
     RecordLayout,
@@ -32,6 +34,8 @@ _FIRST_BATCH_BYTES = 1 << 16
 _LARGEST_BATCH_BYTES = 1 << 20
 _WINDOWS = (32, 128, 512, 2048)  # records after which a cycle is looked for
 _MOST_LENGTHS = 4096
+_FEW_USES, _FEW_RECORDS = 4, 100  # a cycle that gives fewer records than this is no gain
+_LEAST_ALIKE = 8  # records of one layout that are read together
 
 _UINT32 = struct.Struct("<I")
 _UINT64 = struct.Struct("<Q")
@@ -83,6 +87,8 @@ class EventDecoder:
         self.open_damage: int | None = None
         self._layouts = layouts
         self._lengths: dict[bytes, int] = {}
+        self._least_period = 1
+        self._read_by: dict[Cycle, tuple[int, int]] = {}  # how often each was used, and for how many records
         self._plugins: dict[str, str] = {}
         self._is_mindspore = False
         self._blocks: list[Block] = []
@@ -121,7 +127,7 @@ class EventDecoder:
             record = self._identified(data, at, stop, offset)
             if record.layout is not None:
                 cycle = self._layouts.cycle_from(record.layout)
-                if cycle is not None and cycle.repeats(data, at):
+                if cycle is not None and cycle.records >= self._least_period and cycle.repeats(data, at):
                     self._read_waiting(data, waiting, offset)
                     at = self._read_cycles(cycle, data, at, offset)
                     continue
@@ -177,7 +183,7 @@ class EventDecoder:
 
     def _read_window(self, data: bytes, waiting: list[_Waiting], at: int, offset: int) -> int:
         """After some records: look for a cycle among them, and read it from its beginning."""
-        found = period_of([record.layout for record in waiting])
+        found = period_of([record.layout for record in waiting], self._least_period)
         if found is None:
             if len(waiting) == _WINDOWS[-1]:
                 self._read_waiting(data, waiting, offset)
@@ -190,9 +196,14 @@ class EventDecoder:
         return self._read_cycles(self._layouts.add_cycle(layouts), data, at, offset)
 
     def _read_waiting(self, data: bytes, waiting: list[_Waiting], offset: int) -> None:
-        """Read records one by one."""
+        """Read records that are in no cycle: many of one layout together, others one by one."""
+        together = self._alike(waiting) if len(waiting) >= _WINDOWS[0] else {}
+        for many, places in together.items():
+            self._read_together(many, data, places, offset)
         for at, end, layout, message in waiting:
             if layout is not None:
+                if layout in together:
+                    continue
                 payload = data[at + HEADER_BYTES : end - FOOTER_BYTES]
                 if _UINT32.unpack_from(data, end - FOOTER_BYTES)[0] != _masked(crc32c(payload)):
                     self._report(offset + at, offset + end, _WRONG_CHECKSUM)
@@ -206,6 +217,32 @@ class EventDecoder:
                     self._add(scalar.tag, scalar.code, (message.wall, message.step, scalar.value))
         waiting.clear()
 
+    def _alike(self, waiting: list[_Waiting]) -> dict[RecordLayout, list[int]]:
+        """Where the records of each layout are that has many, and tags that no other record here has.
+
+        Tags that others have too would come out of order.
+        """
+        places: dict[RecordLayout, list[int]] = {}
+        writers: Counter[str] = Counter()
+        for record in waiting:
+            if record.layout is not None:
+                places.setdefault(record.layout, []).append(record.at)
+            elif record.message is not None:
+                writers.update({scalar.tag for scalar in record.message.scalars})
+        for layout in places:
+            writers.update(set(layout.tags))
+        return {
+            layout: found
+            for layout, found in places.items()
+            if len(found) >= _LEAST_ALIKE and all(writers[tag] == 1 for tag in layout.tags)
+        }
+
+    def _read_together(self, layout: RecordLayout, data: bytes, places: list[int], offset: int) -> None:
+        self._settle()
+        cycle = self._layouts.single(layout)
+        windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), layout.size)
+        self._read_rows(cycle, windows[places], [offset + at for at in places])
+
     def _add(self, tag: str, code: str, point: tuple[float, int, float]) -> None:
         self._loose.setdefault(tag, []).append(point)
         if code != "<f4":
@@ -214,24 +251,37 @@ class EventDecoder:
     def _read_cycles(self, cycle: Cycle, data: bytes, at: int, offset: int) -> int:
         """Read cycles as long as they repeat; returns where they end."""
         self._settle()
-        batch_bytes = _FIRST_BATCH_BYTES
+        begin, batch_bytes = at, _FIRST_BATCH_BYTES
         while True:
             count = min(len(data) - at, batch_bytes) // cycle.size or min((len(data) - at) // cycle.size, 1)
             rows = np.frombuffer(data, np.uint8, count * cycle.size, at).reshape(count, cycle.size)
             valid = cycle.count_in(rows)
             rows = rows[:valid]
             if valid:
-                damaged = cycle.damaged_in(rows)
-                if damaged is not None:
-                    for row, record in np.argwhere(damaged).tolist():
-                        start = at + row * cycle.size + cycle.starts[record]
-                        (length,) = _UINT64.unpack_from(data, start)
-                        self._report(offset + start, offset + start + FRAME_BYTES + length, _WRONG_CHECKSUM)
-                self._blocks += cycle.blocks(rows, damaged)
+                self._read_rows(cycle, rows, range(offset + at, offset + at + valid * cycle.size, cycle.size))
             at += valid * cycle.size
             if valid < count or not count:
+                self._rate(cycle, (at - begin) // cycle.size * cycle.records)
                 return at
             batch_bytes = min(batch_bytes * 4, _LARGEST_BATCH_BYTES)
+
+    def _read_rows(self, cycle: Cycle, rows: Bytes, offsets: Sequence[int]) -> None:
+        """Read cycles that begin at some offsets."""
+        damaged = cycle.damaged_in(rows)
+        if damaged is not None:
+            ends = [*cycle.starts[1:], cycle.size]
+            for row, record in np.argwhere(damaged).tolist():
+                begin = offsets[row]
+                self._report(begin + cycle.starts[record], begin + ends[record], _WRONG_CHECKSUM)
+        self._blocks += cycle.blocks(rows, damaged)
+
+    def _rate(self, cycle: Cycle, records: int) -> None:
+        """Note how far a cycle went. One that ends soon each time may be a part of a longer one."""
+        uses, total = self._read_by.get(cycle, (0, 0))
+        self._read_by[cycle] = uses, total = uses + 1, total + records
+        if uses >= _FEW_USES and total < uses * _FEW_RECORDS:
+            self._least_period = max(self._least_period, cycle.records + 1)
+            self._read_by = {}
 
     def _settle(self) -> None:
         """Make blocks of the points that were read one by one: of all tags with equally many points together."""

@@ -25,6 +25,7 @@ __all__ = [
     "FRAME_BYTES",
     "HEADER_BYTES",
     "Block",
+    "Bytes",
     "Cycle",
     "LayoutCache",
     "RecordLayout",
@@ -261,6 +262,7 @@ class LayoutCache:
         # no thread sees one change while it looks.
         self._layouts: dict[int, tuple[tuple[int, dict[int, RecordLayout]], ...]] = {}
         self._cycles: dict[RecordLayout, Cycle] = {}
+        self._singles: dict[RecordLayout, Cycle] = {}
         self._bytes = 0
 
     def find(self, record: bytes) -> RecordLayout | None:
@@ -294,14 +296,27 @@ class LayoutCache:
         self._cycles[layouts[0]] = cycle
         return cycle
 
+    def single(self, layout: RecordLayout) -> Cycle:
+        """The cycle of one layout alone."""
+        cycle = self._singles.get(layout)
+        if cycle is None:
+            cycle = Cycle([layout])
+            self._make_room(_CYCLE_COPIES * cycle.size)
+            self._singles[layout] = cycle
+        return cycle
+
     def _make_room(self, size: int) -> None:
         self._bytes += size
         if self._bytes > _MOST_CACHED_BYTES:
-            self._layouts, self._cycles, self._bytes = {}, {}, size
+            self._layouts, self._cycles, self._singles, self._bytes = {}, {}, {}, size
 
 
-def period_of(layouts: Sequence[object]) -> tuple[int, int] | None:
+def period_of(layouts: Sequence[object], least: int = 1) -> tuple[int, int] | None:
     """Where the records at the end begin to repeat, and after how many they do; None where they do not repeat.
+
+    Args:
+        layouts: of the records; None for one without a layout.
+        least: the shortest period that is of interest.
 
     Example:
         >>> a, b, c = "abc"
@@ -310,7 +325,7 @@ def period_of(layouts: Sequence[object]) -> tuple[int, int] | None:
         >>> period_of([c, a, b, a, b])
     """
     count = len(layouts)
-    for period in range(1, count // 2 + 1):
+    for period in range(least, count // 2 + 1):
         if layouts[-1 - period] is layouts[-1] and layouts[-period:] == layouts[-2 * period : -period]:
             begin = count - 2 * period
             while begin and layouts[begin - 1] is layouts[begin - 1 + period]:
