@@ -26,6 +26,8 @@ SAME_NAME = {
         ("callbacks", "credentials", "estimator", "processor"), "a public face and the module behind it"
     ),
     **dict.fromkeys(("executor",), "each executor is a package with a module of this name"),
+    "buckets": "those that a job names in the object store, and those of a curve's points",
+    "columns": "of a trace, and of what is read of a run",
     "settings": "of a session, and of the service",
     "store": "the interface of all stores, the object store of the service, and the store of runs",
 }
