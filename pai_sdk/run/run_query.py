@@ -6,8 +6,8 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pai_sdk.errors import InvalidInputError, Problem
@@ -95,7 +95,8 @@ def page_of(
         next_cursor = _cursor([question, place, brief.id])
     briefs = [brief for _, brief in shown]
     if tags is not None:
-        briefs = _with_tags(briefs, tuple(tags))
+        wanted_tags = tuple(tags)
+        briefs = [brief.with_tags(wanted_tags) for brief in briefs]
     return RunPage(tuple(briefs), next_cursor, len(found), snapshot.version)
 
 
@@ -115,10 +116,6 @@ def chosen(snapshot: Snapshot, runs: str | Iterable[str]) -> list[RunBrief]:
     if missing:
         raise InvalidInputError(missing)
     return [snapshot.briefs[one] for one in ids]
-
-
-def _with_tags(briefs: Sequence[RunBrief], tags: Sequence[str]) -> list[RunBrief]:
-    return [replace(one, tags={tag: one.tags[tag] for tag in tags if tag in one.tags}) for one in briefs]
 
 
 def _cursor(facts: list[Any]) -> str:

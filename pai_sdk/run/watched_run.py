@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import MissingExtraError, RunNotFoundError
+from pai_sdk.run.layout import RunLayout
 from pai_sdk.run.records import RunBrief
 from pai_sdk.run.run_reader import Entry
 from pai_sdk.run.run_refresh import RunRefresh
@@ -129,6 +130,11 @@ class WatchedRun:
         found = [self.scalars(tag) for tag in wanted]
         curves = compared(found, x=x, buckets=buckets, smooth=smooth, names=names)
         return curves.plot(wanted[0] if len(wanted) == 1 else self.id, log_y=log_y)
+
+    @property
+    def trace_uri(self) -> str:
+        """The folder of the run's trace, if it has written one: `read_trace(run.trace_uri).to_pandas()`."""
+        return RunLayout(RunLayout(self.brief.uri).folder.removesuffix("/tensorboard")).trace
 
     def _others(self, tag: str, kind: str, asked: Literal["texts", "histograms", "tensors"]) -> list[Entry]:
         self._must_have(tag, kind)

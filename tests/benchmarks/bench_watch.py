@@ -114,12 +114,12 @@ def _waits(manager: object, until: float) -> list[float]:
             now = time.time()
             if change is None:
                 continue
-            for run in manager.runs(limit=RUNS).runs:  # type: ignore[attr-defined]
-                last = run.tags["loss"].last
-                if seen.get(run.id) != last.step:
-                    if run.id in seen:
+            for run_id in change.run_ids:
+                last = manager.run(run_id).brief.tags["loss"].last  # type: ignore[attr-defined]
+                if seen.get(run_id) != last.step:
+                    if run_id in seen:
                         waits.append(now - last.wall)
-                    seen[run.id] = last.step
+                    seen[run_id] = last.step
     return waits
 
 

@@ -249,6 +249,8 @@ def test_the_folder_of_a_record_is_watched(tmp_path: Path) -> None:
         manager.refresh()
         assert ids(manager) == ["below", "beside", "early", "plain"]
         assert [last(manager, run) for run in ("below", "beside")] == [1.0, 2.0]
+        assert manager.run("below").trace_uri == (tmp_path / "runs" / "x" / "y" / "trace").as_uri()
+        assert manager.run("beside").trace_uri == (tmp_path / "elsewhere" / "trace").as_uri()
         assert [brief(manager, run).status for run in ("below", "beside")] == ["Succeed", "Failed"]
         write_run(tmp_path / "nothing" / "tensorboard", {"loss": [3.0]})
         manager.refresh()
