@@ -16,7 +16,7 @@ from pai_sdk.run.series import Floats
 
 __all__ = ["OtherEvent", "tensor_of"]
 
-_LARGEST_TENSOR = 1 << 26
+_LARGEST_TENSOR = 1 << 22
 _STRING = 7
 _BFLOAT16, _HALF, _BOOL = 14, 19, 10
 # Types of TensorFlow's tensors; text, variants and quantised numbers are none of them.
