@@ -257,7 +257,8 @@ class NotebookJobs:
         more = [f"{len(self._records) - len(shown)} not shown"] if len(shown) < len(self._records) else []
         below = escape(" · ".join([counts_text(self._records), *more, *self._notices]))
         table = job_table_html(shown)
-        return f'<div style="max-height:30em;overflow:auto">{table}</div><div style="{DIM}">{below}</div>'
+        below = f'<div style="{DIM};font-size:13px">{below}</div>'
+        return f'<div style="max-height:30em;overflow:auto">{table}</div>{below}'
 
     def _draw(self) -> None:
         from IPython.display import HTML, display

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import (
     ConnectionFailedError,
+    InvalidInputError,
     JobFailed,
     JobsFailed,
     JobStopped,
@@ -313,3 +315,66 @@ def test_a_service_out_of_reach_is_waited_for_and_then_reported() -> None:
         gather(backend.handles(), show=False, policy=policy(clock))
     assert len(caught.value.failures) == 8
     assert 600 < clock.time < 900, "as long as one job is waited for"
+
+
+@pytest.mark.parametrize("on_interrupt", ["detach", "stop"])
+def test_ctrl_c_is_that_of_one_job(on_interrupt: Any) -> None:
+    class Pressed(SimulatedTime):
+        """Ctrl-C comes when one job has ended, and the same finger is impatient."""
+
+        is_pressed = False
+
+        def wait(self, *args: Any) -> bool:
+            if self.time > 10 and not self.is_pressed:
+                self.is_pressed = True
+                try:
+                    signal.raise_signal(signal.SIGINT)
+                finally:
+                    signal.raise_signal(signal.SIGINT)
+            return super().wait(*args)
+
+    clock = Pressed()
+    jobs = [MadeUpJob(f"train{n}", ends_at=10.0 if n == 0 else 1e6) for n in range(6)]
+    backend = ManyJobsBackend(ManyJobsService(clock, random.Random(7), jobs, offers_changes=True))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        gather(backend.handles(), show=False, on_interrupt=on_interrupt, policy=policy(clock))
+    assert signal.getsignal(signal.SIGINT) is before
+    assert shared_pollers()._pollers == {}
+    if on_interrupt == "stop":
+        assert len(backend.calls) == 5
+        assert str(caught.value) == "5 jobs have ended"
+    else:
+        assert backend.calls == []
+        assert str(caught.value).startswith("5 jobs go on; see them with: ")
+        assert str(caught.value).endswith(" ps")
+
+
+def test_one_job_that_goes_on_is_named() -> None:
+    clock = SimulatedTime()
+    service = ManyJobsService(clock, random.Random(7), [MadeUpJob("train0", ends_at=1e6)])
+    backend = ManyJobsBackend(service)
+
+    class Pressed(SimulatedTime):
+        def wait(self, *_: Any) -> bool:
+            raise KeyboardInterrupt
+
+    service.clock = Pressed()
+    for wait in (gather, as_completed):
+        with pytest.raises(KeyboardInterrupt, match=r"train0 goes on; come back with: .* logs -f train0"):
+            list(wait(backend.handles(), policy=policy(service.clock)))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "more", "match"),
+    [
+        ("train1", {}, "jobs: is of type str"),
+        (["train1", 7], {}, r"jobs\[1\]: is of type int"),
+        ([], {"fail_fast": "now"}, "fail_fast: 'now' is not known"),
+        ([], {"on_interrupt": "kill"}, "on_interrupt: 'kill' is not known"),
+        ([], {"timeout": "soon"}, "timeout: 'soon' is not a number"),
+    ],
+)
+def test_what_cannot_be_waited_for_is_an_error_at_once(jobs: Any, more: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        gather(jobs, show=False, **more)
