@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pai_sdk.job.compare_jobs import compare
     from pai_sdk.job.gather import as_completed, gather
     from pai_sdk.job.gather_async import gather_async
+    from pai_sdk.job.notifications import DingTalk, Webhook
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.run.checkpoints import Checkpoint, CheckpointConfig
     from pai_sdk.run.function import FunctionRun
@@ -50,6 +51,7 @@ __all__ = [
     "AlgorithmEstimator",
     "Checkpoint",
     "CheckpointConfig",
+    "DingTalk",
     "Estimator",
     "Experiment",
     "FunctionRun",
@@ -63,6 +65,7 @@ __all__ = [
     "Session",
     "StopTraining",
     "TrainingJob",
+    "Webhook",
     "__version__",
     "as_completed",
     "checkpoint_dir",
@@ -86,6 +89,7 @@ _HOMES = {
     "AlgorithmEstimator": "pai_sdk.submit.algorithm_estimator",
     "Checkpoint": "pai_sdk.run.checkpoints",
     "CheckpointConfig": "pai_sdk.run.checkpoints",
+    "DingTalk": "pai_sdk.job.notifications",
     "Estimator": "pai_sdk.submit.estimator",
     "Experiment": "pai_sdk.experiment",
     "FunctionRun": "pai_sdk.run.function",
@@ -100,6 +104,7 @@ _HOMES = {
     "StopTraining": "pai_sdk.run.report",
     "TrainingJob": "pai_sdk.job.training_job",
     "as_completed": "pai_sdk.job.gather",
+    "Webhook": "pai_sdk.job.notifications",
     "checkpoint_dir": "pai_sdk.run.report",
     "compare": "pai_sdk.job.compare_jobs",
     "gather": "pai_sdk.job.gather",

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -14,9 +14,10 @@ from pydantic import ValidationError
 
 from pai_sdk.base.paths import path_given
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.schemas.compute import ComputeResource
 from pai_sdk.schemas.doubt import Doubt
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
-from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir
 from pai_sdk.schemas.wire import problems_of
 from pai_sdk.storage.tree import FileTree
@@ -52,6 +53,7 @@ class Plan:
         uploads: the files that it counts on.
         loaded_from: the file it was read from, if any; its uploads are then those of an earlier submission.
         resume: the checkpoint to resume from, if one was asked for; it is copied before the job is created.
+        fallbacks: the resources to ask for where there is no capacity, one after the other.
         warnings: what is probably a mistake; shown with the plan, and when it is submitted.
         notes: what may surprise the user when the job runs; shown likewise.
 
@@ -68,10 +70,13 @@ class Plan:
     """What must live until the files are uploaded: a temporary clone, for one."""
     loaded_from: Path | None = field(default=None, compare=False)
     resume: ResumePoint | None = field(default=None, compare=False)
+    fallbacks: tuple[ComputeResource, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
     doubt: Doubt = field(default_factory=Doubt, init=False, compare=False)
     """Whether an earlier attempt to submit it may have created the job although no answer came."""
+    left_over: list[ComputeResource] = field(default_factory=list, init=False, compare=False)
+    """The fallbacks that were not tried when it was submitted."""
     _sent: list[str] = field(default_factory=list, init=False, compare=False)
     _sending: threading.Lock = field(default_factory=threading.Lock, init=False, compare=False)
 
@@ -128,10 +133,32 @@ class Plan:
                 same folders.
         """
         with self._sending:
-            if self._sent:
+            if self._sent and not self.has_key:
                 raise already_submitted(self._sent[0])
-            self._sent.append(send(self))
+            if not self._sent:
+                self._sent.append(send(self))
             return self._sent[0]
+
+    @property
+    def has_key(self) -> bool:
+        """Whether the caller has given an idempotency key."""
+        return any(label.key == IDEMPOTENCY_LABEL for label in self.request.labels)
+
+    def with_resources(self, resources: ComputeResource, *, submission: str | None = None) -> Plan:
+        """The same plan for other resources.
+
+        Args:
+            resources: what to ask for.
+            submission: the label of a new submission; None for the same one, whose doubt is then shared.
+        """
+        request = self.request.model_copy(update={"compute_resource": resources})
+        if submission is not None:
+            request = request.with_label(SUBMISSION_LABEL, submission)
+        left = self.left_over[1:] if submission is not None else ()
+        made = replace(self, request=request, fallbacks=tuple(left))
+        if submission is None:
+            object.__setattr__(made, "doubt", self.doubt)
+        return made
 
     def __str__(self) -> str:
         from pai_sdk.execution.contract import public_request
@@ -140,6 +167,8 @@ class Plan:
         lines = [f"upload: {line}" for line in self._upload_lines()]
         if self.resume is not None:
             lines.append(f"resume: {self.resume}")
+        kinds = [f"{each.ecs_spec}{' spot' if each.spot_spec else ''}" for each in self.fallbacks]
+        lines += [f"without capacity: {', then '.join(kinds)}"] if kinds else []
         lines += [f"warning: {warning}" for warning in self.warnings]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join([shown, *lines])

@@ -46,6 +46,7 @@ class Settings:
         aiworkspace_endpoint: host of the workspace API, likewise.
         network: `PUBLIC` or `VPC`: which of the region's hosts; None is public.
         trusted_oss_endpoints: further hosts that an `oss://` URI may name, with commas between them.
+        prices: instance type to the price of an instance and hour, of the config file only; see `max_cost`.
         sources: setting to where it came from, for people.
 
     Example:
@@ -62,6 +63,7 @@ class Settings:
     aiworkspace_endpoint: str | None = None
     network: str | None = None
     trusted_oss_endpoints: str | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     passed_over: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """By setting: why its value is not used, although there is one: it belongs to another region."""
@@ -187,7 +189,19 @@ def load_settings(
         values["network"], places["network"] = "VPC", "running inside PAI"
     for name in passed_over.keys() - values.keys():
         _log.info("%s: %s", name, passed_over[name])
-    return Settings(**values, sources=places, passed_over=passed_over)
+    prices = _prices(config_path_of(environ, config_path))
+    return Settings(**values, prices=prices, sources=places, passed_over=passed_over)
+
+
+def _prices(path: Path) -> dict[str, float]:
+    given = read_config(path).get("prices") or {}
+    if not isinstance(given, dict) or not all(_is_price(price) for price in given.values()):
+        raise SettingsError(f'prices ({path}): write an object of numbers, such as {{"ecs.c6.large": 0.78}}')
+    return {name: float(price) for name, price in given.items()}
+
+
+def _is_price(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
 def _refuse_contradiction(values: Mapping[str, str], places: Mapping[str, str]) -> None:
@@ -246,7 +260,7 @@ def _from_file(environ: Mapping[str, str], given: str | Path | None) -> _Source:
     content = read_config(path, must_exist=given is not None)
     if given is None and environ.get("PAI_CONFIG_PATH") and not path.exists():
         _log.warning("PAI_CONFIG_PATH names %s, which is not there", path)
-    unknown = sorted(set(content) - set(_NAMES))
+    unknown = sorted(set(content) - {*_NAMES, "prices"})
     if unknown:
         _log.warning("%s: unknown settings are ignored: %s", path, ", ".join(unknown))
     return _source({name: content.get(name) for name in _NAMES}, str(path))

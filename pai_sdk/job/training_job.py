@@ -18,6 +18,7 @@ from pai_sdk.errors import (
     FunctionError,
     InvalidInputError,
     JobFailed,
+    JobStopped,
     ObjectNotFoundError,
     PaiError,
     Problem,
@@ -34,6 +35,7 @@ from pai_sdk.schemas.status import JobStatus
 if TYPE_CHECKING:
     from pai_sdk.job.board import Board
     from pai_sdk.job.live_card import LiveCard
+    from pai_sdk.job.notifications import Notification
     from pai_sdk.storage.store import Store
     from pai_sdk.trace.trace_data import TraceData
 
@@ -72,6 +74,7 @@ class TrainingJob(AlipaiNames):
     Attributes:
         id: the job's id.
         card_in_cell: the cell of a notebook that shows the job already.
+        notifications: where `wait()` announces the end, once: `Webhook`, `DingTalk`.
 
     Example:
         >>> def finish(job: TrainingJob) -> Path:
@@ -84,6 +87,7 @@ class TrainingJob(AlipaiNames):
         self._backend = backend
         self._record = record
         self.card_in_cell: int | None = None
+        self.notifications: Sequence[Notification] = ()
         self._card: Display | None = None
         self._live_card: LiveCard | None = None
 
@@ -216,11 +220,24 @@ class TrainingJob(AlipaiNames):
             policy = replace(policy, pause_s=pause_s)
         waiting = Waiting(self._backend, self.id, self._record, self._keep, shown, policy)
         shown.ended(waiting.wait(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
-        if waiting.has_read_log:  # its end was waited for already
-            self._raise_for_status(waited_s=policy.failed_quiet_s if waiting.gave_up else None)
-        else:
-            self._raise_for_status(policy)
+        try:
+            if waiting.has_read_log:  # its end was waited for already
+                self._raise_for_status(waited_s=policy.failed_quiet_s if waiting.gave_up else None)
+            else:
+                self._raise_for_status(policy)
+        except (JobFailed, JobStopped) as error:
+            self._announce(error)
+            raise
+        self._announce(None)
         return self
+
+    def _announce(self, error: JobFailed | JobStopped | None) -> None:
+        """Send the notifications about the end, once."""
+        if self.notifications:
+            from pai_sdk.job.notifications import notify_all
+
+            notifications, self.notifications = self.notifications, ()
+            notify_all(notifications, self.record, error)
 
     def logs(
         self,

@@ -19,6 +19,9 @@ from pai_sdk.schemas.wire import Sent
 SUBMISSION_LABEL = "pai-sdk-submission"
 """Label whose value is unique to one submission: a create whose answer was lost is found again by it."""
 
+IDEMPOTENCY_LABEL = "pai-sdk-idempotency-key"
+"""Label with the key that a caller gave; the submission label is then made of it."""
+
 
 class TrainingJobRequest(Sent):
     """A training job, described. What runs is either an `algorithm_spec` or a registered algorithm's name."""

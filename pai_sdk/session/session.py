@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.arguments import check_filters, check_job_id
 from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
 from pai_sdk.schemas.request import SUBMISSION_LABEL
+from pai_sdk.session.capacity import create_with_fallback
 from pai_sdk.session.named_settings import NamedSettings
 
 if TYPE_CHECKING:
@@ -279,13 +281,15 @@ class Session(NamedSettings):
             raise InvalidInputError([wrong_type("plan", plan, hint)])
         compute = plan.request.compute_resource
         backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None))
-        if plan.loaded_from is not None and not plan.doubt.creates:
+        if plan.loaded_from is not None and not plan.doubt.creates and not plan.has_key:
             _refuse_if_submitted(plan, backend)
 
         def send(plan: Plan) -> str:
+            if plan.has_key and (job_id := _job_of_key(plan, backend)):
+                return job_id
             if plan.resume is not None:
                 plan.resume.copy_to_target(self)
-            return backend.submit(plan)
+            return create_with_fallback(plan, backend.submit)
 
         return TrainingJob(plan.submit_once(send), backend)
 
@@ -447,6 +451,19 @@ class Session(NamedSettings):
         return (
             f"<Session {s.region_id or '?'} workspace={s.workspace_id or '?'} bucket={s.oss_bucket_name or '?'}>"
         )
+
+
+def _job_of_key(plan: Plan, backend: Backend) -> str | None:
+    """The first job with the idempotency key of a plan. Without one, the creation looks for it once more."""
+    label = {each.key: each.value for each in plan.request.labels if each.key == SUBMISSION_LABEL}
+    found = [record.training_job_id for record in backend.list(labels=label)]
+    if found:
+        logger.warning("job %s has the same idempotency key; no second one is created", found[-1])
+        return found[-1]
+    if not plan.doubt.creates:
+        # Another process may create it just now: after the creation, of two jobs the first one is kept.
+        plan.doubt.creates, plan.doubt.since_s = 1, -math.inf
+    return None
 
 
 def _refuse_if_submitted(plan: Plan, backend: Backend) -> None:

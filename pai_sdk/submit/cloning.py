@@ -12,7 +12,7 @@ from pai_sdk.errors import InvalidInputError
 from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.recorded import request_of
-from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.spec import HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk.storage.uri import remote_uri_problems
 from pai_sdk.submit import request_fields
@@ -24,6 +24,7 @@ __all__ = ["clone_plan"]
 
 # What `request_fields.job_name` appends; earlier versions wrote "-".
 _OWN_ENDING = re.compile(r"[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}$")
+_OF_ONE_JOB = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
 _MASKED = re.compile(r"\*+")
 
 
@@ -95,7 +96,7 @@ def clone_plan(
 
 
 def _labels(request: TrainingJobRequest, changes: Mapping[str, str] | None, problems: Problems) -> list[Label]:
-    kept = {label.key: label.value for label in request.labels if label.key != SUBMISSION_LABEL}
+    kept = {label.key: label.value for label in request.labels if label.key not in _OF_ONE_JOB}
     return request_fields.labels({**kept, **(changes or {})}, problems)
 
 

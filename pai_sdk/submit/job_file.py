@@ -43,7 +43,7 @@ CALL = ("inputs", "outputs", "job_name")
 CHANNELS = ("input_channels", "output_channels")
 """Keys of a Processor for the channels that it defines."""
 
-_NOT_IN_FILES = frozenset({"session", "jobs"})
+_NOT_IN_FILES = frozenset({"session", "jobs", "notify"})
 _MERGED = frozenset({"hyperparameters", "parameters", "environments", "labels", "inputs", "outputs"})
 _TEXTS_OF_SCALARS = frozenset({"environments", "labels"})  # `DEBUG: 1` is the text 1
 _STAND_IN = "-"

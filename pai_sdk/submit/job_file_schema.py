@@ -97,7 +97,7 @@ def _hints(kind: type[JobSubmitter]) -> dict[str, Any]:
         each.__name__: each for each in (ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig)
     }
     names |= {each.__name__: each for each in (AlgorithmSpec, Channel, MetricDefinition, Experiment, Secret)}
-    absent = dict.fromkeys(("Session", "TrainingJob", "AlgorithmChoice"), Any)
+    absent = dict.fromkeys(("Session", "TrainingJob", "AlgorithmChoice", "Notification", "Plan"), Any)
     return get_type_hints(kind, localns={**names, **absent})
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pai_sdk.base.hints import is_of_type
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.notifications import Notification
 from pai_sdk.submit.parameters import JobParameters
 from pai_sdk.submit.problems import Problems
 
@@ -48,9 +49,13 @@ _TYPES: dict[str, _ParameterType] = {
         _NAME,
     ),
     "description": _TEXT,
-    **dict.fromkeys(("environments", "labels", "hyperparameters", "parameters", "git_config"), _MAPPING),
+    **dict.fromkeys(("environments", "labels", "prices", "hyperparameters", "parameters", "git_config"), _MAPPING),
     "requirements": _ParameterType(_is_list, "a list: ['numpy==2.1', 'tqdm']"),
-    "metric_definitions": _LIST,
+    **dict.fromkeys(("metric_definitions", "fallback"), _LIST),
+    "notify": _ParameterType(
+        lambda value: _is_list(value) and all(isinstance(each, Notification) for each in value),
+        "a list of notifications: [Webhook(url), DingTalk(url, secret)]",
+    ),
     "source_dir": _ParameterType(
         # An empty text would be the current folder, with all that lies in it.
         lambda value: isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str) and value != "",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pai_sdk.experiment import Experiment
+    from pai_sdk.job.notifications import Notification
     from pai_sdk.schemas.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
     from pai_sdk.schemas.secret_values import Secret
     from pai_sdk.schemas.spec import Channel, MetricDefinition
@@ -83,6 +84,11 @@ class JobParameters:
         role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
         description: free text for people.
         labels: free labels of the jobs, searchable.
+        max_cost: the highest cost of a job, in the currency of the prices; needs `max_run_time` and prices.
+        prices: instance type to the price of an instance and hour, `TYPE spot` for spot; adds to the settings.
+        fallback: what to try without capacity: instance types, `on-demand`, dicts of `instance_type`, `spot_spec`.
+        notify: where to announce the end of a job that this process waits for: `Webhook`, `DingTalk`.
+        idempotency_key: a second submission with the same key gives the first job.
         git_labels: label jobs with repository, commit and branch of their code, where it is in git.
         session: where jobs are submitted; the default session when first needed, if None.
     """
@@ -105,6 +111,11 @@ class JobParameters:
     role_arn: str | None = None
     description: str | None = None
     labels: Mapping[str, str] | None = None
+    max_cost: float | None = None
+    prices: Mapping[str, float] | None = None
+    fallback: Sequence[str | Mapping[str, Any]] | None = None
+    notify: Sequence[Notification] | None = None
+    idempotency_key: str | None = None
     git_labels: bool = True
     session: Session | None = None
 

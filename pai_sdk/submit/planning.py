@@ -21,7 +21,7 @@ from pai_sdk.schemas.spec import AlgorithmSpec, Channel, CodeDir, InputChannel, 
 from pai_sdk.session import Session
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri, is_remote_uri
-from pai_sdk.submit import request_fields
+from pai_sdk.submit import guards, request_fields
 from pai_sdk.submit.channels import ChannelResolver, InputSource, OutputTarget
 from pai_sdk.submit.command import check_entry, command_list
 from pai_sdk.submit.default_outputs import default_outputs
@@ -104,9 +104,21 @@ def make_plan(
         request = TrainingJobRequest.model_validate(fields)
         check_texts(request.to_wire(), "")
         request = request.with_label(SUBMISSION_LABEL, uuid.uuid4().hex)
+        request = guards.with_idempotency_key(request, parameters.idempotency_key, problems)
+        fallbacks = guards.fallbacks(parameters.fallback, request.compute_resource, problems)
+        prices = {**session.settings.prices, **(parameters.prices or {})}
+        guards.check_cost(parameters.max_cost, prices, request, fallbacks, problems)
+        problems.raise_if_any()
         uploads = (*code_uploads, *resolver.uploads)
-        notes = _notes(request, session)
-        return Plan(request, uploads, keep, resume=resume, warnings=_warnings(request), notes=notes)
+        return Plan(
+            request,
+            uploads,
+            keep,
+            resume=resume,
+            fallbacks=fallbacks,
+            warnings=_warnings(request),
+            notes=_notes(request, session),
+        )
     raise InvalidInputError(problems.found)
 
 

@@ -6,9 +6,9 @@ Importing this module is cheap: `submit.planning` is loaded when the first plan 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
@@ -38,10 +38,12 @@ class JobSubmitter(JobParameters):
 
     jobs: list[TrainingJob] = field(default_factory=list, init=False)
     """The jobs submitted by this object, oldest first."""
+    _plans: dict[str, Plan] = field(default_factory=dict, init=False)
+    """Their plans, by the ids of the jobs."""
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy, and what arrives in another process, has not submitted anything yet.
-        return {**vars(self), "jobs": []}
+        return {**vars(self), "jobs": [], "_plans": {}}
 
     @checks_keywords
     def plan(
@@ -90,7 +92,7 @@ class JobSubmitter(JobParameters):
         from pai_sdk.display.choice import choose_display
 
         job = self._session().submit(plan, instance_type=self.instance_type)
-        self.jobs.append(job)
+        self._keep(job, plan)
         display = choose_display(job=job, is_waited_for=wait) if show_logs else Silent()
         if show_logs:
             job.shown_by(display)
@@ -100,8 +102,10 @@ class JobSubmitter(JobParameters):
                 logger.warning("job %s: %s", job.id, warning)
         if wait:
             # A local job ends with the program that waits for it in the foreground.
-            ends = is_local_id(job.id)
-            job.wait(show_logs=show_logs, display=display, on_interrupt="stop" if ends else "detach")
+            on_interrupt: Literal["detach", "stop"] = "stop" if is_local_id(job.id) else "detach"
+            return self._wait_with_fallback(
+                job, lambda one: one.wait(show_logs=show_logs, display=display, on_interrupt=on_interrupt)
+            )
         else:
             job.keep_card_live()
         return job
@@ -135,12 +139,49 @@ class JobSubmitter(JobParameters):
         last = self._last_job()
         for job in self.jobs[:] if all_jobs else self.jobs[-1:]:
             try:
-                job.wait(timeout, interval=interval, show_logs=show_logs)
+                last = self._wait_with_fallback(
+                    job, lambda one: one.wait(timeout, interval=interval, show_logs=show_logs)
+                )
             except (JobFailed, JobStopped) as failure:
                 failures.append(failure)
         if failures:
             raise failures[0]
         return last
+
+    def _wait_with_fallback(self, job: TrainingJob, wait_for: Callable[[TrainingJob], object]) -> TrainingJob:
+        """Wait for a job; one that found no capacity is submitted again with its next resources.
+
+        Only when it has ended, and never began, so that no two run at once. Its end is not announced then.
+        """
+        from pai_sdk.job.notifications import notify_all
+        from pai_sdk.session.capacity import plan_after
+
+        while True:
+            notifications, job.notifications = job.notifications, ()
+            try:
+                wait_for(job)
+            except JobFailed as failure:
+                plan = self._plans.get(job.id)
+                following = plan_after(failure, job.record, plan) if plan is not None else None
+                if following is None:
+                    notify_all(notifications, job.record, failure)
+                    raise
+            except JobStopped as stop:
+                notify_all(notifications, job.record, stop)
+                raise
+            except BaseException:
+                job.notifications = notifications  # it goes on, and a later wait may see its end
+                raise
+            else:
+                notify_all(notifications, job.record, None)
+                return job
+            job = self._session().submit(following, instance_type=self.instance_type)
+            self._keep(job, following)
+
+    def _keep(self, job: TrainingJob, plan: Plan) -> None:
+        job.notifications = tuple(self.notify or ())
+        self.jobs.append(job)
+        self._plans[job.id] = plan
 
     @property
     def latest_job(self) -> TrainingJob | None:

@@ -45,6 +45,10 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
         st.sampled_from([{}, {"repo": "not a repository"}, {"branch": "main"}]),
         lambda v, w, _: False,  # these are all refused; what a repository becomes is tested in tests/unit/code
     ),
+    **dict.fromkeys(
+        ("max_cost", "prices", "fallback", "notify", "idempotency_key"),
+        (st.none(), lambda v, w, _: True),  # guards: tests/unit/submit/test_guards.py
+    ),
     "git_labels": (st.booleans(), lambda v, w, _: True),  # of code in git: tests/unit/code/test_provenance.py
     "allow_secrets": (st.booleans(), lambda v, w, _: True),  # decides what may be uploaded: tests/unit/code
     "job_type": (WORDS, lambda v, w, _: w["AlgorithmSpec"]["JobType"] == v),

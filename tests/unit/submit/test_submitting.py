@@ -29,7 +29,7 @@ class FakeSession:
     """A session on the fake backend."""
 
     backend: FakeBackend = field(default_factory=FakeBackend)
-    settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123", region_id="cn-x"))
+    settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123", region_id="cn-x", prices={}))
     runs_processes: bool = False
 
     def backend_for(self, instance_type: str | None) -> FakeBackend:
@@ -137,17 +137,10 @@ GIVEN: list[tuple[dict[str, Any], str, Any]] = [
     ),
     ({"checkpoints_path": "oss://bkt/ckpt"}, "OutputChannels.1.OutputUri", "oss://bkt/ckpt/"),
 ]
+GUARDS = {"max_cost", "prices", "fallback", "notify", "idempotency_key"}  # tests/unit/submit/test_guards.py
 # Seen elsewhere: the code, its own tests; the session and the class's name, everywhere.
-ELSEWHERE = {
-    "source_dir",
-    "git_config",
-    "git_labels",
-    "allow_secrets",
-    "session",
-    "base_job_name",
-    "jobs",
-    "resume",
-}
+ELSEWHERE = GUARDS | {"source_dir", "git_config", "git_labels", "allow_secrets", "session", "base_job_name"}
+ELSEWHERE |= {"jobs", "_plans", "resume"}
 
 
 @pytest.mark.parametrize(("given", "path", "expected"), GIVEN)

@@ -1,0 +1,197 @@
+"""Messages about the end of a job: to a webhook, or to a group in DingTalk. The process that waits sends them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import quote_plus, urlsplit
+
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
+from pai_sdk.schemas.record import JobRecord
+
+__all__ = ["DingTalk", "Notification", "Webhook", "notify_all"]
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_S = (5.0, 15.0)  # for the connection, and for the answer
+_RETRY = RetryPolicy(deadline_s=30.0, max_attempts=5)
+_TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
+_BUSY = (-1, 130101)  # DingTalk: the system is busy; more than 20 messages a minute
+_LONGEST_TEXT = 2000
+
+
+@runtime_checkable
+class Notification(Protocol):
+    """Where the end of a job is announced."""
+
+    def send(self, facts: Mapping[str, Any]) -> None:
+        """Announce it.
+
+        Args:
+            facts: `job_id`, `name`, `status`, `duration_s`, `url`, `reason_code`, `message`; None where not known.
+
+        Raises:
+            Exception: it could not be sent; this is logged.
+        """
+        ...
+
+
+class _NotSent(Exception):
+    def __init__(self, what: str, *, is_transient: bool) -> None:
+        super().__init__(what)
+        self.is_transient = is_transient
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Sends the facts as JSON by POST.
+
+    Attributes:
+        url: where to. Its path and query may be secret, so only the host is shown.
+        headers: further headers, such as one with a token.
+
+    Example:
+        >>> Webhook("https://hooks.example.com/T0/a-secret")
+        Webhook('https://hooks.example.com/…')
+    """
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+
+    def __repr__(self) -> str:
+        return f"Webhook({_shown(self.url)!r})"
+
+    def send(self, facts: Mapping[str, Any]) -> None:
+        """Send the facts; repeated where the receiver is out of reach or busy."""
+        _post(lambda: self.url, dict(facts), headers=self.headers)
+
+
+@dataclass(frozen=True)
+class DingTalk:
+    """Sends a message to a group, by its robot.
+
+    Attributes:
+        url: of the robot, with its `access_token`.
+        secret: of the robot, if its security setting is a signature (`SEC…`).
+
+    Example:
+        >>> DingTalk("https://oapi.dingtalk.com/robot/send?access_token=abc", "SECxyz")
+        DingTalk('https://oapi.dingtalk.com/…')
+    """
+
+    url: str = field(repr=False)
+    secret: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+
+    def __repr__(self) -> str:
+        return f"DingTalk({_shown(self.url)!r})"
+
+    def send(self, facts: Mapping[str, Any]) -> None:
+        """Send a message with the facts; repeated where DingTalk is out of reach or busy."""
+        title = f"{facts.get('name') or facts.get('job_id')}: {facts.get('status')}"
+        lines = [f"### {title}", *(f"- {name}: {value}" for name, value in facts.items() if value is not None)]
+        text = "\n".join(lines)[:_LONGEST_TEXT]
+        body = {"msgtype": "markdown", "markdown": {"title": title, "text": text}}
+        # A signature is valid for an hour, and made for each attempt.
+        _post(lambda: self.signed_url(time.time()), body, refusal=_dingtalk_refusal)
+
+    def signed_url(self, now_s: float) -> str:
+        """The URL for one request.
+
+        Args:
+            now_s: seconds since 1970.
+
+        Example:
+            >>> DingTalk("https://d.example.com/send?access_token=a", "SEC").signed_url(1.0)
+            'https://d.example.com/send?access_token=a&timestamp=1000&sign=vvnVX9Z7f8kBMe6n8VM2WcQRjWZwsO3ZtwFSqzW%2BvdM%3D'
+        """
+        if self.secret is None:
+            return self.url
+        timestamp = str(round(now_s * 1000))
+        digest = hmac.new(self.secret.encode(), f"{timestamp}\n{self.secret}".encode(), hashlib.sha256).digest()
+        sign = quote_plus(base64.b64encode(digest))
+        return f"{self.url}{'&' if '?' in self.url else '?'}timestamp={timestamp}&sign={sign}"
+
+
+def notify_all(
+    notifications: Iterable[Notification], record: JobRecord, error: JobFailed | JobStopped | None
+) -> None:
+    """Announce the end of a job. What cannot be sent is a warning; it changes nothing about the job.
+
+    Args:
+        notifications: where to.
+        record: the job, which has ended.
+        error: why it did not succeed.
+    """
+    facts = {
+        "job_id": record.training_job_id,
+        "name": record.training_job_name,
+        "status": str(record.status),
+        "duration_s": record.duration,
+        "url": record.training_job_url,
+        "reason_code": error.reason_code if error else None,
+        "message": str(error).splitlines()[0] if error else None,
+    }
+    for each in notifications:
+        try:
+            each.send(facts)
+        except Exception as fault:
+            # Its text may have the URL, which may be secret.
+            what = str(fault) if isinstance(fault, _NotSent) else type(fault).__name__
+            logger.warning("the end of job %s was not announced to %r: %s", record.training_job_id, each, what)
+
+
+def _post(
+    url: Callable[[], str],
+    body: Mapping[str, Any],
+    *,
+    headers: Mapping[str, str] | None = None,
+    refusal: Callable[[Any], _NotSent | None] = lambda answer: None,
+) -> None:
+    import requests
+
+    def attempt() -> None:
+        try:
+            answer = requests.post(url(), json=body, headers=headers, timeout=_TIMEOUT_S, allow_redirects=False)
+        except requests.RequestException as error:
+            # `from None`: the text of the error has the URL.
+            raise _NotSent(f"no answer ({type(error).__name__})", is_transient=True) from None
+        if not 200 <= answer.status_code < 300:
+            is_transient = answer.status_code in _TRANSIENT
+            raise _NotSent(f"HTTP {answer.status_code}", is_transient=is_transient)
+        if found := refusal(answer):
+            raise found
+
+    _RETRY.call(attempt, is_transient=lambda error: isinstance(error, _NotSent) and error.is_transient)
+
+
+def _dingtalk_refusal(answer: Any) -> _NotSent | None:
+    """DingTalk refuses with the HTTP status 200 and a code."""
+    try:
+        found = answer.json()
+        code, why = int(found.get("errcode", 0)), str(found.get("errmsg", ""))
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return _NotSent(f"DingTalk refuses it: {why[:200]} [{code}]", is_transient=code in _BUSY) if code else None
+
+
+def _check_url(url: str) -> None:
+    if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise InvalidInputError([Problem("url", "is no URL of a webhook", "give one that begins with https://")])
+
+
+def _shown(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}/…"

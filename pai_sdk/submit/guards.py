@@ -1,0 +1,139 @@
+"""Guards of a submission: the highest cost, other instance types where there is no capacity, one job for a key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pai_sdk.schemas.compute import ComputeResource, SpotSpec, SpotStrategy
+from pai_sdk.schemas.names import LOCAL_TYPES
+from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.submit.problems import Problems
+
+__all__ = ["ON_DEMAND", "check_cost", "fallbacks", "with_idempotency_key"]
+
+ON_DEMAND = "on-demand"
+"""Among the alternatives of a job: its own instance type, without spot terms."""
+
+_KEY = re.compile(r"[\w][\w.:/@+-]{0,127}")
+
+
+def fallbacks(
+    given: Sequence[str | Mapping[str, Any]] | None, compute: ComputeResource | None, problems: Problems
+) -> tuple[ComputeResource, ...]:
+    """The alternatives of a job's resources, in their order.
+
+    Args:
+        given: instance types, which keep the spot terms of the job; `on-demand`; or a dict with `instance_type`,
+            `spot_spec` or both.
+        compute: what the job asks for first.
+        problems: where to note what is wrong.
+    """
+    if not given or compute is None:
+        return ()
+    if compute.ecs_spec is None or compute.ecs_spec in LOCAL_TYPES:
+        problems.add("fallback", "goes with public instances only", "give an instance_type of the cloud")
+        return ()
+    found = []
+    for number, each in enumerate(given):
+        where = f"fallback[{number}]"
+        if isinstance(each, str):
+            each = {"spot_spec": None} if each == ON_DEMAND else {"instance_type": each}
+        if not isinstance(each, Mapping) or not each or {*each} - {"instance_type", "spot_spec"}:
+            hint = "give an instance type, 'on-demand', or a dict with instance_type, spot_spec or both"
+            problems.add(where, "is no alternative", hint)
+            continue
+        instance_type = each.get("instance_type", compute.ecs_spec)
+        if not isinstance(instance_type, str) or not instance_type.strip() or instance_type in LOCAL_TYPES:
+            problems.add(where, f"{instance_type!r} is no instance type of the cloud")
+            continue
+        with problems.under(where):
+            spot = each.get("spot_spec", compute.spot_spec)
+            spot = None if spot is None else SpotSpec.model_validate(spot)
+            changes = {"ecs_spec": instance_type, "spot_spec": spot, "use_spot_instance": True if spot else None}
+            found.append(compute.model_copy(update=changes))
+    return tuple(found)
+
+
+def check_cost(
+    max_cost: float | None,
+    prices: Mapping[str, float],
+    request: TrainingJobRequest,
+    alternatives: Sequence[ComputeResource],
+    problems: Problems,
+) -> None:
+    """Note a problem where a job, or one of its alternatives, may cost more than it may.
+
+    The cost is the price of an instance and hour times the time limit times the number of instances. Jobs on this
+    machine and in a quota cost nothing more.
+
+    Args:
+        max_cost: the highest cost, in the currency of the prices; None for no limit.
+        prices: instance type to price of an instance and hour; `TYPE spot` for a spot instance. Without that, a
+            spot instance counts with its price limit, or in full.
+        request: the job.
+        alternatives: its other resources.
+        problems: where to note what is wrong.
+    """
+    if max_cost is None:
+        return
+    if isinstance(max_cost, bool) or not isinstance(max_cost, int | float) or not max_cost > 0:
+        problems.add("max_cost", f"{max_cost!r} is no amount", "give a number above 0")
+        return
+    if wrong := [name for name, price in prices.items() if not _is_price(price)]:
+        problems.add(f"prices[{wrong[0]!r}]", "is no price", "give a number, 0 or more")
+        return
+    paid = [each for each in (request.compute_resource, *alternatives) if _is_paid(each)]
+    scheduler = request.scheduler
+    seconds = scheduler.max_running_time_in_seconds if scheduler else None
+    if paid and not seconds:
+        problems.add("max_cost", "needs a time limit", "give max_run_time, in seconds")
+        return
+    for each in paid:
+        kind = f"{each.ecs_spec}{' spot' if each.spot_spec else ''}"
+        price = _price(each, prices)
+        if price is None:
+            hint = (
+                f"give prices={{{each.ecs_spec!r}: …}}, per instance and hour, or 'prices' in ~/.pai/config.json"
+            )
+            problems.add("max_cost", f"no price of {each.ecs_spec} is known", hint)
+            continue
+        count = each.ecs_count or 1
+        cost = price * (seconds or 0) / 3600 * count
+        if cost > max_cost:
+            what = f"{count} × {kind} for {seconds} s may cost {cost:.2f}, which is more than {max_cost:g}"
+            problems.add("max_cost", what, "lower max_run_time, or raise max_cost")
+
+
+def _is_price(price: object) -> bool:
+    return isinstance(price, int | float) and not isinstance(price, bool) and price >= 0
+
+
+def _is_paid(resource: ComputeResource) -> bool:
+    return resource.ecs_spec is not None and resource.ecs_spec not in LOCAL_TYPES
+
+
+def _price(resource: ComputeResource, prices: Mapping[str, float]) -> float | None:
+    price = prices.get(resource.ecs_spec or "")
+    spot = resource.spot_spec
+    if spot is None:
+        return price
+    of_spot = prices.get(f"{resource.ecs_spec} spot")
+    if of_spot is not None:
+        return of_spot
+    is_limited = spot.spot_strategy == SpotStrategy.SpotWithPriceLimit and spot.spot_discount_limit
+    return price * spot.spot_discount_limit if price is not None and is_limited else price  # type: ignore[operator]
+
+
+def with_idempotency_key(request: TrainingJobRequest, key: str | None, problems: Problems) -> TrainingJobRequest:
+    """The request whose submission label is made of the key, so that its job is found again by it."""
+    if key is None:
+        return request
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        hint = "letters, digits and '_.:/@+-', 128 at most, such as 'nightly-2026-11-22'"
+        problems.add("idempotency_key", "is not usable", hint)
+        return request
+    digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+    return request.with_label(SUBMISSION_LABEL, digest).with_label(IDEMPOTENCY_LABEL, key)
