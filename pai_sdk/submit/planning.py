@@ -104,22 +104,25 @@ def make_plan(
         request = TrainingJobRequest.model_validate(fields)
         check_texts(request.to_wire(), "")
         request = request.with_label(SUBMISSION_LABEL, uuid.uuid4().hex)
-        request = guards.with_idempotency_key(request, parameters.idempotency_key, problems)
-        fallbacks = guards.fallbacks(parameters.fallback, request.compute_resource, problems)
-        prices = {**session.settings.prices, **(parameters.prices or {})}
-        guards.check_cost(parameters.max_cost, prices, request, fallbacks, problems)
-        problems.raise_if_any()
-        uploads = (*code_uploads, *resolver.uploads)
-        return Plan(
-            request,
-            uploads,
-            keep,
-            resume=resume,
-            fallbacks=fallbacks,
-            warnings=_warnings(request),
-            notes=_notes(request, session),
-        )
-    raise InvalidInputError(problems.found)
+        plan = Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume)
+    problems.raise_if_any()
+    return _guarded(plan, parameters, session)
+
+
+def _guarded(plan: Plan, parameters: JobParameters, session: Session) -> Plan:
+    """The plan with its alternatives and key, and with what the user should know.
+
+    Raises:
+        InvalidInputError: it may cost too much, or these parameters are wrong.
+    """
+    problems = Problems()
+    request = guards.with_idempotency_key(plan.request, parameters.idempotency_key, problems)
+    fallbacks = guards.fallbacks(parameters.fallback, request.compute_resource, problems)
+    prices = {**session.settings.prices, **(parameters.prices or {})}
+    guards.check_cost(parameters.max_cost, prices, request, fallbacks, problems)
+    problems.raise_if_any()
+    warnings, notes = _warnings(request), _notes(request, session)
+    return replace(plan, request=request, fallbacks=fallbacks, warnings=warnings, notes=notes)
 
 
 def _warnings(request: TrainingJobRequest) -> tuple[str, ...]:
