@@ -263,7 +263,7 @@ def _print_comparison(briefs: Sequence[RunBrief], tag: str, found: Comparison) -
     columns += [Column(visible_text(name), drop=10 + number) for number, name in enumerate(differing)]
     columns += [Column(title, drop=drop, justify="right") for title, drop in _FIGURES]
     columns.append(Column(visible_text(tag)))
-    courses = {curve.name: curve.value.tolist() for curve in found.curves}
+    courses = {curve.name: _thinned(curve.value.tolist()) for curve in found.curves}
     ends = [value for values in courses.values() for value in values if math.isfinite(value)]
     rows: list[list[str | Text]] = []
     for brief in briefs:
@@ -283,6 +283,12 @@ def _print_comparison(briefs: Sequence[RunBrief], tag: str, found: Comparison) -
 
 
 _FIGURES = (("LAST", 0), ("MIN", 1), ("MAX", 2), ("STEP", 3))
+
+
+def _thinned(values: list[float]) -> list[float]:
+    """As many values as there are blocks, from the first to the last one."""
+    last = len(values) - 1
+    return values if last < _BLOCKS else [values[round(at * last / (_BLOCKS - 1))] for at in range(_BLOCKS)]
 
 
 def _id_of(brief: RunBrief) -> str:

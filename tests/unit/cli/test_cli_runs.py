@@ -184,6 +184,13 @@ def test_runs_and_jobs_are_compared(pai: Pai, folder: Path, jobs: dict[str, Trai
     assert by_name["lr-1"][7][-1] == "▁"
 
 
+def test_a_course_begins_with_the_first_value(pai: Pai, folder: Path) -> None:
+    write_run(folder / "falling", {"x": [1 / (step + 1) for step in range(40)]})
+    row = pai("compare", folder / "falling", "--tag", "x").stdout.splitlines()[1]
+    course = row.split()[-1]
+    assert (course[0], course[-1], len(course)) == ("█", "▁", 24)
+
+
 def test_a_comparison_is_saved(pai: Pai, folder: Path) -> None:
     shown = pai("compare", folder, "--tag", "loss", "--save", "loss.svg").stdout
     assert shown.endswith("saved to loss.svg\n")
