@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,17 +158,20 @@ class Sandbox:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
 
-    def not_needed_after_the_end(self, *, outputs_are_saved: bool) -> list[Path]:
+    def not_needed_after_the_end(self, *, saved_outputs: Iterable[str]) -> list[Path]:
         """The folders that nothing reads when the job has ended: copies, and packages that its command installed.
 
-        The code and what the job has written beside it stay, and so do logs, state, and event files: they are
-        small, looked at again and again, and not saved where the job has no channel for them.
+        What is nowhere else stays: what the job has written beside its code, and into folders that are no output
+        channels of it. So do code, logs, state, and event files, which are small and looked at again and again.
+
+        Args:
+            saved_outputs: the output channels of which all is saved elsewhere.
         """
         folders = [self.data_dir, self.state_dir / "python", self.state_dir / "requirements"]
-        if outputs_are_saved:
-            outputs = self.ml / "output"
-            has_curves = self._has_files(outputs / _EVENTS)
-            folders += [path for path in outputs.glob("*") if path.name != _EVENTS] if has_curves else [outputs]
+        for name in saved_outputs:
+            folder = self.output_dir(name)
+            if name != _EVENTS or not self._has_files(folder):
+                folders.append(folder)
         return [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
 
     @staticmethod

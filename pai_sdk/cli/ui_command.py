@@ -46,6 +46,8 @@ def ui(
     """Show the runs of a folder in the browser, and serve them over HTTP, until Ctrl-C.
 
     The link is valid once, for a minute; Enter prints a new one. On another machine, forward the port with ssh -L.
+
+    Example: pai-sdk ui runs --open
     """
     try:
         from pai_sdk.service.web.ui_server import UiServer, UiSettings

@@ -106,7 +106,7 @@ def clean(root: Path, *, older_than_s: float, dry_run: bool = False) -> Iterator
             yield _removed("folder of a deleted job", folder, dry_run=dry_run)
         elif _has_ended(folder, before):
             # Outputs are left alone: whether all of them are saved is known to the service only.
-            for part in Sandbox(folder).not_needed_after_the_end(outputs_are_saved=False):
+            for part in Sandbox(folder).not_needed_after_the_end(saved_outputs=()):
                 yield _removed(f"{_PARTS.get(part.name, part.name)} of job {folder.name}", part, dry_run=dry_run)
     yield from _clean_environments(root / "cache", older_than_s, dry_run=dry_run)
     pip = root / "cache" / "pip"

@@ -148,7 +148,9 @@ def test_what_nothing_needs_after_the_end_is_removed(service: Client) -> None:
     bucket, name = service.bucket(), service.info.bucket
     bucket.put_object("points/points.csv", "1,2\n")
     command = (
-        "cp $PAI_INPUT_TRAIN/points.csv $PAI_OUTPUT_MODEL/; echo note > note.txt; test -x $VIRTUAL_ENV/bin/python"
+        "cp $PAI_INPUT_TRAIN/points.csv $PAI_OUTPUT_MODEL/; echo note > note.txt; "
+        "mkdir $PAI_OUTPUT_MODEL/../other; "
+        "test -x $VIRTUAL_ENV/bin/python"
     )
     body = job_body(
         command,
@@ -158,7 +160,8 @@ def test_what_nothing_needs_after_the_end_is_removed(service: Client) -> None:
     job_id = service.create(body)
     assert service.until(job_id)["Status"] == "Succeed", service.log(job_id)
     root = service.info.data_dir / "jobs" / job_id
-    gone = [root / "ml" / "input" / "data", root / "ml" / "output", root / "state" / "python"]
+    gone = [root / "ml" / "input" / "data", root / "ml" / "output" / "model", root / "state" / "python"]
     until(lambda: not any(folder.exists() for folder in gone))
     assert (root / "ml" / "usercode" / "note.txt").read_text() == "note\n", "it is nowhere else"
+    assert (root / "ml" / "output" / "other").is_dir(), "nor is this"
     assert bucket.get_object("out/cleaned/points.csv").read() == b"1,2\n"

@@ -362,7 +362,8 @@ class Scheduler:
             ended_at=state.ended_at,
         )
         # After the end is recorded: a service that is killed before goes on with what is there.
-        for folder in active.sandbox.not_needed_after_the_end(outputs_are_saved=not problems):
+        saved = () if problems else [channel.name for channel in active.request.output_channels]
+        for folder in active.sandbox.not_needed_after_the_end(saved_outputs=saved):
             self._trash.put(folder)
         self._woken.set()
 
