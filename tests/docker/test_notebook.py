@@ -21,5 +21,5 @@ def test_the_notebook_about_docker(docker_host: Engine, tmp_path: Path) -> None:
     card = under("estimator.fit()")
     for fact in ("Succeed", "<svg", "step 20 loss="):
         assert fact in card
-    assert '"in_container": true' in under("result.json")
+    assert '"in_container": true' in under("job.download")
     assert "<svg" in under("TrainingJob.get")
