@@ -148,8 +148,8 @@ def wrapped(text: str, width: int) -> list[str]:
     """The lines of a text, wrapped at words; long words such as paths stay whole, and indentation is kept.
 
     Example:
-        >>> wrapped("one two three", 10)
-        ['one two', 'three']
+        >>> wrapped("one two three four five", 20)
+        ['one two three four', 'five']
     """
     lines: list[str] = []
     for line in text.splitlines():

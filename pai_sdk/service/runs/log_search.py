@@ -165,7 +165,9 @@ def _pieces(path: Path, start: int) -> Iterator[tuple[int, bytes]]:
             begin, rest = start, b""
             while piece := file.read(_PIECE_BYTES):
                 content = rest + piece
-                end = content.rfind(b"\n") + 1 or (len(content) if len(content) > 2 * _PIECE_BYTES else 0)
+                end = content.rfind(b"\n") + 1
+                if not end and len(content) > 2 * _PIECE_BYTES:
+                    end = _last_character(content)
                 if end:
                     yield begin, content[:end]
                 begin, rest = begin + end, content[end:]
@@ -173,6 +175,14 @@ def _pieces(path: Path, start: int) -> Iterator[tuple[int, bytes]]:
                 yield begin, rest
     except FileNotFoundError:
         return
+
+
+def _last_character(content: bytes) -> int:
+    """Where the last character in UTF-8 begins; it may be cut off."""
+    begin = len(content) - 1
+    while begin > max(0, len(content) - 4) and content[begin] & 0b1100_0000 == 0b1000_0000:
+        begin -= 1
+    return begin
 
 
 def _search_piece(

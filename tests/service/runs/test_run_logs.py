@@ -136,7 +136,16 @@ def plain_hits(content: str, wanted: str) -> list[int]:
 LINES = st.lists(st.text("abü\r €", max_size=12), max_size=30)
 
 
-@given(LINES, st.text("abü€", min_size=1, max_size=3), st.integers(1, 60))
+def test_a_line_beyond_all_bounds_is_divided_between_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_search, "_PIECE_BYTES", 1)
+    path = tmp_path / "log"
+    path.write_text("a€ü€", encoding="utf-8")
+    assert hits_of(search(log_of(path).parts, LogQuery("€"))) == ([(0, "€"), (0, "€")], 2)
+
+
+@given(LINES, st.text("abü€", min_size=1, max_size=3), st.integers(18, 60))  # a line has at most 36 bytes
 def test_every_hit_is_counted_in_pieces_of_any_size(lines: list[str], wanted: str, piece: int) -> None:
     content = "\n".join(lines)
     piece_bytes, log_search._PIECE_BYTES = log_search._PIECE_BYTES, piece
