@@ -21,7 +21,14 @@ from pathlib import Path
 
 # Not PAI_…: those are taken out of the environment of every test.
 URL_VARIABLE = "TEST_POSTGRES_URL"
-_TESTS = "tests/service"
+_TESTS = (
+    "tests/service",
+    # These know no database.
+    "--ignore=tests/service/tables",
+    "--ignore=tests/service/runs/test_run_logs.py",
+    "--ignore=tests/service/runs/test_run_routes.py",
+    "--ignore=tests/service/runs/test_ui.py",
+)
 _USER = "pai"
 _LONGEST_S = 300  # that a server may take to start or end, and others to install something else first
 
@@ -110,7 +117,7 @@ def _as(owner: pwd.struct_passwd | None) -> dict[str, object]:
 def main(arguments: list[str]) -> int:
     # A signal that ends this process, from `timeout` for one, ends the cluster with it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    paths = [] if any(Path(given.partition("::")[0]).exists() for given in arguments) else [_TESTS]
+    paths = [] if any(Path(given.partition("::")[0]).exists() for given in arguments) else _TESTS
     with cluster() as url:
         command = [sys.executable, "-m", "pytest", *paths, *arguments]
         return subprocess.run(command, env={**os.environ, URL_VARIABLE: url}, check=False).returncode
