@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FIRST_ROWS = 1024
+_JOINED = 256  # so many small Arrow arrays become one
+
+# Memory of Python objects and of Arrow's, measured: blocks of a few kilobytes take more of it than of rows.
+_BLOCK_BYTES = 1_500
+_COLUMN_BYTES = 500
+_CHUNK_BYTES = 700
 
 
 class BlockBuilder:
@@ -20,6 +26,7 @@ class BlockBuilder:
     Attributes:
         rows: how many there are.
         size_bytes: memory that they take.
+        extra_bytes: memory of the objects around them, about.
 
     Args:
         schema: of the rows.
@@ -35,15 +42,27 @@ class BlockBuilder:
         self._columns: dict[str, _Numbers | _Arrays] = {}
         for field in schema:
             dtype = numpy_type(field.type)
-            self._columns[field.name] = _Arrays(field.type) if dtype is None else _Numbers(dtype, expected_rows)
+            self._columns[field.name] = (
+                _Arrays(field.type) if dtype is None else _Numbers(field.type, dtype, expected_rows or _FIRST_ROWS)
+            )
         self.rows = 0
         self.size_bytes = 0
+        self._fixed_bytes = _BLOCK_BYTES + _COLUMN_BYTES * len(self._columns)
+        self.extra_bytes = self._fixed_bytes
 
     def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
         """Add the columns of one step, which `Columns.prepare` has checked."""
+        extra_bytes = self._fixed_bytes
         for name, column in self._columns.items():
             self.size_bytes += column.append(columns[name])
+            extra_bytes += column.extra_bytes
+        self.extra_bytes = extra_bytes
         self.rows += rows
+
+    def trim(self) -> None:
+        """Give back reserved memory: no more rows come."""
+        for column in self._columns.values():
+            column.trim()
 
     def build(self) -> pa.RecordBatch:
         """All rows as one batch. The builder is not used afterwards."""
@@ -56,12 +75,14 @@ class BlockBuilder:
 class _Numbers:
     """A growing buffer of numbers. Arrow arrays, which may have nulls, are taken as well."""
 
-    def __init__(self, dtype: np.dtype[Any], expected_rows: int) -> None:
+    def __init__(self, type_: pa.DataType, dtype: np.dtype[Any], expected_rows: int) -> None:
         import numpy as np
 
-        self._buffer = np.empty(max(expected_rows, _FIRST_ROWS), dtype)
+        self._type = type_
+        self._buffer = np.empty(expected_rows, dtype)
         self._rows = 0
         self._nulls: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self.extra_bytes = 0
 
     def append(self, column: Prepared) -> int:
         import numpy as np
@@ -76,22 +97,28 @@ class _Numbers:
         else:
             if column.null_count:
                 self._nulls.append((self._rows, np.asarray(column.is_null().to_numpy(zero_copy_only=False))))
+                self.extra_bytes += _CHUNK_BYTES + len(column)
                 column = column.fill_null(0)
             self._buffer[self._rows : end] = column.to_numpy(zero_copy_only=False)
         self._rows = end
         return len(column) * self._buffer.itemsize
 
+    def trim(self) -> None:
+        if self._rows < len(self._buffer):
+            self._buffer.resize(self._rows, refcheck=False)  # in its place, where the allocator can
+
     def build(self) -> pa.Array:
         import numpy as np
         import pyarrow as pa
 
-        numbers = self._buffer[: self._rows]
-        if not self._nulls:
-            return pa.array(numbers)
-        mask = np.zeros(self._rows, bool)
-        for start, is_null in self._nulls:
-            mask[start : start + len(is_null)] = is_null
-        return pa.array(numbers, mask=mask)
+        validity = None
+        if self._nulls:
+            is_valid = np.ones(self._rows, bool)
+            for start, is_null in self._nulls:
+                is_valid[start : start + len(is_null)] = ~is_null
+            validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+        # Not `pa.array`: it imports pandas, which takes half a second, and fails at the end of the process.
+        return pa.Array.from_buffers(self._type, self._rows, [validity, pa.py_buffer(self._buffer[: self._rows])])
 
 
 class _Arrays:
@@ -100,12 +127,27 @@ class _Arrays:
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
         self._chunks: list[pa.Array] = []
+        self._small: list[pa.Array] = []  # of single steps
+
+    @property
+    def extra_bytes(self) -> int:
+        """Memory of the objects."""
+        return _CHUNK_BYTES * (len(self._chunks) + len(self._small))
 
     def append(self, column: pa.Array) -> int:
-        self._chunks.append(column)
+        import pyarrow as pa
+
+        self._small.append(column)
+        if len(self._small) == _JOINED:
+            self._chunks.append(pa.concat_arrays(self._small))
+            self._small = []
         return int(column.nbytes)
+
+    def trim(self) -> None:
+        """Nothing is reserved."""
 
     def build(self) -> pa.Array:
         import pyarrow as pa
 
-        return pa.concat_arrays(self._chunks) if self._chunks else pa.array([], type=self._type)
+        chunks = [*self._chunks, *self._small]
+        return pa.concat_arrays(chunks) if chunks else pa.array([], type=self._type)

@@ -1,23 +1,32 @@
 """Collects values within a step of a training loop, and writes them at the step's end.
 
-    trace("loss", losses)        copied at once, into each hook of this context that has the column
+    trace("loss", losses)        copied at once, into each hook that has the column
     hook.after_step()            writes the step's columns
     hook.end()                   returns when all rows are stored
 
 The names of RecIS (`add_to_trace`, `get_trace_map`, `clear_trace_map`, `TraceToOdpsHook`) work as well.
+
+Which hooks take a value: those that were made in this context (thread or task), else all hooks of the process.
+Hooks of one context form a group. Where two groups have the column, `trace` raises: it must not guess whose rows
+they are. Which step a value belongs to is decided in `steps.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 from typing import Any, TypeVar
 
 from pai_sdk.base.hints import is_of_type, name_hint
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError, PaiError, Problem, TraceError
 from pai_sdk.trace.columns import as_numpy
-from pai_sdk.trace.trace_writer import TraceWriter
+from pai_sdk.trace.steps import Steps
+from pai_sdk.trace.trace_writer import CLOSE_S, TraceWriter
 
 __all__ = ["TraceHook", "add_to_trace", "clear_trace_map", "get_trace_map", "trace"]
 
@@ -26,16 +35,25 @@ logger = logging.getLogger(__name__)
 _Batch = TypeVar("_Batch")
 _WHEN = ("train", "eval", "both")
 
-# The hooks that were made in this context (thread or task), and the values of the current step without a hook.
-_hooks: ContextVar[tuple[TraceHook, ...]] = ContextVar("trace_hooks", default=())
-_map: ContextVar[dict[str, Any] | None] = ContextVar("trace_map", default=None)
+
+class _Group:
+    """Hooks of one context share it; it has the map of their step."""
+
+    def __init__(self) -> None:
+        self.step: dict[str, Any] = {}
+
+
+_group: ContextVar[_Group | None] = ContextVar("trace_group", default=None)
+# Hooks that have not ended. Threads share the list without a lock: appending, removing and copying are atomic.
+_active: list[weakref.ref[TraceHook]] = []
 
 
 class TraceHook:
     """Writes what `trace` collects in each step.
 
-    A hook belongs to the thread that made it: `trace` finds it there. Elsewhere, call `hook.trace`. Several hooks
-    in one thread each take the columns that they have.
+    `trace` reaches the hook from every thread and task of the process. Hooks that were made in different threads
+    are kept apart: `trace` in such a thread reaches the hook that was made there. Several hooks of one thread each
+    take the columns that they have.
 
     Args:
         writer: takes the rows. The hook closes it in `end`.
@@ -60,47 +78,137 @@ class TraceHook:
             raise InvalidInputError([Problem("when", f"{when!r} is no choice", "'train', 'eval' or 'both'")])
         self.writer = writer
         self.when = when
-        self._step: dict[str, Any] = {}
-        _hooks.set((*_hooks.get(), self))
+        self._steps = Steps(writer.schema.names, may_miss=writer.missing == "null")
+        self._late_error: PaiError | None = None
+        self._group = _own_group()
+        self._ref = weakref.ref(self, _deactivate)
+        _active.append(self._ref)
+
+    def __enter__(self) -> TraceHook:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.end()
+            return
+        _deactivate(self._ref)
+        self.writer.__exit__(kind, error, trace)
 
     def trace(self, name: str, values: Any) -> None:
-        """Take the values of one column for this step; errors as for `trace`."""
+        """Take the values of one column for this step; errors as for `trace`.
+
+        Raises:
+            TraceError: the hook has ended, or belongs to another process.
+        """
+        if not self.has_column(name):
+            raise InvalidInputError([_no_such_column(name, self.writer.schema.names)])
         self._take(name, _copied(name, values))
 
     def _take(self, name: str, values: Any) -> None:
-        if name in self._step:
+        self.writer.check_process()
+        if self._ref not in _active:
+            raise TraceError("the hook has ended; it takes no more values")
+        if self._steps.add(name, values):
             _warn_twice(name)
-        self._step[name] = values
 
     def has_column(self, name: str) -> bool:
         """Whether the writer's schema has it."""
         return name in self.writer.schema.names
 
+    @contextmanager
+    def bound(self) -> Iterator[TraceHook]:
+        """Within it, `trace` in this thread or task reaches the hooks of the thread that made this one.
+
+        For helpers of a training, where several trainings run in threads of one process.
+        """
+        before = _group.set(self._group)
+        try:
+            yield self
+        finally:
+            _group.reset(before)
+
     def after_step(self, is_train: bool = True, *args: Any, **kwargs: Any) -> None:
         """Write the step's columns, unless the step is of the kind that is left out, or has none.
 
+        It takes what this thread or task gave, and what threads gave that have never called it.
+
         Raises:
             InvalidInputError: the columns do not fit the schema or each other.
-            TraceError: an earlier block could not be stored.
+            TraceError: an earlier block could not be stored, or the hook has ended.
         """
-        step = self.discard_step()
-        if step and self.when in ("both", "train" if is_train else "eval"):
-            self.writer.write(step)
+        late, self._late_error = self._late_error, None
+        if late is not None:
+            raise late
+        self.writer.check_usable()
+        self._write(self._taken(is_kept=self._writes(is_train)), is_train)
 
     def discard_step(self) -> dict[str, Any]:
         """Forget the step's columns without writing them; returns them."""
-        step, self._step = self._step, {}
-        _forget(step)
-        return step
+        return {name: values for step in self._taken(is_kept=False) for name, values in step.items()}
 
-    def end(self, is_train: bool = True, *args: Any, **kwargs: Any) -> None:
-        """Store all rows, and end the writer.
+    def _writes(self, is_train: bool) -> bool:
+        return self.when in ("both", "train" if is_train else "eval")
+
+    def _write(self, steps: Iterable[dict[str, Any]], is_train: bool) -> None:
+        failed: InvalidInputError | None = None
+        for step in steps if self._writes(is_train) else ():
+            try:
+                self.writer.write(step)
+            except InvalidInputError as error:  # the steps of other threads count all the same
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _taken(self, *, is_kept: bool) -> list[dict[str, Any]]:
+        """The steps that end now. What no other hook of the group waits for leaves the map."""
+        steps = self._steps.take(is_kept=is_kept)
+        waiting = {name for hook in _live() if hook._group is self._group for name in hook._steps.waiting()}
+        gone = {name for step in steps for name in step} - waiting
+        step = dict(self._group.step)  # at once: other threads may add to it
+        self._group.step = {name: values for name, values in step.items() if name not in gone}
+        return steps
+
+    def end(self, is_train: bool = True, *args: Any, deadline_s: float = CLOSE_S, **kwargs: Any) -> None:
+        """Store all rows, and end the writer. It may be called in any thread.
+
+        Values that were given after the last `after_step` are written as a step, too.
+
+        Args:
+            is_train: the kind of such a step.
+            *args: not used.
+            deadline_s: longest time to wait, in seconds.
+            **kwargs: not used.
 
         Raises:
+            InvalidInputError: such values are not a whole step. All other rows are stored.
             TraceError: some rows are not stored; it says how many and why.
         """
-        _hooks.set(tuple(hook for hook in _hooks.get() if hook is not self))
-        self.writer.close()
+        left = self._finish(is_train, deadline_s)
+        if left is not None and sys.exc_info()[1] is None:
+            raise left
+        if left is not None:  # a training that failed within a step: its error is the one to see
+            logger.error("the last step was not written: %s", left)
+
+    def _finish(self, is_train: bool, deadline_s: float) -> PaiError | None:
+        """End the hook; the error of values that are not stored, other than for the sink's failure."""
+        _deactivate(self._ref)
+        left, self._late_error = self._late_error, None
+        try:
+            self._write_rest(is_train)
+        except PaiError as error:
+            left = left or error
+        self.writer.close(deadline_s)
+        return left
+
+    def _write_rest(self, is_train: bool) -> None:
+        """Write what was given after the last `after_step`."""
+        steps = self._steps.rest()
+        if steps:
+            done = "end() writes them as a step" if self._writes(is_train) else "they are not of the kind to write"
+            logger.warning("values were traced after the last after_step(); %s", done)
+            self._write(steps, is_train)
 
     def check_alive(self) -> bool:
         """Whether the writer takes rows."""
@@ -109,14 +217,25 @@ class TraceHook:
     def steps(self, batches: Iterable[_Batch]) -> Iterator[_Batch]:
         """Go through batches: each pass of the loop's body is a step; after the last one, `end` is called.
 
-        An exception in the body, or a `break`, ends the hook too.
+        An exception in the body, or a `break`, ends the hook too; the step counts if it has all columns. Python
+        drops errors at that moment: they are logged, and raised by the next call of the hook.
         """
         try:
             for batch in batches:
                 yield batch
                 self.after_step()
-        finally:
-            self.end()
+        except GeneratorExit:
+            try:
+                self._late_error = self._finish(True, CLOSE_S)
+            except PaiError as error:
+                self._late_error = error
+            if self._late_error is not None:
+                logger.error("%s", self._late_error)
+            raise
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        self.end()
 
     # A training loop of RecIS calls these for every hook. There is nothing to do in them.
 
@@ -134,15 +253,20 @@ def trace(name: str, values: Any) -> None:
         values: a tensor, numpy array or list, with one item a row.
 
     Raises:
-        InvalidInputError: the values are of another type, or no hook of this thread has such a column.
+        InvalidInputError: the values are of another type, no hook has such a column, or it is not clear which one
+            is meant: hooks of several threads have it, and this thread made none of them.
+        TraceError: the hook belongs to another process.
     """
     copied = _copied(name, values)
-    hooks = _hooks.get()
+    hooks = _hooks_here()
     takers = [hook for hook in hooks if hook.has_column(name)]
     if hooks and not takers:
         known = {column for hook in hooks for column in hook.writer.schema.names}
-        raise InvalidInputError([Problem(f"trace {name!r}", "no hook has such a column", name_hint(name, known))])
-    step = get_trace_map()
+        raise InvalidInputError([_no_such_column(name, known)])
+    if len({id(hook._group) for hook in takers}) > 1:
+        hint = "call hook.trace(), or use `with hook.bound():` in this thread"
+        raise InvalidInputError([Problem(f"trace {name!r}", "hooks of several threads have this column", hint)])
+    step = takers[0]._group.step if takers else get_trace_map()
     if name in step and not takers:
         _warn_twice(name)
     for hook in takers:
@@ -150,33 +274,60 @@ def trace(name: str, values: Any) -> None:
     step[name] = copied
 
 
-add_to_trace = trace
+def add_to_trace(name: str, tensor: Any = None) -> None:
+    """The function of RecIS: as `trace`, but it takes no tuples, and its second argument has a default."""
+    if isinstance(tensor, tuple):
+        raise InvalidInputError([_not_values(name, tensor)])
+    trace(name, tensor)
 
 
 def get_trace_map() -> dict[str, Any]:
-    """The values of the current step in this thread: name to array or list."""
-    found = _map.get()
-    if found is None:
-        found = clear_trace_map()
-    return found
+    """The values of the current step, of this thread's hooks or else of the process's: name to array or list."""
+    hooks = _hooks_here()
+    return (hooks[0]._group if hooks else _own_group()).step
 
 
 def clear_trace_map() -> dict[str, Any]:
     """Begin with a new, empty map, which is returned. The one before stays as it is."""
-    made: dict[str, Any] = {}
-    _map.set(made)
-    return made
+    hooks = _hooks_here()
+    group = hooks[0]._group if hooks else _own_group()
+    group.step = {}
+    return group.step
 
 
-def _forget(step: Mapping[str, Any]) -> None:
-    """A step was taken by one hook: what no other hook waits for leaves the map."""
-    waiting = {name for hook in _hooks.get() for name in hook._step}
-    kept = {name: values for name, values in get_trace_map().items() if name not in step or name in waiting}
-    clear_trace_map().update(kept)
+def _own_group() -> _Group:
+    found = _group.get()
+    if found is None:
+        found = _Group()
+        _group.set(found)
+    return found
+
+
+def _live() -> list[TraceHook]:
+    return [hook for ref in tuple(_active) if (hook := ref()) is not None and not hook.writer.is_closed]
+
+
+def _hooks_here() -> list[TraceHook]:
+    """The hooks that were made in this context, or else all of the process."""
+    live, own = _live(), _group.get()
+    return [hook for hook in live if hook._group is own] or live
+
+
+def _deactivate(ref: weakref.ref[TraceHook]) -> None:
+    if ref in _active:
+        _active.remove(ref)
+
+
+def _no_such_column(name: str, known: Iterable[str]) -> Problem:
+    return Problem(f"trace {name!r}", "no hook has such a column", name_hint(name, known))
 
 
 def _warn_twice(name: str) -> None:
     logger.warning("trace %r was given twice in one step; the last values count", name)
+
+
+def _not_values(name: str, values: Any) -> Problem:
+    return Problem(f"trace {name!r}", is_of_type(values), "give a tensor, a numpy array or a list")
 
 
 def _copied(name: str, values: Any) -> Any:
@@ -188,6 +339,5 @@ def _copied(name: str, values: Any) -> Any:
     try:
         array = as_numpy(values)
     except TypeError:
-        hint = "give a tensor, a numpy array or a list"
-        raise InvalidInputError([Problem(f"trace {name!r}", is_of_type(values), hint)]) from None
+        raise InvalidInputError([_not_values(name, values)]) from None
     return list(values) if array is None else array.copy()

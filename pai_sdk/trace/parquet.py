@@ -76,12 +76,15 @@ class ParquetSink:
         return {name: value for name, value in vars(self).items() if name != "store"}
 
     def prepare(self, schema: pa.Schema, run_id: str) -> pa.Schema:
-        """The schema as it is: the run's id is in the path of each file."""
+        """The schema as it is: the run's id is in the path of each file. Opens the store."""
         check_run_id(run_id)
         clash = sorted({"run", *self.partition} & {name.lower() for name in schema.names})
         if clash:
             problems = [Problem(f"column {name!r}", "is a partition too", "rename the column") for name in clash]
             raise InvalidInputError(problems)
+        import pyarrow.parquet  # noqa: F401 - early: at the end of the process, some imports fail
+
+        _ = self.store  # likewise
         self._place = "".join(f"{name}={value}/" for name, value in {**self.partition, "run": run_id}.items())
         return schema
 

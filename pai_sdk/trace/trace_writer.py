@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
@@ -33,15 +34,24 @@ from pai_sdk.trace.destinations import default_sink, run_id_here
 from pai_sdk.trace.types import ColumnTypes, trace_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pai_sdk.trace.sinks import Sink, SinkSession
 
-__all__ = ["TraceStats", "TraceWriter"]
+__all__ = ["CLOSE_S", "TraceStats", "TraceWriter"]
 
 logger = logging.getLogger(__name__)
+
+CLOSE_S = 600.0
+"""How long `close` waits for the sink, in seconds."""
 
 _MIB = 1 << 20
 _JOIN_S = 5.0
 _EXIT_S = 60.0  # how long the end of the process may wait for rows that were never closed
+# After an exception, such as Ctrl-C: wait this long in all, and this long while the sink stores nothing.
+_STOP_S, _STALLED_S = 30.0, 10.0
+_LOOK_S = 1.0  # on Windows, Ctrl-C does not end the wait for a lock
+_SPARE_BYTES = _MIB  # memory for Python objects that is not counted; it matters for many small blocks only
 _open_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
 
 
@@ -86,7 +96,7 @@ class _Session:
         return self.is_ended and len(self.stored) == self.sealed
 
 
-@dataclass
+@dataclass(slots=True)
 class _Block:
     session: _Session
     block_id: int
@@ -105,7 +115,8 @@ class TraceWriter:
         sink: where the rows go; by default Parquet files in the run's own folder.
         missing: what becomes of a column that a step does not have: `"error"`, or `"null"`.
         block_bytes: memory of one block, the unit of sending.
-        memory_bytes: limit for all rows that wait. `write` blocks beyond it; see `stats().blocked_s`.
+        memory_bytes: limit for all rows that wait, with the Python objects that hold them. `write` blocks beyond
+            it; see `stats().blocked_s`.
         workers: threads; each sends one block at a time.
         flush_interval_s: make rows visible at least so often, in seconds, in smaller blocks; only full blocks
             are sent without it.
@@ -153,6 +164,8 @@ class TraceWriter:
         self.sink = sink if sink is not None else default_sink(self.run_id)
         self._columns = Columns(self.schema, missing=missing)
         self._block_schema = self.sink.prepare(self.schema, self.run_id)
+        _import_early()
+        self._added = _added_columns(self.schema, self._block_schema, self.run_id)
         self._block_bytes = min(block_bytes, memory_bytes)
         self._memory_bytes = memory_bytes
         self._flush_interval_s = flush_interval_s
@@ -168,9 +181,11 @@ class TraceWriter:
         self._is_closed = False
         self._counts = dict.fromkeys(("rows_fed", "rows_committed", "blocks_stored", "bytes_stored", "retries"), 0)
         self._sealed_bytes = 0  # sealed, and not stored yet
+        self._sealed_extra_bytes = 0  # of the Python objects around them
         self._blocked_s = 0.0
         self._threads = [
-            threading.Thread(target=self._work, name=f"trace-{number}", daemon=True) for number in range(workers)
+            threading.Thread(target=self._work, args=(number == 0,), name=f"trace-{number}", daemon=True)
+            for number in range(workers)
         ]
         for thread in self._threads:
             thread.start()
@@ -193,7 +208,7 @@ class TraceWriter:
             self.close()
             return
         try:
-            self.close()
+            self._close(_STOP_S, _STALLED_S)
         except TraceError as failed:  # the error of the block is the one to see
             logger.error("%s", failed)
 
@@ -213,10 +228,10 @@ class TraceWriter:
             TraceError: an earlier block could not be stored, or the writer is closed.
         """
         prepared, rows = self._columns.prepare({**(values or {}), **columns})
-        self._check_process()
+        self.check_process()
         with self._changed:
-            self._check_usable()
-            if self._sealed_bytes + self._builder.size_bytes >= self._memory_bytes:
+            self.check_usable()
+            if self._used_bytes(self._builder) >= self._memory_bytes:
                 self._wait_for_memory()
             self._builder.append(prepared, rows)
             self._counts["rows_fed"] += rows
@@ -232,15 +247,17 @@ class TraceWriter:
         Raises:
             TraceError: some rows are not, for a failure or because the time is over.
         """
-        self._check_process()
+        self.check_process()
         with self._changed:
-            self._check_usable()
+            self.check_usable()
             self._end_session()
             self._wait_for_commits(deadline_s)
             return self._counts["rows_committed"]
 
-    def close(self, deadline_s: float = 600.0) -> TraceStats:
+    def close(self, deadline_s: float = CLOSE_S) -> TraceStats:
         """Flush, and end the threads. Closing again does nothing.
+
+        Ctrl-C ends the wait at once, and the log says what is not stored.
 
         Args:
             deadline_s: longest time to wait, in seconds.
@@ -248,6 +265,9 @@ class TraceWriter:
         Raises:
             TraceError: some rows are not visible in the sink; the message and attributes say how many, and why.
         """
+        return self._close(deadline_s)
+
+    def _close(self, deadline_s: float, stalled_s: float | None = None) -> TraceStats:
         if self._process_id != os.getpid():  # the rows are the other process's
             return TraceStats()
         with self._changed:
@@ -257,14 +277,31 @@ class TraceWriter:
             _open_writers.discard(self)
             try:
                 self._end_session()
-                self._wait_for_commits(deadline_s)
+                self._wait_for_commits(deadline_s, stalled_s)
+            except TraceError:
+                raise
+            except BaseException:  # Ctrl-C while it waits
+                logger.error("%s", self._failure("the wait was interrupted"))
+                raise
             finally:
                 self._error = self._error or TraceError("the writer is closed")  # ends the threads, at once
                 self._waiting.clear()
                 self._changed.notify_all()
-        for thread in self._threads:  # none of them has work left; one that hangs in a call is left behind
-            thread.join(_JOIN_S)
+        # None of the threads has work left; one that hangs in a call is left behind.
+        deadline = time.monotonic() + _JOIN_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
         return self.stats()
+
+    @property
+    def missing(self) -> str:
+        """What becomes of a column that a step does not have: `"error"`, or `"null"`."""
+        return str(self._settings["missing"])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
 
     @property
     def is_usable(self) -> bool:
@@ -277,55 +314,95 @@ class TraceWriter:
             waiting = self._sealed_bytes + self._builder.size_bytes
             return TraceStats(**self._counts, waiting_bytes=waiting, blocked_s=self._blocked_s)
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Raise if this is a forked process.
+
+        Raises:
+            TraceError: the writer belongs to another process.
+        """
         # Before the lock: in a forked child it stays locked if a thread of the parent held it during the fork.
         if self._process_id != os.getpid():
             raise TraceError("this writer belongs to another process; make one in each process")
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Raise if the writer takes no rows.
+
+        Raises:
+            TraceError: it is closed, a block could not be stored, or the sink refused the columns or the key.
+        """
         if self._is_closed:
             raise TraceError("the writer is closed")
         if self._error is not None:
             raise self._failure()
 
-    def _failure(self) -> TraceError:
+    def _failure(self, reason: str = "the time is over") -> TraceError:
         """The error for the caller: a new one each time, so that no traceback grows."""
         fed, committed = self._counts["rows_fed"], self._counts["rows_committed"]
+        sessions = [*self._unfinished, self._session]
+        stored = sum(len(session.stored) for session in sessions)
+        waiting = sum(session.sealed for session in sessions) - stored + (self._builder.rows > 0)
+        blocks = f" (blocks: {waiting} not sent, {stored} sent and not committed)" if fed > committed else ""
         failure = TraceError(
-            f"{self.sink!r}: {fed - committed} of {fed} rows are not stored: {self._error or 'the time is over'}",
+            f"{self.sink!r}: {fed - committed} of {fed} rows are not stored: {self._error or reason}{blocks}",
             rows_fed=fed,
             rows_committed=committed,
         )
         failure.__cause__ = self._error
         return failure
 
+    def _used_bytes(self, builder: BlockBuilder | None = None) -> int:
+        """Memory of the sealed blocks, and of a builder."""
+        size_bytes, extra_bytes = self._sealed_bytes, self._sealed_extra_bytes
+        if builder is not None:
+            size_bytes, extra_bytes = size_bytes + builder.size_bytes, extra_bytes + builder.extra_bytes
+        return size_bytes + max(0, extra_bytes - _SPARE_BYTES)
+
     def _wait_for_memory(self) -> None:
         began = time.monotonic()
         if self._builder.rows:
             self._seal()
-        while self._sealed_bytes >= self._memory_bytes and self._error is None:
-            self._changed.wait()
+        while self._used_bytes() >= self._memory_bytes and self._error is None:
+            self._changed.wait(_LOOK_S)
         self._blocked_s += time.monotonic() - began
-        self._check_usable()
+        self.check_usable()
 
-    def _wait_for_commits(self, deadline_s: float) -> None:
-        deadline = time.monotonic() + deadline_s
+    def _wait_for_commits(self, deadline_s: float, stalled_s: float | None = None) -> None:
+        """Wait until all sessions are committed.
+
+        Args:
+            deadline_s: longest time, in seconds.
+            stalled_s: longest time in which the sink stores nothing.
+        """
+        stalled_s = deadline_s if stalled_s is None else stalled_s
+        now = time.monotonic()
+        deadline, stalled_at, stored = now + deadline_s, now + stalled_s, self._stored()
+        reason = "the time is over"
         while self._unfinished and self._error is None:
-            if (left_s := deadline - time.monotonic()) <= 0:
+            now = time.monotonic()
+            if self._stored() != stored:
+                stored, stalled_at = self._stored(), now + stalled_s
+            if now >= min(deadline, stalled_at):
+                if now < deadline:
+                    reason = f"the sink has stored nothing for {stalled_s:g} s"
                 break
-            self._changed.wait(left_s)
+            self._changed.wait(min(deadline - now, stalled_at - now, _LOOK_S))
         if self._error is not None or self._counts["rows_committed"] != self._counts["rows_fed"]:
-            raise self._failure()
+            raise self._failure(reason)
+
+    def _stored(self) -> tuple[int, int]:
+        return self._counts["blocks_stored"], self._counts["rows_committed"]
 
     def _seal(self) -> None:
         """Hand the rows so far to the threads."""
         builder, session = self._builder, self._session
+        builder.trim()
         self._builder = BlockBuilder(self.schema, block_bytes=self._block_bytes)
         self._waiting.append(_Block(session, session.sealed, builder))
         session.began = session.began if session.sealed else time.monotonic()
         session.sealed += 1
         session.rows += builder.rows
         self._sealed_bytes += builder.size_bytes
+        self._sealed_extra_bytes += builder.extra_bytes
         if session.sealed >= self.sink.max_blocks or self._left_s(session) <= 0:
             self._begin_session()
         self._changed.notify_all()
@@ -347,7 +424,9 @@ class TraceWriter:
 
     # ---- the threads' side
 
-    def _work(self) -> None:
+    def _work(self, is_first: bool) -> None:
+        if is_first:
+            self._check_sink()
         while True:
             with self._changed:
                 while not self._waiting and self._error is None and not self._due():
@@ -370,6 +449,20 @@ class TraceWriter:
                     self._error = self._error or error
                     self._changed.notify_all()
                 return
+
+    def _check_sink(self) -> None:
+        """Contact the sink, so that the next call raises what is wrong with the key or the columns."""
+        check = getattr(self.sink, "check", None)
+        if check is None:
+            return
+        try:
+            self._retried(check)
+        except BaseException as error:
+            if getattr(error, "retryable", False):
+                return  # the first block tries again
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify_all()
 
     def _end_session_when_due(self) -> float | None:
         """End a session whose time has come; seconds until the next one's, None for no such time."""
@@ -394,15 +487,15 @@ class TraceWriter:
         import pyarrow as pa
 
         batch = block.builder.build()
-        added = [name for name in self._block_schema.names if name not in self.schema.names]
-        for name in added:  # the run's id, where the sink wants it in each row
-            batch = batch.append_column(name, pa.repeat(pa.scalar(self.run_id, pa.string()), batch.num_rows))
+        for name, value in self._added.items():
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         session = self._opened(block.session)
         payload = session.encode(batch)
         self._retried(lambda: session.write(block.block_id, payload))
         with self._changed:
             block.session.stored.append(block.block_id)
             self._sealed_bytes -= block.builder.size_bytes
+            self._sealed_extra_bytes -= block.builder.extra_bytes
             self._counts["blocks_stored"] += 1
             self._counts["bytes_stored"] += len(payload)
             self._changed.notify_all()
@@ -440,6 +533,24 @@ def _rebuilt(schema: Any, sink: Any, settings: dict[str, Any]) -> TraceWriter:
     return TraceWriter(schema, sink, **settings)
 
 
+def _import_early() -> None:
+    """Import what threads and retries need: at the end of the process, when rows may still wait, it is too late.
+
+    Python refuses to import `concurrent.futures.thread` then, which pandas and asyncio need.
+    """
+    import concurrent.futures.thread  # noqa: F401
+
+    import tenacity  # noqa: F401
+
+
+def _added_columns(schema: pa.Schema, block_schema: pa.Schema, run_id: str) -> dict[str, pa.Scalar[Any]]:
+    """The value of each column that the sink wants in each row in addition: the run's id."""
+    import pyarrow as pa
+
+    added = [name for name in block_schema.names if name not in schema.names]
+    return {name: pa.scalar(run_id, pa.string()) for name in added}
+
+
 def _check_sizes(**sizes: int) -> None:
     problems = [
         Problem(name, f"{size!r} is not a size", "a whole number, 1 or more")
@@ -453,8 +564,13 @@ def _check_sizes(**sizes: int) -> None:
 @atexit.register
 def _close_open_writers() -> None:
     """Rows of a writer that was never closed are stored at the end of the process."""
+    # Python keeps the exception that has ended the program here; then the user waits for it to end, too.
+    is_failed = hasattr(sys, "last_value")
+    deadline_s, stalled_s = (_STOP_S, _STALLED_S) if is_failed else (_EXIT_S, _EXIT_S)
     for writer in list(_open_writers):
         try:
-            writer.close(_EXIT_S)
+            writer._close(deadline_s, stalled_s)
+        except KeyboardInterrupt:  # it was logged; the other writers say what they have
+            deadline_s = 0.0
         except Exception as error:
             logger.error("a trace writer was not closed, and %s", error)

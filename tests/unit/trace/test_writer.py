@@ -147,6 +147,33 @@ def test_close_says_what_is_missing_when_the_time_is_over() -> None:
     assert not writer.is_usable
 
 
+def test_an_exception_waits_for_the_sink_only_while_it_stores(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pai_sdk.trace.trace_writer._STALLED_S", 0.5)
+    go_on = threading.Event()
+
+    def slow(operation: str, number: int) -> None:
+        if operation == "write":
+            time.sleep(0.15)  # longer in all than the time without progress
+        if operation == "commit":
+            go_on.wait(30)
+
+    sink = FakeSink(before=slow)
+
+    def train() -> None:
+        with TraceWriter(SCHEMA, sink, block_bytes=160, workers=1, retry=FAST) as writer:
+            feed(writer, 6)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train()
+    assert sink.calls["write"] == 6
+    assert "60 of 60 rows are not stored: the sink has stored nothing for 0.5 s" in caplog.text
+    assert "(blocks: 0 not sent, 6 sent and not committed)" in caplog.text
+    go_on.set()
+
+
 def test_a_closed_writer_says_so() -> None:
     writer = TraceWriter(SCHEMA, FakeSink())
     writer.close()

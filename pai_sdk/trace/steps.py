@@ -1,0 +1,143 @@
+"""What threads and tasks have given for the next steps of one hook.
+
+Each thread and each task collects a part of its own, so that threads which end steps themselves do not mix their
+rows. A thread that has never ended a step is a helper of the training loop, such as a thread of an executor: its
+values belong to the step that the loop ends.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pai_sdk.errors import TraceError
+
+__all__ = ["Steps", "giver_here"]
+
+
+class _Giver:
+    """A thread that gives values. Not its number, which a later thread gets again."""
+
+
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.giver = _Giver()
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one thread or task has given for a step."""
+
+    giver: object
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+_here = _Here()
+
+
+def giver_here() -> Any:
+    """The thread or task that calls."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        return asyncio.current_task() or _here.giver
+    return _here.giver
+
+
+class Steps:
+    """The parts of the next steps. Safe for many threads.
+
+    Args:
+        names: the columns of a whole step.
+        may_miss: whether a step may lack columns.
+    """
+
+    def __init__(self, names: Iterable[str], *, may_miss: bool) -> None:
+        self._names = frozenset(names)
+        self._may_miss = may_miss
+        self._lock = threading.Lock()  # guards all below
+        self._parts: list[_Part] = []
+        self._loops: weakref.WeakSet[Any] = weakref.WeakSet()  # threads and tasks that end steps
+        self._robbed: weakref.WeakSet[Any] = weakref.WeakSet()  # those of which another loop took half a step
+        self._maker = weakref.ref(giver_here())
+
+    def add(self, name: str, values: Any) -> bool:
+        """Add a column to the caller's step; whether it replaces one."""
+        giver = giver_here()
+        with self._lock:
+            mine = [part for part in self._parts if part.giver is giver]
+            is_twice = bool(mine) and name in mine[-1].values
+            is_helper = giver not in self._loops and giver is not self._maker()
+            if not mine or (is_twice and is_helper and self._is_whole(mine[-1])):
+                # A helper that gives a column again, after a whole step, has another batch.
+                mine.append(_Part(giver))
+                self._parts.append(mine[-1])
+                is_twice = False
+            mine[-1].values[name] = values
+        return is_twice
+
+    def take(self, *, is_kept: bool) -> list[dict[str, Any]]:
+        """The caller's step, and those of helpers.
+
+        A helper's part with all columns is a step. Another one completes the caller's own, or it waits: its thread
+        may be a loop that is within its first step.
+
+        Args:
+            is_kept: whether they will be written.
+
+        Raises:
+            TraceError: a half of the caller's step was taken by another loop.
+        """
+        giver = giver_here()
+        with self._lock:
+            if giver in self._robbed:
+                self._robbed.discard(giver)
+                text = "another thread's after_step() took half a step of this thread; use a hook in each thread"
+                raise TraceError(text)
+            self._loops.add(giver)
+            own: dict[str, Any] = {}
+            for part in self._parts:
+                if part.giver is giver:
+                    own.update(part.values)
+            steps, others = [own], [part for part in self._parts if part.giver is not giver]
+            self._parts = [part for part in others if not self._take_of_helper(part, steps, is_kept)]
+        return [step for step in steps if step]
+
+    def rest(self) -> list[dict[str, Any]]:
+        """All that is left, as steps; the last of them may be half a step."""
+        with self._lock:
+            parts, self._parts = self._parts, []
+        whole = [part.values for part in parts if self._is_whole(part)]
+        halves: list[dict[str, Any]] = []
+        for values in [part.values for part in parts if not self._is_whole(part)]:
+            if halves and halves[-1].keys().isdisjoint(values):
+                halves[-1].update(values)
+            else:
+                halves.append(values)
+        return [*whole, *halves]
+
+    def waiting(self) -> set[str]:
+        """The columns that wait for the end of a step."""
+        with self._lock:
+            return {name for part in self._parts for name in part.values}
+
+    def _is_whole(self, part: _Part) -> bool:
+        return self._names <= part.values.keys()
+
+    def _take_of_helper(self, part: _Part, steps: list[dict[str, Any]], is_kept: bool) -> bool:
+        """Take the part of another thread or task; whether it is a helper's, and fits."""
+        if part.giver in self._loops:
+            return False
+        own, is_whole = steps[0], self._is_whole(part)
+        if is_kept and not is_whole and own.keys() < self._names and own.keys().isdisjoint(part.values):
+            own.update(part.values)
+        elif is_whole or not is_kept or self._may_miss:
+            steps.append(part.values)
+        else:
+            return False
+        if not (is_whole and is_kept):
+            self._robbed.add(part.giver)
+        return True
