@@ -2,12 +2,17 @@
 
 A numeric array needs no Arrow object per step: it is copied into a numpy buffer that becomes an Arrow array when
 the block is complete, without another copy. All other values become Arrow arrays at once.
+
+A value is stored exactly, or refused. Only floating point numbers are rounded, to the precision of their column.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pai_sdk.base.hints import is_of_type, name_hint
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 Prepared: TypeAlias = "np.ndarray | pa.Array"
 """A checked column: a numpy array that is still the caller's memory, or an Arrow array of the right type."""
 
-_SCALARS = (bool, int, float, str, bytes)
+_SCALARS = (bool, int, float, str, bytes, decimal.Decimal, datetime.date)
 
 
 class Columns:
@@ -62,11 +67,11 @@ class Columns:
                     )
                 scalars[name] = None
             elif isinstance(value, _SCALARS) or getattr(value, "shape", None) == ():
-                scalars[name] = value.item() if hasattr(value, "item") else value
+                scalars[name] = value
             else:
                 try:
                     prepared[name] = _column(value, type_, dtype)
-                except (TypeError, ValueError, OverflowError) as error:  # those of Arrow are ValueErrors, too
+                except _refusals() as error:
                     problems.append(Problem(f"column {name!r}", str(error)))
         lengths = {name: len(column) for name, column in prepared.items()}
         if len(set(lengths.values())) > 1:
@@ -76,7 +81,7 @@ class Columns:
         for name, value in scalars.items():
             try:
                 prepared[name] = _repeated(value, rows, *self._types[name])
-            except (TypeError, ValueError, OverflowError) as error:
+            except _refusals() as error:
                 problems.append(Problem(f"column {name!r}", str(error)))
         if problems:
             raise InvalidInputError(problems)
@@ -95,6 +100,12 @@ def numpy_type(type_: pa.DataType) -> np.dtype[Any] | None:
     return None
 
 
+def _refusals() -> tuple[type[BaseException], ...]:
+    import pyarrow as pa
+
+    return (TypeError, ValueError, OverflowError, ArithmeticError, pa.ArrowException)
+
+
 def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
     import numpy as np
     import pyarrow as pa
@@ -102,29 +113,182 @@ def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prep
     if isinstance(value, pa.ChunkedArray):
         value = value.combine_chunks()
     if isinstance(value, pa.Array):
-        return value if value.type == type_ else value.cast(type_)
+        return _cast(value, type_)
     array = as_numpy(value)
     if array is None:
         return _from_list(list(value), type_)
-    if dtype is not None:
+    if isinstance(array, np.ma.MaskedArray):
+        return _masked(array, type_, dtype)
+    if dtype is not None and array.dtype.kind != "O":
         _check_fits(array, dtype)
         return array
     if array.ndim > 1:
         return _nested(array, type_)
-    if array.dtype == object or array.dtype.kind in "US":
+    if array.dtype.kind == "O" or array.dtype.kind in "US" or pa.types.is_decimal(type_):
         return _from_list(array.tolist(), type_)
-    if array.dtype.kind not in "bmM" and not pa.types.is_decimal(type_):
+    if array.dtype.kind not in "bmM" or (array.dtype.kind == "b" and not pa.types.is_boolean(type_)):
         raise TypeError(f"has {array.dtype} values, but its type is {type_}")
-    return pa.array(np.array(array), type=type_)  # a copy: Arrow would keep the caller's memory
+    return _cast(pa.array(np.array(array)), type_)  # a copy: Arrow would keep the caller's memory
+
+
+def _masked(array: np.ma.MaskedArray[Any, Any], type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
+    """Hidden values are nulls."""
+    import numpy as np
+    import pyarrow as pa
+
+    is_hidden = np.ma.getmaskarray(array)
+    if array.ndim > 1 or array.dtype.kind not in "iufb":
+        return _from_list(array.tolist(), type_)
+    data = np.where(is_hidden, np.zeros(1, array.dtype), array.data)
+    if dtype is not None:
+        _check_fits(data, dtype)
+        data = data.astype(dtype)
+    return _cast(pa.array(data, mask=is_hidden), type_)
 
 
 def _from_list(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """A column of a list, level by level. Arrow would cut 0.5 off to 0, and drop unknown fields of structs."""
     import pyarrow as pa
 
-    if "map<" in str(type_):  # Arrow does not see from tuples that a map is meant
-        return pa.array(values, type=type_)
-    # Given the type at once, Arrow would cut 0.5 off to 0 without a word; a cast does not.
-    return pa.array(values).cast(type_)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        offsets, items = _flattened(values, type_, _items)
+        return type(pa.array([], type_)).from_arrays(offsets, _as_arrow(items, type_.value_type), type=type_)
+    if pa.types.is_map(type_):
+        offsets, pairs = _flattened(values, type_, _pairs)
+        keys, stored = [key for key, _ in pairs], [value for _, value in pairs]
+        return pa.MapArray.from_arrays(
+            offsets, _from_list(keys, type_.key_type), _from_list(stored, type_.item_type), type=type_
+        )
+    if pa.types.is_struct(type_):
+        return _structs(values, type_)
+    if pa.types.is_decimal(type_):
+        values = [_as_decimal(value) for value in values]
+        if all(value is None or isinstance(value, decimal.Decimal) for value in values):
+            return pa.array(values, type=type_)
+    return _cast(pa.array(values), type_)
+
+
+def _as_decimal(value: Any) -> Any:
+    if isinstance(value, float):
+        return decimal.Decimal(repr(float(value)))  # as Python writes it: 0.1, not the binary value next to it
+    return decimal.Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _as_arrow(values: Any, type_: pa.DataType) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    column = _column(values, type_, numpy_type(type_))
+    return pa.array(np.array(column), type=type_) if isinstance(column, np.ndarray) else column
+
+
+def _flattened(values: list[Any], type_: pa.DataType, of_row: Callable[..., Any]) -> tuple[pa.Array, Any]:
+    """The offsets of rows that are lists, and all items; the offset of a row that is None is None, too."""
+    import numpy as np
+    import pyarrow as pa
+
+    rows = [() if row is None else of_row(row, type_) for row in values]
+    ends = [0, *accumulate(map(len, rows))]
+    is_null = [row is None for row in values]
+    starts = pa.array(
+        np.array(ends, np.int64 if pa.types.is_large_list(type_) else np.int32), mask=np.array([*is_null, False])
+    )
+    if rows and any(map(len, rows)) and all(isinstance(row, np.ndarray) and row.ndim == 1 for row in rows):
+        return starts, np.concatenate(rows)
+    return starts, list(chain.from_iterable(rows))
+
+
+def _items(row: Any, type_: pa.DataType) -> Any:
+    try:
+        array = as_numpy(row)
+    except TypeError:
+        raise TypeError(f"has an item that {is_of_type(row)}; {type_} needs a list for each row") from None
+    return row if array is None else array
+
+
+def _pairs(row: Any, type_: pa.DataType) -> list[tuple[Any, Any]]:
+    pairs = list(row.items()) if isinstance(row, Mapping) else row
+    if not isinstance(pairs, Sequence) or not all(
+        isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs
+    ):
+        raise TypeError(f"has an item that {is_of_type(row)}; {type_} needs a dict or pairs for each row")
+    return [(key, value) for key, value in pairs]
+
+
+def _structs(values: list[Any], type_: pa.StructType) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    fields = list(type_)
+    names = [field.name for field in fields]
+    for row in values:
+        if row is not None and not isinstance(row, Mapping):
+            raise TypeError(f"has an item that {is_of_type(row)}; {type_} needs a dict for each row")
+        if row is not None and (unknown := [key for key in row if key not in names]):
+            hint = name_hint(str(unknown[0]), names)
+            raise ValueError(f"has a struct with the unknown field {unknown[0]!r}; {hint}")
+    children = [
+        _from_list([None if row is None else row.get(field.name) for row in values], field.type)
+        for field in fields
+    ]
+    mask = pa.array(np.array([row is None for row in values], bool))
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _cast(given: pa.Array, type_: pa.DataType) -> pa.Array:
+    """The array as another type.
+
+    Raises:
+        ValueError: a value would be changed. Arrow itself changes some without an error.
+    """
+    if given.type == type_:
+        return given
+    stored = given.cast(type_)
+    _check_same(given, stored)
+    return stored
+
+
+def _check_same(given: pa.Array, stored: pa.Array) -> None:
+    import pyarrow as pa
+
+    kinds, before, after = pa.types, given.type, stored.type
+    if before == after or kinds.is_null(before):
+        return
+    if kinds.is_nested(before) and kinds.is_nested(after):
+        _check_same_nested(given, stored)
+    elif kinds.is_floating(before) and kinds.is_floating(after):
+        if after.bit_width < before.bit_width and _infinities(given) != _infinities(stored):
+            raise OverflowError(f"has values beyond the range of {after}")
+    elif not _is_text(before) and not _is_text(after) and not stored.cast(before).equals(given):
+        raise ValueError(f"has {before} values that {after} cannot store exactly")
+
+
+def _check_same_nested(given: pa.Array, stored: pa.Array) -> None:
+    import pyarrow as pa
+
+    if pa.types.is_struct(given.type) and pa.types.is_struct(stored.type):
+        names = [field.name for field in stored.type]
+        for field, before in zip(given.type, given.flatten(), strict=True):
+            if field.name not in names:
+                raise ValueError(f"has a struct with the unknown field {field.name!r}")
+            _check_same(before, stored.flatten()[names.index(field.name)])
+    elif pa.types.is_map(given.type) and pa.types.is_map(stored.type):
+        _check_same(given.keys, stored.keys)
+        _check_same(given.items, stored.items)
+    else:
+        _check_same(given.flatten(), stored.flatten())
+
+
+def _infinities(numbers: pa.Array) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.sum(pc.is_inf(numbers)).as_py() or 0)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_string(type_) or kinds.is_large_string(type_) or kinds.is_binary(type_))
 
 
 def as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
@@ -147,20 +311,40 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def _check_fits(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
-    """See that numbers can be stored as another type: no fraction and no range is lost."""
+    """See that numbers can be stored as another type: no fraction, no range and no whole number is lost."""
     import numpy as np
 
     if array.ndim != 1:
         raise TypeError(f"has {array.ndim} dimensions; a column of numbers has one")
-    if array.dtype == dtype or np.can_cast(array.dtype, dtype, "safe"):
+    if array.dtype == dtype or not array.size:
         return
     if array.dtype.kind not in "iufb" or (array.dtype.kind == "f" and dtype.kind in "iu"):
         raise TypeError(f"has {array.dtype} values, which do not become {dtype}; convert them")
-    if dtype.kind in "iu" and array.size:
-        bounds = np.iinfo(dtype)
+    if array.dtype.kind == "f":
+        if dtype.itemsize < array.dtype.itemsize:
+            # The quick look fails for NaN and infinity, which are stored as they are.
+            most = float(np.finfo(dtype).max)
+            is_inside = array.min() >= -most and array.max() <= most
+            if not is_inside and (np.isfinite(array) & (np.abs(array) > most)).any():
+                raise OverflowError(f"has values beyond the range of {dtype}")
+    elif array.dtype.kind in "iu" and not np.can_cast(array.dtype, dtype, "safe" if dtype.kind in "iu" else "no"):
         least, most = int(array.min()), int(array.max())
-        if least < bounds.min or most > bounds.max:
+        if dtype.kind == "f":
+            _check_whole(array, dtype, least, most)
+        elif least < np.iinfo(dtype).min or most > np.iinfo(dtype).max:
             raise OverflowError(f"has values from {least} to {most}, beyond the range of {dtype}")
+
+
+def _check_whole(array: np.ndarray[Any, Any], dtype: np.dtype[Any], least: int, most: int) -> None:
+    """See that whole numbers are exact as floating point numbers."""
+    import numpy as np
+
+    exact = 1 << np.finfo(dtype).nmant + 1
+    if -exact <= least and most <= exact:
+        return
+    for value in array[(array < -exact) | (array > exact)].tolist():
+        if int(dtype.type(value)) != value:
+            raise OverflowError(f"has the whole number {value}, which {dtype} cannot store exactly")
 
 
 def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> pa.Array:
@@ -175,10 +359,9 @@ def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> pa.Array:
     else:
         dtype = numpy_type(type_.value_type)
         flat = array.reshape(-1)
-        if dtype is not None:
-            _check_fits(flat, dtype)
-        elif flat.dtype.kind != "b":
+        if dtype is None or flat.dtype.kind == "O":
             return _from_list(array.tolist(), type_)
+        _check_fits(flat, dtype)
         inner = pa.array(np.array(flat, dtype), type=type_.value_type)  # a copy, as the caller reuses its array
     offsets = np.arange(len(array) + 1, dtype=np.int32) * array.shape[1]
     return pa.ListArray.from_arrays(pa.array(offsets), inner, type=type_)
@@ -188,7 +371,20 @@ def _repeated(value: Any, rows: int, type_: pa.DataType, dtype: np.dtype[Any] | 
     import numpy as np
     import pyarrow as pa
 
-    if value is None:
+    if value is None or value is np.ma.masked:
         return pa.nulls(rows, type_)
-    scalar = pa.scalar(value).cast(type_)
-    return pa.repeat(scalar, rows) if dtype is None else np.full(rows, scalar.as_py(), dtype)
+    if dtype is not None and isinstance(value, int | float) and not isinstance(value, bool):
+        array = np.array([value])
+        if array.dtype.kind == "f" and dtype.kind in "iu" and value == int(value):
+            array = np.array([int(value)])
+        if array.dtype.kind != "O":
+            _check_fits(array, dtype)
+            return np.full(rows, value, dtype)
+    if isinstance(value, _SCALARS):
+        column = _from_list([value], type_)
+    else:
+        array = np.asarray(value) if isinstance(value, np.generic) else as_numpy(value)
+        column = _column([value] if array is None else array.reshape(1), type_, dtype)
+    if not isinstance(column, np.ndarray):
+        return pa.repeat(column[0], rows)
+    return np.full(rows, column[0], dtype)

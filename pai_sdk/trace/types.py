@@ -29,6 +29,29 @@ _ARROW_NAMES = {
     "binary": "binary",
     "date": "date32",
 }
+# Names of numpy, Arrow and Python that can only mean one of them. `int` and `float` are MaxCompute's: 32 bits.
+_ALIASES = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "uint8": "smallint",
+    "uint16": "int",
+    "uint32": "bigint",
+    "integer": "int",
+    "long": "bigint",
+    "float16": "float",
+    "float32": "float",
+    "float64": "double",
+    "bool": "boolean",
+    "str": "string",
+    "utf8": "string",
+    "large_string": "string",
+    "bytes": "binary",
+    "date32": "date",
+    "list": "array",
+    "timestamp_ntz": "timestamp",
+}
 _TOKENS = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:])")
 
 
@@ -37,8 +60,8 @@ def trace_schema(columns: ColumnTypes) -> pa.Schema:
 
     Args:
         columns: name to type. A type is a text in MaxCompute's words (`bigint`, `double`, `string`, `boolean`,
-            `timestamp`, `decimal(10,2)`, `array<double>`, `map<string,bigint>`, `struct<a:int,b:string>`), or an
-            Arrow type.
+            `timestamp`, `decimal(10,2)`, `array<double>`, `map<string,bigint>`, `struct<a:int,b:string>`), a name
+            of numpy or Arrow (`int64`, `float64`, `bool`), or an Arrow type. `int` and `float` have 32 bits.
 
     Raises:
         InvalidInputError: a name or a type is wrong, or there is no column; all of them are listed.
@@ -144,6 +167,7 @@ def _parse(tokens: Iterator[str], text: str) -> pa.DataType:
         return token
 
     name = next(tokens, "").lower()
+    name = _ALIASES.get(name, name)
     if name == "array":
         expect("<")
         inner = _parse(tokens, text)

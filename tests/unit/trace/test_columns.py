@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import math
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +43,12 @@ def stored(types: dict[str, str], *steps: dict[str, object], missing: str = "err
         ("array<array<bigint>>", [[[1], []], []]),
         ("map<string,bigint>", [[("a", 1)], []]),
         ("struct<a:int,b:string>", [{"a": 1, "b": "x"}, None]),
+        ("map<string,bigint>", [None, [("a", 1), ("b", None)]]),
+        ("array<map<string,double>>", [[[("a", 0.5)], []], None]),
+        ("struct<a:array<int>,m:map<int,string>>", [{"a": [1, None], "m": [(1, "x")]}]),
+        ("map<string,array<struct<a:int>>>", [[("k", [{"a": 1}, None])]]),
+        ("double", [2**53, -(2**53), None]),
+        ("decimal(10,2)", [Decimal("1.25"), None]),
     ],
 )
 def test_lists_come_back_as_they_were(type_: str, values: list) -> None:
@@ -173,3 +181,104 @@ def test_no_buffer_is_copied_before_a_block_is_complete() -> None:
     after = [column._buffer for column in builder._columns.values() if hasattr(column, "_buffer")]
     assert [id(buffer) for buffer in after] == [id(buffer) for buffer in buffers]
     assert builder.build().num_rows == builder.rows
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "stored_as"),
+    [
+        ("double", np.array([2**60, 7]), [2.0**60, 7.0]),
+        ("double", np.array([2**63], np.uint64), [2.0**63]),
+        ("float", np.array([0.1, math.inf, math.nan]), [np.float32(0.1), math.inf, math.nan]),
+        ("float", [0.1, -math.inf], [np.float32(0.1), -math.inf]),
+        ("decimal(10,2)", [0.1, 0.25, 3], [Decimal("0.10"), Decimal("0.25"), Decimal(3)]),
+        ("decimal(10,2)", np.array([0.5, 7.0]), [Decimal("0.50"), Decimal(7)]),
+        ("decimal(10,2)", np.array([7]), [Decimal(7)]),
+        ("bigint", np.ma.array([1, 2], mask=[0, 1]), [1, None]),
+        ("double", np.ma.array([1.5, 1e300], mask=[0, 1]), [1.5, None]),
+        ("float", np.ma.array([1.5, 1e300], mask=[0, 1]), [1.5, None]),
+        ("boolean", np.ma.array([True, True], mask=[0, 1]), [True, None]),
+        ("string", np.ma.array(["a", "b"], mask=[0, 1]), ["a", None]),
+        ("array<bigint>", np.ma.array([[1, 2], [3, 4]], mask=[[0, 1], [0, 0]]), [[1, None], [3, 4]]),
+        ("double", np.ma.masked, [None]),
+        ("bigint", np.array([1, None], object), [1, None]),
+        ("map<string,bigint>", [{"a": 1}], [[("a", 1)]]),
+        ("array<double>", [np.array([1.5]), np.array([2.5, 3.5])], [[1.5], [2.5, 3.5]]),
+        ("array<double>", [np.array([1.5]), None, []], [[1.5], None, []]),
+        ("array<bigint>", [(1, 2), [3]], [[1, 2], [3]]),
+        ("struct<a:int,b:string>", [{"a": 1}], [{"a": 1, "b": None}]),
+        (
+            "datetime",
+            np.datetime64("2026-01-01T00:00:00.500", "ns"),
+            [datetime.datetime(2026, 1, 1, 0, 0, 0, 500000)],
+        ),
+        ("date", datetime.date(2026, 1, 2), [datetime.date(2026, 1, 2)]),
+        ("decimal(10,2)", Decimal("1.5"), [Decimal("1.50")]),
+        ("bigint", 7.0, [7]),
+        ("array<double>", pa.array([[1.5]], pa.list_(pa.float32())), [[1.5]]),
+    ],
+)
+def test_what_is_stored(type_: str, value: object, stored_as: list) -> None:
+    np.testing.assert_equal(stored({"c": type_}, {"c": value})["c"], stored_as)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "message"),
+    [
+        ("double", np.array([2**53 + 1]), "the whole number 9007199254740993, which float64 cannot store"),
+        ("double", np.array([2**63 - 1]), "whole number"),
+        ("double", np.array([2**64 - 1], np.uint64), "whole number"),
+        ("double", [2**53 + 1], "9007199254740993"),
+        ("double", [2**53 + 1, 0.5], "9007199254740993"),
+        ("double", 2**53 + 1, "whole number"),
+        ("float", np.array([2**24 + 1]), "whole number 16777217, which float32"),
+        ("float", [2**24 + 1], "16777217|exactly"),
+        ("array<double>", np.array([[2**53 + 1]]), "whole number"),
+        ("array<double>", [[2**53 + 1]], "9007199254740993"),
+        ("array<double>", [np.array([2**53 + 1])], "whole number"),
+        ("float", np.array([1e300]), "beyond the range of float32"),
+        ("float", np.array([1e300, math.nan]), "beyond the range of float32"),
+        ("float", [1e300], "beyond the range of float"),
+        ("float", 1e300, "beyond the range of float32"),
+        ("float", [math.inf, -1e300], "beyond the range of float"),
+        ("array<float>", np.array([[1e300]]), "beyond the range of float32"),
+        ("array<float>", [[1e300]], "beyond the range of float"),
+        ("array<float>", pa.array([[1e300]]), "beyond the range of float"),
+        ("map<string,float>", [{"a": 1e300}], "beyond the range of float"),
+        ("map<string,int>", [{"a": 0.5}], "0.5|truncated"),
+        ("double", pa.array([2**53 + 1]), "9007199254740993"),
+        ("struct<a:int,b:string>", [{"a": 1, "bb": "x"}], "unknown field 'bb'; did you mean 'b'"),
+        ("array<struct<a:int>>", [[{"z": 1}]], "unknown field 'z'"),
+        ("struct<a:int>", pa.array([{"a": 1, "z": 2}]), "unknown field 'z'"),
+        ("decimal(10,2)", [0.125], "c"),
+        ("decimal(10,2)", np.array([0.1 + 0.2]), "c"),
+        ("decimal(10,2)", 0.126, "c"),
+        ("decimal(10,2)", [Decimal("0.126")], "c"),
+        ("decimal(4,2)", [1000], "c"),
+        ("decimal(10,2)", [math.nan], "c"),
+        ("boolean", [2], "bool cannot store exactly"),
+        ("boolean", [0.5], "bool cannot store exactly"),
+        ("date", [datetime.datetime(2026, 1, 1, 12)], "c"),
+        ("date", np.array(["2026-01-01T12:00"], "datetime64[s]"), "c"),
+        ("datetime", np.array([1], "datetime64[ns]"), "c"),
+        ("timestamp", [datetime.datetime(3000, 1, 1)], "c"),
+        ("double", [[1.0]], "c"),
+        ("array<double>", [1.0], "is of type float; list<.*> needs a list"),
+        ("array<double>", ["ab"], "is of type str"),
+        ("array<array<double>>", [[1.0]], "is of type float"),
+        ("struct<a:int>", [1], "is of type int; struct<.*> needs a dict"),
+        ("struct<a:array<int>>", [{"a": 1}], "is of type int"),
+        ("map<string,int>", [1], "is of type int; map<.*> needs a dict or pairs"),
+        ("map<string,int>", [["ab"]], "needs a dict or pairs"),
+        ("map<string,int>", [{None: 1}], "c"),
+        ("bigint", [{"a": 1}], "c"),
+        ("string", [["a"]], "c"),
+        ("bigint", pa.array([[1]]), "c"),
+        ("bigint", np.ma.array([1.5], mask=[0]), "do not become int64"),
+        ("bigint", [object()], "c"),
+        ("bigint", 2**64, "c"),
+    ],
+)
+def test_no_value_is_changed_in_silence(type_: str, value: object, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        stored({"c": type_}, {"c": value})
+    assert [problem.where for problem in caught.value.problems] == ["column 'c'"]

@@ -66,3 +66,26 @@ def test_arrow_types_and_schemas_are_taken() -> None:
 def test_types_that_no_table_has() -> None:
     with pytest.raises(ValueError, match="no type for"):
         type_text(pa.duration("s"))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("float64", "double"),
+        ("float32", "float"),
+        ("int64", "bigint"),
+        ("Int32", "int"),
+        ("uint8", "smallint"),
+        ("bool", "boolean"),
+        ("str", "string"),
+        ("list<float64>", "array<double>"),
+        ("map<str,int64>", "map<string,bigint>"),
+    ],
+)
+def test_names_of_numpy_and_arrow(name: str, meant: str) -> None:
+    assert parse_type(name) == parse_type(meant)
+
+
+def test_a_name_without_a_type_here() -> None:
+    with pytest.raises(ValueError, match="'uint64' is not a type"):
+        parse_type("uint64")
