@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pai_sdk.trace.hook import TraceHook, add_to_trace, clear_trace_map, get_trace_map, trace
-    from pai_sdk.trace.odps import OdpsSink, TraceToOdpsHook
+    from pai_sdk.trace.odps import OdpsSink
     from pai_sdk.trace.parquet import ParquetSink
+    from pai_sdk.trace.recis import TraceToOdpsHook, retry
     from pai_sdk.trace.trace_data import TraceData, read_trace
     from pai_sdk.trace.trace_writer import TraceStats, TraceWriter
 
@@ -22,12 +23,13 @@ _MODULES = {
     "TraceData": "trace_data",
     "TraceHook": "hook",
     "TraceStats": "trace_writer",
-    "TraceToOdpsHook": "odps",
+    "TraceToOdpsHook": "recis",
     "TraceWriter": "trace_writer",
     "add_to_trace": "hook",
     "clear_trace_map": "hook",
     "get_trace_map": "hook",
     "read_trace": "trace_data",
+    "retry": "recis",
     "trace": "hook",
 }
 
@@ -43,6 +45,7 @@ __all__ = [
     "clear_trace_map",
     "get_trace_map",
     "read_trace",
+    "retry",
     "trace",
 ]
 

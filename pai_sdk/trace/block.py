@@ -65,7 +65,7 @@ class BlockBuilder:
             column.trim()
 
     def build(self) -> pa.RecordBatch:
-        """All rows as one batch. The builder is not used afterwards."""
+        """All rows as one batch, in the builder's memory: it must be gone before the builder is used again."""
         import pyarrow as pa
 
         arrays = [self._columns[field.name].build() for field in self._schema]

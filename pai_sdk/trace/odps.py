@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
 from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem, TraceError
+from pai_sdk.trace.columns import numpy_type
 from pai_sdk.trace.frames import framed
-from pai_sdk.trace.hook import TraceHook
-from pai_sdk.trace.trace_writer import TraceWriter
 from pai_sdk.trace.types import parse_type, type_text
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     import requests
     from odps import ODPS
 
-__all__ = ["OdpsSink", "TraceToOdpsHook", "pyodps_client"]
+__all__ = ["OdpsSink", "pyodps_client"]
 
 _HEADERS = {
     "odps-tunnel-date-transform": "v1",
@@ -41,7 +40,6 @@ _RETRIED_CODES = (
     "RequestTimeout",
     "MetaTransactionFailed",
 )
-_MIB = 1 << 20
 
 
 class OdpsSink:
@@ -157,15 +155,20 @@ class OdpsSink:
         self._schema = schema
         return schema
 
-    def open(self) -> _Session:
-        """Begin an upload session.
+    def check(self) -> None:
+        """Make the table where it is missing, and compare its columns.
 
         Raises:
-            TraceError: the table has not got these columns, or MaxCompute refuses.
+            TraceError: the table does not have these columns with these types, or MaxCompute refuses.
         """
         with self._connecting:
             if self._connected is None:
                 self._connected = self._connect()
+
+    def open(self) -> _Session:
+        """Begin an upload session; errors as for `check`."""
+        self.check()
+        assert self._connected is not None  # noqa: S101 - by check()
         return _Session(self._connected, compression=self._compression)
 
     def _connect(self) -> _Connection:
@@ -383,7 +386,7 @@ def _blocks_schema(traced: pa.Schema, columns: Mapping[str, str], sink: str) -> 
     """The schema of the table's blocks.
 
     Raises:
-        TraceError: a column of the trace is not in the table.
+        TraceError: a column is not in the table, or has a type there that cannot store all its values.
     """
     import pyarrow as pa
 
@@ -392,7 +395,38 @@ def _blocks_schema(traced: pa.Schema, columns: Mapping[str, str], sink: str) -> 
         known = ", ".join(columns)
         raise TraceError(f"{sink} has no column {', '.join(map(repr, unknown))}; it has: {known}")
     given = {name.lower(): name for name in traced.names}
-    return pa.schema([pa.field(given.get(name, name), parse_type(type_)) for name, type_ in columns.items()])
+    fields, wrong = [], []
+    for name, text in columns.items():
+        try:
+            type_ = parse_type(text)
+        except ValueError as error:
+            raise TraceError(f"{sink}: column {name!r}: {error}") from error
+        fields.append(pa.field(given.get(name, name), type_))
+        if name in given and not _stores(type_, found := traced.field(given[name]).type):
+            wrong.append(f"column {name!r} is {type_text(type_)}, and {type_text(found)} in the trace")
+    if wrong:
+        raise TraceError(f"{sink}: {'; '.join(wrong)}. Give the writer the types of the table")
+    return pa.schema(fields)
+
+
+def _stores(table: pa.DataType, traced: pa.DataType) -> bool:
+    """Whether a column of the table can store all values of a type."""
+    import numpy as np
+    import pyarrow.types as kinds
+
+    if type_text(table) == type_text(traced):
+        return True
+    numbers = numpy_type(traced), numpy_type(table)
+    if numbers[0] is not None and numbers[1] is not None:
+        # numpy says that a double stores each bigint
+        is_exact = numbers[0].kind == numbers[1].kind or numbers[0].itemsize < numbers[1].itemsize
+        return is_exact and np.can_cast(*numbers, "safe")
+    if kinds.is_list(table) and (kinds.is_list(traced) or kinds.is_large_list(traced)):
+        return _stores(table.value_type, traced.value_type)
+    if kinds.is_decimal(table) and kinds.is_decimal(traced):
+        digits = table.precision - table.scale, traced.precision - traced.scale
+        return table.scale >= traced.scale and digits[0] >= digits[1]
+    return kinds.is_timestamp(table) and kinds.is_timestamp(traced) and table.unit == "ns"
 
 
 @contextlib.contextmanager
@@ -442,81 +476,3 @@ def _odps_module() -> Any:
         text = "tables of MaxCompute need pyodps, which is not installed; run: pip install 'pai-sdk[odps]'"
         raise MissingExtraError(text, extra="odps") from error
     return odps
-
-
-class TraceToOdpsHook(TraceHook):
-    """The hook of RecIS by its names and arguments: traced values into a table of MaxCompute.
-
-    Args:
-        config: `access_id`, `access_key`, `project`, `end_point` and `table_name`; `partition` where the table has
-            one.
-        fields: names of the columns.
-        types: their types, in MaxCompute's words.
-        worker_num: threads that send.
-        size_threshold: memory of a block, in bytes.
-        when: the steps to write: those of `train`, of `eval`, or `both`.
-
-    Raises:
-        InvalidInputError: keys of `config` are missing, or a type is wrong; a KeyError too where RecIS raises one.
-    """
-
-    def __init__(
-        self,
-        config: Mapping[str, Any],
-        fields: Sequence[str],
-        types: Sequence[str],
-        worker_num: int = 1,
-        size_threshold: int = 50 * _MIB,
-        *,
-        when: str = "train",
-    ) -> None:
-        needed = ("access_id", "access_key", "project", "end_point", "table_name")
-        if missing := [name for name in needed if not config.get(name)]:
-            raise _MissingKeys([Problem(f"config[{name!r}]", "is missing") for name in missing])
-        if len(fields) != len(types):
-            what = f"has {len(types)} items, but there are {len(fields)} fields"
-            raise InvalidInputError([Problem("types", what)])
-        sink = OdpsSink(
-            config["table_name"],
-            project=config["project"],
-            endpoint=config["end_point"],
-            partition=config.get("partition"),
-            credentials=Credentials(config["access_id"], config["access_key"]),
-            run_column=None,
-        )
-        columns = dict(zip(fields, types, strict=True))
-        writer = TraceWriter(columns, sink, workers=worker_num, block_bytes=size_threshold)
-        super().__init__(writer, when=when)
-        self.table_name = str(config["table_name"])
-        self.partition = config.get("partition")
-        self.fields, self.types = list(fields), list(types)
-        self.size_threshold = size_threshold
-        self.writer_num = worker_num
-        self.writers = [writer]
-
-    @property
-    def write_count(self) -> int:
-        """Rows that are visible in the table."""
-        return self.writer.stats().rows_committed
-
-    @property
-    def buffered_size(self) -> int:
-        """Memory of the rows that the table does not have yet, in bytes."""
-        return self.writer.stats().waiting_bytes
-
-    def after_step(self, is_train: bool = True, *args: Any, **kwargs: Any) -> None:
-        """As `TraceHook.after_step`; the error of a failed writer is a ValueError too, as it is in RecIS."""
-        try:
-            super().after_step(is_train, *args, **kwargs)
-        except TraceError as error:
-            raise _WriterFailed(
-                f"TraceToOdpsHook: {error}", rows_fed=error.rows_fed, rows_committed=error.rows_committed
-            ) from error.__cause__ or error
-
-
-class _WriterFailed(TraceError, ValueError):
-    """A block could not be stored."""
-
-
-class _MissingKeys(InvalidInputError, KeyError):
-    """Keys of a configuration are missing."""

@@ -38,7 +38,11 @@ class SinkSession(Protocol):
 
 
 class Sink(Protocol):
-    """A table or folder that takes rows. Plain data, so that it can be pickled; connections are made by `open`."""
+    """A table or folder that takes rows. Plain data, so that it can be pickled; connections are made by `open`.
+
+    A sink may have a method `check()`. It is called in the background when the writer is made, and raises what is
+    wrong with the key or the columns; the writer's next call raises it too.
+    """
 
     @property
     def max_blocks(self) -> int:

@@ -308,6 +308,12 @@ class TraceWriter:
         """Whether it takes rows: it is open, no block has failed, and this is its process."""
         return not self._is_closed and self._error is None and self._process_id == os.getpid()
 
+    def unsent(self) -> dict[str, list[Any]]:
+        """The rows that are not enough for a block yet: column name to values."""
+        with self._changed:  # the values are copied within it: the buffers go on growing
+            found: dict[str, list[Any]] = self._builder.build().to_pydict()
+            return found
+
     def stats(self) -> TraceStats:
         """What was done so far."""
         with self._changed:
@@ -338,15 +344,14 @@ class TraceWriter:
     def _failure(self, reason: str = "the time is over") -> TraceError:
         """The error for the caller: a new one each time, so that no traceback grows."""
         fed, committed = self._counts["rows_fed"], self._counts["rows_committed"]
-        sessions = [*self._unfinished, self._session]
-        stored = sum(len(session.stored) for session in sessions)
-        waiting = sum(session.sealed for session in sessions) - stored + (self._builder.rows > 0)
-        blocks = f" (blocks: {waiting} not sent, {stored} sent and not committed)" if fed > committed else ""
-        failure = TraceError(
-            f"{self.sink!r}: {fed - committed} of {fed} rows are not stored: {self._error or reason}{blocks}",
-            rows_fed=fed,
-            rows_committed=committed,
-        )
+        text = str(self._error or reason)
+        if fed > committed:
+            sessions = [*self._unfinished, self._session]
+            stored = sum(len(session.stored) for session in sessions)
+            waiting = sum(session.sealed for session in sessions) - stored + (self._builder.rows > 0)
+            blocks = f"blocks: {waiting} not sent, {stored} sent and not committed"
+            text = f"{self.sink!r}: {fed - committed} of {fed} rows are not stored: {text} ({blocks})"
+        failure = TraceError(text, rows_fed=fed, rows_committed=committed)
         failure.__cause__ = self._error
         return failure
 

@@ -52,6 +52,7 @@ _ALIASES = {
     "list": "array",
     "timestamp_ntz": "timestamp",
 }
+_BARE_DECIMAL = re.compile(r"\bdecimal\b(?!\s*[(:])", re.IGNORECASE)  # not a struct's field
 _TOKENS = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:])")
 
 
@@ -150,6 +151,7 @@ def _tokens(text: object) -> Iterator[str]:
         raise ValueError(f"{text!r} is not a type; give a text such as 'double', or an Arrow type")
     position = 0
     text = text.replace("`", "")  # MaxCompute quotes the fields of structs
+    text = _BARE_DECIMAL.sub("decimal(38,18)", text)
     while position < len(text.rstrip()):
         found = _TOKENS.match(text, position)
         if found is None:

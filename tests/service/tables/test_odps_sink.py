@@ -21,7 +21,7 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import InvalidInputError, TraceError
 from pai_sdk.service.rate import RateLimit
-from pai_sdk.trace import OdpsSink, TraceToOdpsHook, TraceWriter, add_to_trace
+from pai_sdk.trace import OdpsSink, TraceToOdpsHook, TraceWriter, add_to_trace, clear_trace_map
 from tests.faults.proxy import FaultProxy, Faults
 from tests.service.tables.conftest import KEY, Tables, serving
 from tests.waiting import until
@@ -116,24 +116,82 @@ def test_columns_of_the_table_are_filled_by_name(tables: Tables, name: str) -> N
     assert [(row["a"], row["b"], row["c"]) for row in rows] == [(1, 0.5, "x"), (2, 0.25, None)]
 
 
+def after_the_check(writer: TraceWriter) -> TraceError:
+    """The error that the next call raises once the table was looked at, in the background."""
+    until(lambda: not writer.is_usable, "the look at the table")
+    with pytest.raises(TraceError) as next_call:
+        writer.write(a=[1])
+    with pytest.raises(TraceError):
+        writer.close()
+    return next_call.value
+
+
 def test_a_column_that_the_table_has_not(tables: Tables, name: str) -> None:
     with TraceWriter({"a": "bigint"}, tables.sink(name)) as writer:
         writer.write(a=[1])
-    writer = TraceWriter({"a": "bigint", "z": "string"}, tables.sink(name))
-    writer.write(a=[1], z=["x"])
-    with pytest.raises(TraceError, match="has no column 'z'; it has: a, run_id"):
+    writer = TraceWriter({"a": "bigint", "z": "string"}, tables.sink(name), missing="null")
+    assert "has no column 'z'; it has: a, run_id" in str(after_the_check(writer))
+    assert [row["a"] for row in tables.rows(name)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("of_table", "of_trace"),
+    [
+        ("bigint", "double"),
+        ("float", "double"),
+        ("int", "bigint"),
+        ("double", "bigint"),
+        ("string", "bigint"),
+        ("array<bigint>", "bigint"),
+        ("array<float>", "array<double>"),
+        ("decimal(10,2)", "decimal(10,4)"),
+        ("datetime", "timestamp"),
+    ],
+)
+def test_a_type_of_the_table_that_cannot_store_the_values(
+    tables: Tables, name: str, of_table: str, of_trace: str
+) -> None:
+    with TraceWriter({"a": of_table}, tables.sink(name, run_column=None)) as writer:
+        writer.flush()  # no rows
+    until(lambda: tables.client().exist_table(name), "the table")
+    writer = TraceWriter({"a": of_trace}, tables.sink(name, run_column=None), missing="null")
+    until(lambda: not writer.is_usable, "the look at the table")
+    with pytest.raises(TraceError) as caught:
+        writer.flush()
+    assert f"column 'a' is {of_table}, and {of_trace} in the trace" in str(caught.value)
+    with pytest.raises(TraceError):
         writer.close()
 
 
-def test_a_wrong_key_is_refused_without_retries(tables: Tables, name: str) -> None:
+def test_a_wrong_key_is_raised_by_the_next_call_without_retries(tables: Tables, name: str) -> None:
     sink = OdpsSink(name, project="shop", endpoint=tables.url, credentials=Credentials("test-id", "hunter2"))
     writer = TraceWriter({"a": "bigint"}, sink)
-    writer.write(a=[1])
-    with pytest.raises(TraceError, match="check the access key secret") as caught:
-        writer.close()
-    assert not caught.value.__cause__.retryable
+    error = after_the_check(writer)
+    assert "check the access key secret" in str(error)
+    assert isinstance(error.__cause__, TraceError)
+    assert not error.__cause__.retryable
     assert writer.stats().retries == 0
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in str(error)
+
+
+def test_the_table_is_made_with_the_writer(tables: Tables, name: str) -> None:
+    """TRC-05."""
+    with TraceWriter({"a": "bigint"}, tables.sink(name, partition="dt=1")):
+        until(lambda: tables.client().exist_table(name), "the table")
+        until(lambda: tables.client().get_table(name).exist_partition("dt=1"), "the partition")
+
+
+def test_a_service_that_starts_after_the_writer(tmp_path: Path, name: str) -> None:
+    """A look that finds no server does not end the writer: the first block tries again."""
+    is_down = [True]
+    faults = Faults(rate=1.0, kinds=("reset",), only=lambda method, path: bool(is_down))
+    with serving(tmp_path) as tables, FaultProxy(tables.url, seed=1, faults=faults) as proxy:
+        writer = TraceWriter({"a": "bigint"}, tables.sink(name, proxy.url), retry=FAST)
+        until(lambda: proxy.happened, "the look at the table")
+        is_down.clear()
+        writer.write(a=[1])
+        writer.close()
+        assert [row["a"] for row in tables.rows(name)] == [1]
 
 
 def test_nothing_listens(name: str) -> None:
@@ -306,14 +364,26 @@ def test_a_failed_writer_is_a_value_error_and_the_hook_tells_its_figures(tables:
         "table_name": name,
     }
     hook = TraceToOdpsHook(config, ["a"], ["bigint"], worker_num=2, size_threshold=80)
-    facts = hook.table_name, hook.fields, hook.types, hook.partition, hook.size_threshold, hook.writer_num
-    assert facts == (name, ["a"], ["bigint"], None, 80, 2)
+    assert (len(hook.writers), hook.writer_num, hook.queue.maxsize) == (2, 2, 2)
+    for each in hook, *hook.writers:
+        facts = each.table_name, each.fields, each.types, each.partition, each.size_threshold
+        assert facts == (name, ["a"], ["bigint"], None, 80)
+    assert [writer.is_alive() for writer in hook.writers] == [True, True]
     add_to_trace("a", [1])
     assert hook.buffered_size == 0
     hook.after_step()
-    assert hook.buffered_size == 8
+    assert hook.buffered_size == sum(writer.buffered_size for writer in hook.writers) == 8
+    assert [writer.buffer for writer in hook.writers] == [[{"a": [1]}], []]
     hook.writers[0].flush()
     assert (hook.write_count, hook.buffered_size) == (1, 0)
+    assert sum(writer.write_count for writer in hook.writers) == 1
+    assert [writer.buffer for writer in hook.writers] == [[], []]
+    hook.queue.put({"a": [2]})
+    hook.queue.put(None)
+    hook.writers[1].write({"a": (3,)})
+    assert (hook.queue.qsize(), hook.queue.empty(), hook.queue.full()) == (0, True, False)
+    hook.writers[1].flush(force=True)
+    assert sorted(row["a"] for row in tables.rows(name)) == [1, 2, 3]
     tables.client().delete_table(name)
     add_to_trace("a", np.arange(100))
     hook.after_step()
@@ -323,5 +393,9 @@ def test_a_failed_writer_is_a_value_error_and_the_hook_tells_its_figures(tables:
         hook.after_step()
     assert isinstance(caught.value, TraceError)
     assert isinstance(caught.value.__cause__, TraceError)
-    with pytest.raises(TraceError, match="100 of 101 rows are not stored"):
+    clear_trace_map()
+    with pytest.raises(ValueError, match="Table not found"):
+        hook.after_step()  # also without values
+    assert not any(writer.is_alive() for writer in hook.writers)
+    with pytest.raises(TraceError, match="100 of 103 rows are not stored"):
         hook.end()

@@ -80,6 +80,8 @@ def test_types_that_no_table_has() -> None:
         ("str", "string"),
         ("list<float64>", "array<double>"),
         ("map<str,int64>", "map<string,bigint>"),
+        ("array<DECIMAL>", "array<decimal(38,18)>"),
+        ("struct<decimal:decimal>", "struct<decimal:decimal(38,18)>"),
     ],
 )
 def test_names_of_numpy_and_arrow(name: str, meant: str) -> None:

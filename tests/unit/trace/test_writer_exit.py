@@ -93,7 +93,7 @@ def started(program: str, url: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-@pytest.mark.parametrize("program", [LEAVING_A_BLOCK, NEVER_CLOSED])
+@pytest.mark.parametrize("program", [LEAVING_A_BLOCK, NEVER_CLOSED], ids=["with", "never closed"])
 def test_ctrl_c_waits_seconds_and_says_what_is_not_stored(stalled: str, program: str) -> None:
     with started(program, stalled) as running:
         began = time.monotonic()
