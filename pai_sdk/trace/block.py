@@ -17,7 +17,8 @@ _JOINED = 256  # so many small Arrow arrays become one
 # Memory of Python objects and of Arrow's, measured: blocks of a few kilobytes take more of it than of rows.
 _BLOCK_BYTES = 1_500
 _COLUMN_BYTES = 500
-_CHUNK_BYTES = 700
+_CHUNK_BYTES, _CHILD_BYTES = 900, 500  # a string has one array, a list two
+_LARGE_BYTES = 1 << 20  # the allocator shrinks such a buffer without a copy
 
 
 class BlockBuilder:
@@ -38,12 +39,12 @@ class BlockBuilder:
         self._schema = schema
         row_bytes = sum(dtype.itemsize for field in schema if (dtype := numpy_type(field.type)) is not None)
         # An eighth more, because the last step of a block goes beyond its size.
-        expected_rows = block_bytes * 9 // 8 // row_bytes if row_bytes else 0
+        expected_rows = max(1, block_bytes * 9 // 8 // row_bytes) if row_bytes and block_bytes else _FIRST_ROWS
         self._columns: dict[str, _Numbers | _Arrays] = {}
         for field in schema:
             dtype = numpy_type(field.type)
             self._columns[field.name] = (
-                _Arrays(field.type) if dtype is None else _Numbers(field.type, dtype, expected_rows or _FIRST_ROWS)
+                _Arrays(field.type) if dtype is None else _Numbers(field.type, dtype, expected_rows)
             )
         self.rows = 0
         self.size_bytes = 0
@@ -104,8 +105,10 @@ class _Numbers:
         return len(column) * self._buffer.itemsize
 
     def trim(self) -> None:
-        if self._rows < len(self._buffer):
-            self._buffer.resize(self._rows, refcheck=False)  # in its place, where the allocator can
+        if self._buffer.nbytes > _LARGE_BYTES:
+            self._buffer.resize(self._rows, refcheck=False)
+        elif self._rows < len(self._buffer):
+            self._buffer = self._buffer[: self._rows].copy()  # shrunk, it would leave a gap too small for the next
 
     def build(self) -> pa.Array:
         import numpy as np
@@ -128,11 +131,12 @@ class _Arrays:
         self._type = type_
         self._chunks: list[pa.Array] = []
         self._small: list[pa.Array] = []  # of single steps
+        self._chunk_bytes = _CHUNK_BYTES + _CHILD_BYTES * _children(type_)
 
     @property
     def extra_bytes(self) -> int:
         """Memory of the objects."""
-        return _CHUNK_BYTES * (len(self._chunks) + len(self._small))
+        return self._chunk_bytes * (len(self._chunks) + len(self._small))
 
     def append(self, column: pa.Array) -> int:
         import pyarrow as pa
@@ -151,3 +155,14 @@ class _Arrays:
 
         chunks = [*self._chunks, *self._small]
         return pa.concat_arrays(chunks) if chunks else pa.array([], type=self._type)
+
+
+def _children(type_: pa.DataType) -> int:
+    """Arrow arrays within one of a nested type."""
+    import pyarrow.types as kinds
+
+    if kinds.is_struct(type_):
+        return sum(1 + _children(field.type) for field in type_)
+    if kinds.is_map(type_):
+        return 3 + _children(type_.key_type) + _children(type_.item_type)
+    return 1 + _children(type_.value_type) if kinds.is_list(type_) or kinds.is_large_list(type_) else 0

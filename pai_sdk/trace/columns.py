@@ -383,8 +383,8 @@ def _repeated(value: Any, rows: int, type_: pa.DataType, dtype: np.dtype[Any] | 
     if isinstance(value, _SCALARS):
         column = _from_list([value], type_)
     else:
-        array = np.asarray(value) if isinstance(value, np.generic) else as_numpy(value)
-        column = _column([value] if array is None else array.reshape(1), type_, dtype)
+        single = np.asarray(value) if isinstance(value, np.generic) else as_numpy(value)
+        column = _column([value] if single is None else single.reshape(1), type_, dtype)
     if not isinstance(column, np.ndarray):
         return pa.repeat(column[0], rows)
     return np.full(rows, column[0], dtype)

@@ -416,17 +416,17 @@ def _stores(table: pa.DataType, traced: pa.DataType) -> bool:
 
     if type_text(table) == type_text(traced):
         return True
-    numbers = numpy_type(traced), numpy_type(table)
-    if numbers[0] is not None and numbers[1] is not None:
+    given, stored = numpy_type(traced), numpy_type(table)
+    if given is not None and stored is not None:
         # numpy says that a double stores each bigint
-        is_exact = numbers[0].kind == numbers[1].kind or numbers[0].itemsize < numbers[1].itemsize
-        return is_exact and np.can_cast(*numbers, "safe")
+        is_exact = given.kind == stored.kind or given.itemsize < stored.itemsize
+        return is_exact and np.can_cast(given, stored, "safe")
     if kinds.is_list(table) and (kinds.is_list(traced) or kinds.is_large_list(traced)):
         return _stores(table.value_type, traced.value_type)
     if kinds.is_decimal(table) and kinds.is_decimal(traced):
         digits = table.precision - table.scale, traced.precision - traced.scale
-        return table.scale >= traced.scale and digits[0] >= digits[1]
-    return kinds.is_timestamp(table) and kinds.is_timestamp(traced) and table.unit == "ns"
+        return bool(table.scale >= traced.scale and digits[0] >= digits[1])
+    return bool(kinds.is_timestamp(table) and kinds.is_timestamp(traced) and table.unit == "ns")
 
 
 @contextlib.contextmanager
