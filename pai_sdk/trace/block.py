@@ -52,11 +52,16 @@ class BlockBuilder:
         self.extra_bytes = self._fixed_bytes
 
     def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
-        """Add the columns of one step, which `Columns.prepare` has checked."""
+        """Add the columns of one step, which `Columns.prepare` has checked: all of them, or none."""
         extra_bytes = self._fixed_bytes
-        for name, column in self._columns.items():
-            self.size_bytes += column.append(columns[name])
-            extra_bytes += column.extra_bytes
+        try:
+            for name, column in self._columns.items():
+                self.size_bytes += column.append(columns[name])
+                extra_bytes += column.extra_bytes
+        except BaseException:  # Ctrl-C: without this, the columns of the block would differ in length
+            for column in self._columns.values():
+                column.cut(self.rows)
+            raise
         self.extra_bytes = extra_bytes
         self.rows += rows
 
@@ -104,6 +109,10 @@ class _Numbers:
         self._rows = end
         return len(column) * self._buffer.itemsize
 
+    def cut(self, rows: int) -> None:
+        self._rows = rows
+        self._nulls = [(start, is_null) for start, is_null in self._nulls if start < rows]
+
     def trim(self) -> None:
         if self._buffer.nbytes > _LARGE_BYTES:
             self._buffer.resize(self._rows, refcheck=False)
@@ -146,6 +155,10 @@ class _Arrays:
             self._chunks.append(pa.concat_arrays(self._small))
             self._small = []
         return int(column.nbytes)
+
+    def cut(self, rows: int) -> None:
+        """Forget all rows but the first."""
+        self._chunks, self._small = [self.build().slice(0, rows)], []
 
     def trim(self) -> None:
         """Nothing is reserved."""

@@ -76,7 +76,7 @@ class ParquetSink:
         return {name: value for name, value in vars(self).items() if name != "store"}
 
     def prepare(self, schema: pa.Schema, run_id: str) -> pa.Schema:
-        """The schema as it is: the run's id is in the path of each file. Opens the store."""
+        """The schema as it is: the run's id is in the path of each file."""
         check_run_id(run_id)
         clash = sorted({"run", *self.partition} & {name.lower() for name in schema.names})
         if clash:
@@ -84,7 +84,8 @@ class ParquetSink:
             raise InvalidInputError(problems)
         import pyarrow.parquet  # noqa: F401 - early: at the end of the process, some imports fail
 
-        _ = self.store  # likewise
+        import pai_sdk.storage.store  # noqa: F401 - likewise
+
         self._place = "".join(f"{name}={value}/" for name, value in {**self.partition, "run": run_id}.items())
         return schema
 
@@ -94,6 +95,14 @@ class ParquetSink:
         from pai_sdk.storage.store import open_store
 
         return open_store(self.folder, self._session)
+
+    def check(self) -> None:
+        """Open the store.
+
+        Raises:
+            PaiError: the URI is wrong, or a library or a key is missing.
+        """
+        _ = self.store
 
     def open(self) -> _Files:
         """Begin a session: files with names that no other writer has."""

@@ -233,8 +233,11 @@ class TraceWriter:
             self.check_usable()
             if self._used_bytes(self._builder) >= self._memory_bytes:
                 self._wait_for_memory()
-            self._builder.append(prepared, rows)
-            self._counts["rows_fed"] += rows
+            before = self._builder.rows
+            try:
+                self._builder.append(prepared, rows)
+            finally:  # also when Ctrl-C comes right after it
+                self._counts["rows_fed"] += self._builder.rows - before
             if self._builder.size_bytes >= self._block_bytes:
                 self._seal()
 

@@ -282,3 +282,24 @@ def test_no_value_is_changed_in_silence(type_: str, value: object, message: str)
     with pytest.raises(InvalidInputError, match=message) as caught:
         stored({"c": type_}, {"c": value})
     assert [problem.where for problem in caught.value.problems] == ["column 'c'"]
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_step_that_is_interrupted_leaves_no_half_row(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = trace_schema({"a": "bigint", "s": "string", "n": "double", "z": "bigint"})
+    builder, columns = BlockBuilder(schema), Columns(schema)
+    step = {"a": [1, 2], "s": ["x", None], "n": [0.5, None], "z": [7, 8]}
+    if not first:
+        builder.append(*columns.prepare(step))
+
+    def interrupted(column: object) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builder._columns["z"], "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            builder.append(*columns.prepare(step))
+    builder.append(*columns.prepare(step))
+    times = 1 if first else 2
+    assert builder.rows == 2 * times
+    assert builder.build().to_pydict() == {name: list(values) * times for name, values in step.items()}

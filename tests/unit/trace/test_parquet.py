@@ -12,6 +12,7 @@ from pai_sdk.errors import InvalidInputError, TraceError
 from pai_sdk.run.report import ReportSession
 from pai_sdk.trace import ParquetSink, TraceWriter, read_trace
 from pai_sdk.trace.destinations import default_sink, run_id_here
+from tests.waiting import until
 
 TYPES = {"step": "bigint", "score": "array<float>", "word": "string"}
 
@@ -131,3 +132,12 @@ def test_the_files_of_each_rank_have_its_number(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("RANK", "3")
     write(ParquetSink(tmp_path / "trace"))
     assert all(Path(path).name.startswith("rank3-") for path in read_trace(tmp_path / "trace").paths)
+
+
+def test_a_folder_that_cannot_be_opened_is_raised_by_the_next_call() -> None:
+    writer = TraceWriter({"a": "bigint"}, ParquetSink("nosuch://bucket/x"))
+    until(lambda: not writer.is_usable, "the look at the folder")
+    with pytest.raises(TraceError, match="nosuch"):
+        writer.write(a=[1])
+    with pytest.raises(TraceError, match="nosuch"):
+        writer.close()
