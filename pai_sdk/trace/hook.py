@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
@@ -78,11 +78,23 @@ class TraceHook:
             raise InvalidInputError([Problem("when", f"{when!r} is no choice", "'train', 'eval' or 'both'")])
         self.writer = writer
         self.when = when
-        self._steps = Steps(writer.schema.names, may_miss=writer.missing == "null")
+        self._begin()
+
+    def _begin(self) -> None:
+        self._steps = Steps(self.writer.schema.names, may_miss=self.writer.missing == "null")
         self._late_error: PaiError | None = None
         self._group = _own_group()
         self._ref = weakref.ref(self, _deactivate)
         _active.append(self._ref)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # In another process it is a new hook with a new writer: values and rows stay where they are.
+        own = ("_steps", "_late_error", "_group", "_ref")
+        return {name: value for name, value in vars(self).items() if name not in own}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
 
     def __enter__(self) -> TraceHook:
         return self

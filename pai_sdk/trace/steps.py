@@ -28,7 +28,7 @@ class _Here(threading.local):
         self.giver = _Giver()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Part:
     """What one thread or task has given for a step."""
 
@@ -82,8 +82,8 @@ class Steps:
     def take(self, *, is_kept: bool) -> list[dict[str, Any]]:
         """The caller's step, and those of helpers.
 
-        A helper's part with all columns is a step. Another one completes the caller's own, or it waits: its thread
-        may be a loop that is within its first step.
+        A helper's part with all columns is a step. Parts that complete the caller's own step join it. Others wait:
+        their threads may be within a step.
 
         Args:
             is_kept: whether they will be written.
@@ -102,9 +102,30 @@ class Steps:
             for part in self._parts:
                 if part.giver is giver:
                     own.update(part.values)
-            steps, others = [own], [part for part in self._parts if part.giver is not giver]
-            self._parts = [part for part in others if not self._take_of_helper(part, steps, is_kept)]
-        return [step for step in steps if step]
+            self._parts = [part for part in self._parts if part.giver is not giver]
+            helpers = [part for part in self._parts if part.giver not in self._loops]
+            whole = [part for part in helpers if self._is_whole(part)]
+            halves = [part for part in helpers if not self._is_whole(part)]
+            joined = self._joined(own, halves) if is_kept else []
+            alone = [part for part in halves if part not in joined] if self._may_miss or not is_kept else []
+            taken = {id(part) for part in (*whole, *joined, *alone)}
+            self._parts = [part for part in self._parts if id(part) not in taken]
+            for part in (*joined, *alone, *(() if is_kept else whole)):
+                self._robbed.add(part.giver)
+        return [step for step in (own, *(part.values for part in (*whole, *alone))) if step]
+
+    def _joined(self, own: dict[str, Any], halves: list[_Part]) -> list[_Part]:
+        """Joins the parts to a step that has none of their columns, if it is whole then."""
+        joined, names = [], set(own)
+        for part in halves:
+            if names < self._names and names.isdisjoint(part.values):
+                joined.append(part)
+                names |= part.values.keys()
+        if not (self._may_miss or self._names <= names):
+            return []
+        for part in joined:
+            own.update(part.values)
+        return joined
 
     def rest(self) -> list[dict[str, Any]]:
         """All that is left, as steps; the last of them may be half a step."""
@@ -126,18 +147,3 @@ class Steps:
 
     def _is_whole(self, part: _Part) -> bool:
         return self._names <= part.values.keys()
-
-    def _take_of_helper(self, part: _Part, steps: list[dict[str, Any]], is_kept: bool) -> bool:
-        """Take the part of another thread or task; whether it is a helper's, and fits."""
-        if part.giver in self._loops:
-            return False
-        own, is_whole = steps[0], self._is_whole(part)
-        if is_kept and not is_whole and own.keys() < self._names and own.keys().isdisjoint(part.values):
-            own.update(part.values)
-        elif is_whole or not is_kept or self._may_miss:
-            steps.append(part.values)
-        else:
-            return False
-        if not (is_whole and is_kept):
-            self._robbed.add(part.giver)
-        return True

@@ -67,6 +67,13 @@ class FakeSink:
         return pa.Table.from_batches(batches, schema)
 
 
+class PicklableSink(FakeSink):
+    """Makes its own state anew in the other process."""
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return PicklableSink, ()
+
+
 class FakeSession:
     def __init__(self, sink: FakeSink) -> None:
         self._sink = sink

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from pai_sdk.errors import InvalidInputError, PaiError, TraceError
 from pai_sdk.trace import add_to_trace, clear_trace_map, get_trace_map, trace
 from pai_sdk.trace.hook import TraceHook
 from pai_sdk.trace.trace_writer import TraceWriter
-from tests.unit.trace.fake_sink import FakeSink
+from tests.unit.trace.fake_sink import FakeSink, PicklableSink
 from tests.waiting import until
 
 
@@ -467,3 +468,15 @@ def test_the_end_has_a_deadline() -> None:
     with pytest.raises(TraceError, match=r"1 of 1 rows are not stored: the time is over \(blocks: 1 not sent"):
         hook.end(deadline_s=0.05)
     go_on.set()
+
+
+def test_a_pickled_hook_is_a_new_one() -> None:
+    hook = TraceHook(TraceWriter({"loss": "double"}, PicklableSink()), when="both")
+    trace("loss", [1.0])
+    other = pickle.loads(pickle.dumps(hook))
+    assert (other.when, other.writer.schema) == ("both", hook.writer.schema)
+    for each in hook, other:
+        each.after_step()
+        each.end()
+    assert column(hook.writer.sink, "loss", pa.float64()) == [1.0]
+    assert not other.writer.sink.sessions

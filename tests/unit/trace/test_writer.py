@@ -20,7 +20,7 @@ import pytest
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import InvalidInputError, PaiError, TraceError
 from pai_sdk.trace.trace_writer import TraceWriter
-from tests.unit.trace.fake_sink import FakeSink, Transient
+from tests.unit.trace.fake_sink import FakeSink, PicklableSink, Transient
 from tests.waiting import until
 
 SCHEMA = pa.schema([("step", pa.int64()), ("loss", pa.float64())])
@@ -254,13 +254,6 @@ def test_wrong_sizes_are_refused_at_once() -> None:
     with pytest.raises(InvalidInputError) as caught:
         TraceWriter(SCHEMA, FakeSink(), block_bytes=0, workers=True)
     assert [problem.where for problem in caught.value.problems] == ["block_bytes", "workers"]
-
-
-class PicklableSink(FakeSink):
-    """Makes its own state anew in the other process."""
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return PicklableSink, ()
 
 
 def test_a_pickled_writer_is_a_new_one_with_the_same_settings() -> None:
