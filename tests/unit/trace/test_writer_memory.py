@@ -32,10 +32,11 @@ def feed():
 writer.write(step)
 before = memory_mib()
 threading.Thread(target=feed, daemon=True).start()
-fed = -1
-while fed != (fed := writer.stats().rows_fed):
-    time.sleep(0.3)
-print(fed, memory_mib() - before, flush=True)
+while writer._used_bytes() < 32 << 20:
+    time.sleep(0.05)
+fed = writer.stats().rows_fed
+time.sleep(0.2)
+print(fed, writer.stats().rows_fed, memory_mib() - before, flush=True)
 os._exit(0)
 """
 
@@ -47,6 +48,7 @@ def test_memory_of_small_blocks_is_bounded(type_: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL, type_], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
-    rows, used_mib = map(float, done.stdout.split())
-    assert rows > 1000
+    fed, later, used_mib = map(float, done.stdout.split())
+    assert fed > 1000
+    assert later - fed <= 20  # the step whose write blocks
     assert 8 < used_mib < 64  # 32 are allowed
