@@ -50,6 +50,7 @@ _JOIN_S = 5.0
 _EXIT_S = 60.0  # how long the end of the process may wait for rows that were never closed
 # After an exception, such as Ctrl-C: wait this long in all, and this long while the sink stores nothing.
 _STOP_S, _STALLED_S = 30.0, 10.0
+_SILENT_S = 5.0  # a longer wait is announced
 _LOOK_S = 1.0  # on Windows, Ctrl-C does not end the wait for a lock
 _SPARE_BYTES = _MIB  # memory for Python objects that is not counted; it matters for many small blocks only
 _open_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
@@ -384,7 +385,7 @@ class TraceWriter:
         stalled_s = deadline_s if stalled_s is None else stalled_s
         now = time.monotonic()
         deadline, stalled_at, stored = now + deadline_s, now + stalled_s, self._stored()
-        reason = "the time is over"
+        reason, told_at = "the time is over", now + _SILENT_S
         while self._unfinished and self._error is None:
             now = time.monotonic()
             if self._stored() != stored:
@@ -393,7 +394,12 @@ class TraceWriter:
                 if now < deadline:
                     reason = f"the sink has stored nothing for {stalled_s:g} s"
                 break
-            self._changed.wait(min(deadline - now, stalled_at - now, _LOOK_S))
+            if now >= told_at:
+                told_at = deadline
+                left = self._counts["rows_fed"] - self._counts["rows_committed"]
+                text = "%r: waiting for %d rows to be stored, for up to %.0f s; Ctrl-C ends the wait"
+                logger.warning(text, self.sink, left, deadline - now)
+            self._changed.wait(min(deadline - now, stalled_at - now, told_at - now, _LOOK_S))
         if self._error is not None or self._counts["rows_committed"] != self._counts["rows_fed"]:
             raise self._failure(reason)
 

@@ -132,7 +132,10 @@ def test_a_failure_reaches_the_next_call_with_its_cause() -> None:
     assert not writer.is_usable
 
 
-def test_close_says_what_is_missing_when_the_time_is_over() -> None:
+def test_close_says_what_is_missing_when_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pai_sdk.trace.trace_writer._SILENT_S", 0.01)
     go_on = threading.Event()
 
     def hang(operation: str, number: int) -> None:
@@ -145,6 +148,7 @@ def test_close_says_what_is_missing_when_the_time_is_over() -> None:
     with pytest.raises(TraceError, match="2 of 2 rows are not stored: the time is over"):
         writer.close(deadline_s=0.05)
     assert not writer.is_usable
+    assert "waiting for 2 rows to be stored, for up to 0 s; Ctrl-C ends the wait" in caplog.text
 
 
 def test_an_exception_waits_for_the_sink_only_while_it_stores(
