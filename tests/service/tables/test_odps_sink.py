@@ -24,7 +24,7 @@ from pai_sdk.service.rate import RateLimit
 from pai_sdk.trace import OdpsSink, TraceToOdpsHook, TraceWriter, add_to_trace, clear_trace_map
 from tests.faults.proxy import FaultProxy, Faults
 from tests.service.tables.conftest import KEY, Tables, serving
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 FAST = RetryPolicy(deadline_s=60.0, first_pause_s=0.01, longest_pause_s=0.05)
 SCHEMA = {"step": "bigint", "score": "array<double>", "word": "string"}
@@ -291,6 +291,24 @@ def test_a_killed_writer_leaves_whole_commits(tables: Tables, name: str) -> None
     steps = set(values)
     assert all(values.count(step) == 1000 for step in steps)
     assert steps >= set(range(told))
+
+
+def test_rows_of_a_writer_that_was_never_closed_are_stored(tables: Tables, name: str) -> None:
+    program = """
+import sys
+import numpy
+from pai_sdk.config.credentials import Credentials
+from pai_sdk.trace import OdpsSink, TraceWriter
+url, table = sys.argv[1:]
+key = Credentials("test-id", "test-secret")
+sink = OdpsSink(table, project="shop", endpoint=url, tunnel_endpoint=url, credentials=key)
+writer = TraceWriter({"a": "bigint"}, sink)
+writer.write(a=numpy.arange(5))
+"""
+    command = [sys.executable, "-c", program, tables.url, name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(row["a"] for row in tables.rows(name)) == [0, 1, 2, 3, 4]
 
 
 def test_a_new_table_has_lifecycle_properties_and_text_partitions(tables: Tables, name: str) -> None:
