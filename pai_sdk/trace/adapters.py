@@ -37,13 +37,13 @@ def lightning_callback(hook: TraceHook) -> Any:
         """Calls the hook."""
 
         def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
-            hook.after_step(is_train=True)
+            _after_step(hook, is_train=True)
 
         def on_validation_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:
             if trainer.sanity_checking:
                 hook.discard_step()
             else:
-                hook.after_step(is_train=False)
+                _after_step(hook, is_train=False)
 
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
             try:
@@ -75,15 +75,21 @@ def trainer_callback(hook: TraceHook) -> Any:
         """Calls the hook."""
 
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            hook.after_step(is_train=True)
+            _after_step(hook, is_train=True)
 
         def on_substep_end(self, *args: Any, **kwargs: Any) -> None:
-            hook.after_step(is_train=True)
+            _after_step(hook, is_train=True)
 
         def on_prediction_step(self, *args: Any, **kwargs: Any) -> None:
-            hook.after_step(is_train=False)
+            _after_step(hook, is_train=False)
 
         def on_train_end(self, *args: Any, **kwargs: Any) -> None:
             hook.end()
 
     return TraceCallback()
+
+
+def _after_step(hook: TraceHook, *, is_train: bool) -> None:
+    # The hook ends with the training; the library may evaluate the model after it, with the same callbacks.
+    if not hook.has_ended:
+        hook.after_step(is_train=is_train)

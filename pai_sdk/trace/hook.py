@@ -120,7 +120,7 @@ class TraceHook:
 
     def _take(self, name: str, values: Any) -> None:
         self.writer.check_process()
-        if self._ref not in _active:
+        if self.has_ended:
             raise TraceError("the hook has ended; it takes no more values")
         if self._steps.add(name, values):
             _warn_twice(name)
@@ -154,6 +154,8 @@ class TraceHook:
         if late is not None:
             raise late
         self.writer.check_usable()
+        if self.has_ended:  # by another thread, whose `end` waits for the writer
+            raise TraceError("the hook has ended; it writes no more steps")
         self._write(self._taken(is_kept=self._writes(is_train)), is_train)
 
     def discard_step(self) -> dict[str, Any]:
@@ -221,6 +223,11 @@ class TraceHook:
             done = "end() writes them as a step" if self._writes(is_train) else "they are not of the kind to write"
             logger.warning("values were traced after the last after_step(); %s", done)
             self._write(steps, is_train)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._ref not in _active
 
     def check_alive(self) -> bool:
         """Whether the writer takes rows."""

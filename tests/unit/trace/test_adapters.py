@@ -89,6 +89,8 @@ def test_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
         trace("loss", [1.0])
         call(None, None, None, model=None)
     callback.on_train_end(None, None, None)
+    trace("loss", [2.0])
+    callback.on_prediction_step(None, None, None)  # an evaluation after the training
     assert stored(sink) == [1.0, 1.0, 1.0]
 
 

@@ -361,6 +361,29 @@ def test_values_after_the_last_step_are_stored_by_end_in_another_thread(caplog: 
         hook.trace("loss", [3.0])
 
 
+def test_steps_while_another_thread_ends_the_hook_are_stored_or_raise() -> None:
+    is_ending, go_on = threading.Event(), threading.Event()
+
+    def slow(operation: str, number: int) -> None:
+        is_ending.set()
+        go_on.wait(30)
+
+    sink = FakeSink(before=slow)
+    hook = hook_of(sink, loss="double")
+    trace("loss", [1.0])
+    hook.after_step()
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(hook.end)
+        assert is_ending.wait(30)
+        trace("loss", [2.0])  # no hook takes it
+        with pytest.raises(TraceError, match=r"is closed|has ended"):
+            hook.after_step()
+        go_on.set()
+        ended.result()
+    assert hook.has_ended
+    assert column(sink, "loss", pa.float64()) == [1.0]
+
+
 def test_half_a_step_at_the_end_is_an_error_and_all_else_is_stored() -> None:
     sink = FakeSink()
     hook = hook_of(sink, loss="double", id="bigint")
