@@ -221,7 +221,8 @@ def _watch(manager: RunManager, page_of: Any, tags: Sequence[str], *, as_json: b
 
 
 def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
-    from pai_sdk.run.run_table import age_text, differing_hparams, usual_tags, value_text
+    from pai_sdk.run.run_table import age_text, usual_tags, value_text
+    from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 
     if as_json:
         for brief in page.runs:
@@ -231,7 +232,7 @@ def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
         typer.echo("no runs")
         return
     shown = tuple(tags) or usual_tags(page.runs)
-    differing = differing_hparams(page.runs)[0][:_MOST_HPARAMS]
+    differing = compare_hyperparameters([brief.hparams for brief in page.runs]).differing[:_MOST_HPARAMS]
     # The first metric stays, whatever the width; then others go from the right, then hyperparameters, then ages.
     columns = [Column("RUN"), Column("STATUS"), Column("AGE", drop=1, justify="right")]
     columns += [Column(visible_text(name), drop=2 + number) for number, name in enumerate(differing)]
@@ -256,9 +257,10 @@ def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
 
 
 def _print_comparison(briefs: Sequence[RunBrief], tag: str, found: Comparison) -> None:
-    from pai_sdk.run.run_table import differing_hparams, value_text
+    from pai_sdk.run.run_table import value_text
+    from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 
-    differing = differing_hparams(briefs)[0][:_MOST_HPARAMS]
+    differing = compare_hyperparameters([brief.hparams for brief in briefs]).differing[:_MOST_HPARAMS]
     columns = [Column("RUN"), Column("STATUS", drop=9)]
     columns += [Column(visible_text(name), drop=10 + number) for number, name in enumerate(differing)]
     columns += [Column(title, drop=drop, justify="right") for title, drop in _FIGURES]

@@ -12,6 +12,7 @@ from pydantic import Field
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import Problem
 from pai_sdk.schemas.fields import ChannelFields, ParameterFields, RangeFields
+from pai_sdk.schemas.secret_values import masked_command
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, HyperParameter
 from pai_sdk.schemas.wire import NullableList, Received
 
@@ -49,6 +50,10 @@ class AlgorithmDefinition(Received):
     supported_instance_types: NullableList[str] = Field(default_factory=list)
     supports_distributed_training: bool | None = None
     customization: dict[str, Any] | None = None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, [masked_command(word) for word in self.command] if name == "command" else value
 
     @classmethod
     def of(cls, spec: AlgorithmSpec) -> AlgorithmDefinition:

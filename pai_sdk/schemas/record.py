@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
-from pai_sdk.schemas.secret_values import masked
+from pai_sdk.schemas.secret_values import masked, masked_spec
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 from pai_sdk.schemas.wire import NullableList, Received
 
@@ -177,6 +177,15 @@ class JobRecord(Received):
             # The model is frozen for its readers; it is still being made here.
             self.__dict__["status"] = JobStatus(self.status, has_ended=True)
         return self
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, masked_spec(value) if name == "algorithm_spec" and value else value
+
+    @property
+    def hyperparameter_values(self) -> dict[str, str | None]:
+        """Each hyperparameter's value, as text. The values of secrets are not masked."""
+        return {one.name: one.value for one in self.hyperparameters if one.name}
 
     @property
     def outputs(self) -> dict[str, str]:
