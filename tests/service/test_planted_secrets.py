@@ -149,6 +149,7 @@ def test_no_public_value_shows_a_secret(planted: Planted) -> None:
     values: dict[str, object] = {
         "Estimator": planted.estimators[0],
         "Estimator.plan": planted.estimators[0].plan(),
+        "Estimator.plan.request": planted.estimators[0].plan().request,
         "Processor": Processor(
             "python:3.11", f"run --token {MARK}", environments={"A": MARK}, session=planted.session
         ),
