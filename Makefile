@@ -55,7 +55,7 @@ format: $(VENV)/.dev ## lint and format, with automatic fixes
 	@$(BIN)/ruff format .
 
 docs: $(VENV)/.dev ## the documentation, into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
 trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, killed services and syncs (an hour)
