@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.config.settings import Settings, save_config
+from pai_sdk.errors import SettingsError
 
 if TYPE_CHECKING:
     from pai_sdk.api.workspaces import Workspaces
@@ -43,6 +44,11 @@ class NamedSettings:
     settings: Settings
 
     if TYPE_CHECKING:
+
+        @property
+        def is_embedded(self) -> bool:
+            """Whether jobs run on the embedded service of this machine."""
+            ...
 
         @property
         def workspaces(self) -> Workspaces:
@@ -146,5 +152,14 @@ class NamedSettings:
         return f"pai/{category}/{dir_name or time.strftime('%Y%m%d_%H%M%S')}/"
 
     def save_config(self, config_path: str | Path | None = None) -> None:
-        """Write the settings into the config file, keys left out; see `pai_sdk.config.settings.save_config`."""
+        """Write the settings into the config file, keys left out; see `pai_sdk.config.settings.save_config`.
+
+        Raises:
+            SettingsError: the session is on the embedded service, whose port may change.
+        """
+        if self.is_embedded:
+            raise SettingsError(
+                "the settings of the embedded service are not saved: its port may change, and it ends when idle. "
+                "Use Session.embedded() in each program; it starts the service again and finds its jobs"
+            )
         save_config(self.settings, config_path)
