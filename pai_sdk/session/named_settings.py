@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.storage.oss import OssClient
 
-__all__ = ["NamedSettings"]
+__all__ = ["LEFT_OUT", "NamedSettings"]
 
-# What alipai's session has besides, and what replaces it.
-_LEFT_OUT = {
+LEFT_OUT = {
     "training_job_api": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
     "algorithm_api": "session.algorithms",
     "experiment_api": "session.experiments, or Experiment",
@@ -36,6 +35,7 @@ _LEFT_OUT = {
     "get_default_oss_storage": "session.workspaces.model_export_path(session.workspace_id)",
     "provider": "the id of the account is not part of pai_sdk; the console shows it",
 }
+"""What alipai's session has besides, and what replaces it."""
 
 
 class NamedSettings:
@@ -66,7 +66,7 @@ class NamedSettings:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            instead = _LEFT_OUT.get(name)
+            instead = LEFT_OUT.get(name)
             hint = "" if instead is None else f"; use instead: {instead}"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 

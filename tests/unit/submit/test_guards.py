@@ -16,7 +16,7 @@ from pai_sdk.session.capacity import is_capacity_code
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 
 SPOT = {"spot_strategy": "SpotWithPriceLimit", "spot_discount_limit": 0.5}
-# All instances are listed, and logs are complete: else a failed job is waited for until its log was quiet for 15 s.
+# All instances are listed, and logs are complete: else a wait for a failed job takes 15 s more, for late lines.
 _COMPLETE = {"x-pai-offers": "all-instances", "x-pai-log-complete": "true"}
 PRICES = {"ecs.a": 10, "ecs.b": 40.0, "ecs.b spot": 4}
 
