@@ -12,6 +12,7 @@ MODULES = [
     "pai_sdk.run.calling",
     "pai_sdk.run.checkpoints",
     "pai_sdk.run.events",
+    "pai_sdk.run.launch",
     "pai_sdk.run.layout",
     "pai_sdk.run.preemption",
     "pai_sdk.run.remote_run",
