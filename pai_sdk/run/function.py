@@ -335,7 +335,7 @@ class FunctionRun:
     def stop(self, grace_s: float = _GRACE_S, *, save_s: float = _SAVE_S) -> None:
         """End the function: its next report raises `StopTraining`; a process is killed after the grace period.
 
-        Checkpoints that are being saved then are waited for.
+        Checkpoints that are being saved or validated then are waited for.
 
         Args:
             grace_s: the longest wait for the next report.

@@ -182,8 +182,7 @@ class TrainingSession(ReportSession):
         found = None if self._latest is None else read_checkpoint(self._latest)
         if found is None and self._restored:
             found = Checkpoint.from_directory(self._restored)
-        if found is not None and self.last_step is None:
-            self.last_step = found.step
+        self._go_on_from(found)
         return found
 
     def _hand_over(self, report: Report) -> None:
@@ -204,9 +203,9 @@ def run_task(task: Task, session: TrainingSession) -> Ended:
         return Ended(error=error, checkpoint=session.unreported_checkpoint)
 
 
-def note_wait(name: str, step: int) -> None:
+def note_wait(name: str, unfinished: tuple[int, str]) -> None:
     """Say why `stop` waits longer than the grace period."""
-    logger.warning("%s is stopped when the checkpoint of step %s is saved", name, step)
+    logger.warning("%s is stopped when the checkpoint of step %s is %s", name, *unfinished)
 
 
 class ThreadHost:
@@ -247,13 +246,14 @@ class ThreadHost:
         self._session.stop()
         self._outbox.close()
         self._thread.join(grace_s)
-        step = self._session.wait_until_saved(0) if self._thread.is_alive() else None
-        if step is not None:
-            note_wait(self._name, step)
-            step = self._session.wait_until_saved(save_s)
-            if step is not None:
+        unfinished = self._session.wait_until_saved(0) if self._thread.is_alive() else None
+        if unfinished is not None:
+            note_wait(self._name, unfinished)
+            unfinished = self._session.wait_until_saved(save_s)
+            if unfinished is not None:
+                step, verb = unfinished
                 raise FunctionError(
-                    f"{self._name} is still running: the checkpoint of step {step} was not saved within "
+                    f"{self._name} is still running: the checkpoint of step {step} was not {verb} within "
                     f"{save_s:g} s; call stop() again to wait for it"
                 )
             self._thread.join(AFTER_SAVE_S)

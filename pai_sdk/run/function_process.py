@@ -114,43 +114,46 @@ class ProcessHost:
         with contextlib.suppress(OSError):
             self._commands.send_bytes(_STOP)
         # The child may be waiting for a full pipe to be read.
-        replies: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        replies: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         drain = threading.Thread(target=self._drain, args=(replies,), daemon=True)
         drain.start()
-        step = None
+        unfinished = None
         try:
             if not self._has_exited_within(grace_s):
-                step = self._wait_for_saves(replies, save_s)
+                unfinished = self._wait_for_saves(replies, save_s)
         finally:
             self._kill()
             drain.join()
             self._close()
-        if step is not None:
+        if unfinished is not None:
+            step, verb = unfinished
             raise FunctionError(
-                f"the process of {self._name} was killed: the checkpoint of step {step} was not saved within "
+                f"the process of {self._name} was killed: the checkpoint of step {step} was not {verb} within "
                 f"{save_s:g} s"
             )
 
-    def _wait_for_saves(self, replies: queue.SimpleQueue[int | None], save_s: float) -> int | None:
-        """Wait for the child's saves; the step of the one that is not done in time, or None."""
+    def _wait_for_saves(
+        self, replies: queue.SimpleQueue[tuple[int, str] | None], save_s: float
+    ) -> tuple[int, str] | None:
+        """Wait for the child's checkpoints; the step of one that is not saved or validated in time, or None."""
         deadline = time.monotonic() + save_s
         has_waited = False
         while True:
             try:
                 self._commands.send_bytes(_SAVING)
-                step = replies.get(timeout=_REPLY_S)
+                unfinished = replies.get(timeout=_REPLY_S)
             except (OSError, queue.Empty):  # it has ended, or hangs in code that lets no other thread run
                 return None
-            if step is None:
+            if unfinished is None:
                 if has_waited:
                     self._has_exited_within(AFTER_SAVE_S)
                 return None
             if not has_waited:
-                note_wait(self._name, step)
+                note_wait(self._name, unfinished)
                 has_waited = True
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                return step
+                return unfinished
             if self._has_exited_within(min(_ASK_EVERY_S, left_s)):
                 return None
 
@@ -161,13 +164,14 @@ class ProcessHost:
             return False
         return True
 
-    def _drain(self, replies: queue.SimpleQueue[int | None]) -> None:
+    def _drain(self, replies: queue.SimpleQueue[tuple[int, str] | None]) -> None:
         """Read what the child sends, and pass its replies on."""
         with contextlib.suppress(EOFError, OSError):
             while True:
                 kind, value = pickle.loads(self._results.recv_bytes())  # noqa: S301 # from our own child
                 if kind == "saving":
                     replies.put(value)
+        replies.put(None)  # it has ended, and sends no reply
 
     def _exit_error(self) -> FunctionError:
         code = self._process.wait()

@@ -536,11 +536,17 @@ class ReportSession:
             self._unreported = task
             self._save(task)
 
-    def wait_until_saved(self, timeout_s: float) -> int | None:
-        """Wait until all checkpoints are saved; the step of the one that is being saved then, or None."""
+    def wait_until_saved(self, timeout_s: float) -> tuple[int, str] | None:
+        """Wait until all checkpoints are saved and validated.
+
+        Returns:
+            The step of one that is not, and what it is not: `saved` or `validated`. None if there is no such one.
+        """
         with self._saved:
-            self._saved.wait_for(lambda: not self._unsaved, timeout_s)
-            return self._unsaved[0].step if self._unsaved else None
+            self._saved.wait_for(lambda: not self._unsaved and not self._to_validate, timeout_s)
+            if self._unsaved:
+                return self._unsaved[0].step, "saved"
+            return next(((int(path.name), "validated") for path in list(self._to_validate)), None)
 
     def close(self, deadline_s: float | None = None) -> None:
         """Save the rest of the metrics and checkpoints. Reports raise `StopTraining` afterwards.
@@ -660,6 +666,8 @@ class ReportSession:
                 self._to_validate.discard(task.target)
                 add_metrics(saved, numbers)
                 self._rotate()
+            with self._saved:
+                self._saved.notify_all()
 
     def _add_to_saved(self, task: _Task, metrics: Mapping[str, float]) -> None:
         with self._changes:

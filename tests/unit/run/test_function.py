@@ -758,6 +758,19 @@ def test_stop_waits_for_a_save_that_is_under_way(
 
 
 @both
+def test_a_validation_under_way_is_named(tmp_path: Path, mode: str) -> None:
+    held = held_save(tmp_path)
+    run = wrap(train_and_validate)({"tmp": str(tmp_path)}, folder=tmp_path / "run", mode=mode)
+    run.step()
+    until((tmp_path / "saving").exists)
+    with pytest.raises(FunctionError, match=r"checkpoint of step 7 was not validated within 0\.1 s"):
+        run.stop(0.05, save_s=0.1)
+    held.touch()
+    run.stop()
+    assert is_complete(tmp_path / "run" / "checkpoints" / "7")
+
+
+@both
 def test_a_save_that_takes_too_long_is_named(tmp_path: Path, mode: str) -> None:
     held = held_save(tmp_path)
     run = wrap(train_and_save)({"tmp": str(tmp_path)}, folder=tmp_path / "run", mode=mode)
@@ -792,6 +805,16 @@ def held_save(folder: Path) -> Path:
     (folder / "model").mkdir()
     (folder / "model" / "weights").write_text("1.0")
     return folder / "held"
+
+
+def train_and_validate(config: dict[str, Any]) -> None:
+    def validate(checkpoint: Any) -> dict[str, float]:
+        Path(config["tmp"], "saving").touch()
+        until(Path(config["tmp"], "held").exists)
+        return {"score": 1.0}
+
+    report(x=1)
+    report({"x": 2}, step=7, checkpoint=Path(config["tmp"], "model"), validation=validate)
 
 
 def train_and_save(config: dict[str, Any]) -> None:
