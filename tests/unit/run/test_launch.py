@@ -52,6 +52,17 @@ def kept(folder: Path) -> list[int | None]:
     return [found.step for found in complete_checkpoints(folder / "checkpoints")][::-1]
 
 
+def test_metrics_that_come_later_leave_the_launch(tmp_path: Path, stack: ExitStack) -> None:
+    launch = Launch(stack, tmp_path)
+    launch.save([1])
+    launch.rank(0).report({"loss": 1.0}, step=1)
+    launch.rank(0)._saver.wait()
+    found = read_checkpoint(tmp_path / "checkpoints" / "1")
+    assert found is not None
+    assert found.metrics == {"loss": 1.0}
+    assert launch.start_of(1) is None
+
+
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_late_rank_begins_where_rank_0_has_begun(tmp_path: Path, stack: ExitStack, asks: bool) -> None:
     launch = Launch(stack, tmp_path)
