@@ -53,7 +53,7 @@ def encoded_rows(
         accepts: the compressions that the client takes.
         is_arrow: whether it wants Arrow, or records of the tunnel.
     """
-    content = _framed_rows(rows) if is_arrow else _as_records(rows, table, columns)
+    content = _framed_rows(rows, list(table.columns)) if is_arrow else _as_records(rows, table, columns)
     if "zstd" in accepts:
         import pyarrow as pa
 
@@ -63,9 +63,11 @@ def encoded_rows(
     return content, ""
 
 
-def _framed_rows(rows: Iterator[pa.Table]) -> bytes:
-    messages = [batch.serialize().to_pybytes() for table in rows for batch in table.to_batches()]
-    return framed(b"".join(messages))
+def _framed_rows(rows: Iterator[pa.Table], order: list[str]) -> bytes:
+    # The messages have no schema. pyodps expects the columns in the table's order, whatever order it asked for: it
+    # takes the bytes of one column for those of another otherwise.
+    in_order = (table.select(sorted(table.column_names, key=order.index)) for table in rows)
+    return framed(b"".join(batch.serialize().to_pybytes() for table in in_order for batch in table.to_batches()))
 
 
 def _decompressed(body: bytes, encoding: str) -> bytes:
