@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from enum import Enum
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pai_sdk.base.paths import expanded
+from pai_sdk.cli.tables import print_json
 from pai_sdk.display.base import visible_text
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.storage.uri import uri_scheme
@@ -36,7 +36,9 @@ class RowFormat(str, Enum):
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A job's id, or the folder or URI of a trace.")]
 Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="The most rows to print.")]
-Format = Annotated[RowFormat, typer.Option("--format", "-f", help="table, csv, or json: one object a line.")]
+Format = Annotated[
+    RowFormat, typer.Option("--format", "-f", help="table, csv, or json: one object a line, nan and inf as text.")
+]
 
 
 @app.command()
@@ -76,7 +78,7 @@ def _print(found: pa.Table, as_format: RowFormat) -> None:
     rows = found.to_pylist()
     if as_format is RowFormat.json:
         for row in rows:
-            typer.echo(json.dumps(row, default=str, ensure_ascii=False))
+            print_json(row)
     elif as_format is RowFormat.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(found.column_names)
