@@ -423,7 +423,8 @@ class DataManager:
         if name not in tags:
             raise ParamValueError(_NO_DATA)
         if tags[name].kind != "scalar":
-            others = {"text": run.text, "histogram": run.histograms, "tensor": run.tensors}.get(tags[name].kind)
+            others = {"text": run.text, "histogram": run.histograms}.get(tags[name].kind)
+            others = run.tensors if tags[name].has_tensors else others
             return [TensorEvent(*one) for one in others(name)] if others is not None else []
         series = run.scalars(name) if sample is None else run.scalars(name).downsample(sample)
         columns = (series.wall.tolist(), series.step.tolist(), series.value.tolist())

@@ -17,7 +17,7 @@ from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
 from pai_sdk.run.columns import GrowingSeries, GrowingSummary
 from pai_sdk.run.events import event_file_source
 from pai_sdk.run.reader import DamagedRange, EventChunk, EventFileReader, OtherEvent
-from pai_sdk.run.series import Series, TagSummary
+from pai_sdk.run.series import Series, TagSummary, is_tensor_kind
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stored_file import StoredFile
 
@@ -209,13 +209,14 @@ class RunReader:
         return self._entries("histogram", tag, OtherEvent.histogram)
 
     def tensors(self, tag: str) -> list[Entry]:
-        """The tensors of a tag, by step.
+        """The tensors of a tag, by step: also those of plugins that are not known here, such as `pr_curves`.
 
         Raises:
             KeyError: no tensor has this tag.
             StorageError: the files cannot be read again.
         """
-        return self._entries("tensor", tag, OtherEvent.tensor)
+        kinds = [kind for kind, name in self._names if name == tag and is_tensor_kind(kind)]
+        return self._entries(kinds[0] if kinds else "tensor", tag, OtherEvent.tensor)
 
     @property
     def damaged(self) -> list[DamagedRange]:

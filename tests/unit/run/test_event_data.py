@@ -25,6 +25,7 @@ from pai_sdk.run.event_data import (
 )
 from pai_sdk.run.summary_watcher import SummaryWatcher
 from pai_sdk.run.train_jobs import _BasicTrainJob
+from tests.event_files import event, write_events
 from tests.unit.run.event_runs import append, write_run
 from tests.waiting import until
 
@@ -184,6 +185,24 @@ def test_the_values_of_a_tag(data: DataManager) -> None:
         data.list_tensors("./a", "missing/scalar")
     with pytest.raises(TrainJobNotExistError, match=r"Can not find the given train job in cache\."):
         data.list_tensors("./c", "loss/scalar")
+
+
+def test_the_tensors_of_another_plugin(tmp_path: Path) -> None:
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    named = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="pr_curves"))
+    values = [Summary.Value(tag="pr", metadata=named, tensor=make_tensor_proto([[0.5, step]])) for step in (0, 1)]
+    write_events(tmp_path / "a" / "events.out.tfevents.1", *map(event, (0, 1), values))
+    with DataManager(tmp_path) as data:
+        data.start_load_data(reload_interval=0)
+        data.wait()
+        assert data.get_train_job_by_plugin("./a", "pr_curves")["tags"] == ["pr/pr_curves"]
+        assert [one.value.tolist() for one in data.list_tensors("./a", "pr/pr_curves")] == [
+            [[0.5, 0.0]],
+            [[0.5, 1.0]],
+        ]
+        assert data._started().run("a").tensors("pr")[1].step == 1
 
 
 def test_the_status_of_a_data_manager(tmp_path: Path) -> None:
