@@ -112,8 +112,6 @@ class TablesApp:
                 return self._upload_handler(call)
             case _, [*_, "tables", _] if "downloads" in query or "downloadid" in query:
                 return self._begin_download if "data" not in query else self._data
-            case "GET", [*_, "tables", _] if "data" in query:  # pyodps would read the table's XML as CSV
-                raise TableFault(404, "NoSuchObject", "This service has no preview; open a reader of the table.")
             case "GET", [*_, "tables", _] if "partitions" in query:
                 return self._partitions
             case "GET", [*_, "tables", _] if "partition" in query:

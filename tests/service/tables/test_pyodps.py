@@ -158,11 +158,6 @@ def test_columns_in_any_order_for_pandas(mixed: Table) -> None:
         assert [None if cells is None else list(cells) for cells in frame["v"]] == MIXED["v"]
 
 
-def test_a_preview_is_not_offered(mixed: Table) -> None:
-    with pytest.raises(errors.NoSuchObject, match="open a reader"):
-        mixed.head(1, partition="dt=1")
-
-
 def test_partitions_are_made_listed_and_dropped(tables: Tables, name: str) -> None:
     table = create(tables, name, {"a": "bigint"}, partition="dt")
     for day in ("20260101", "20260102"):
