@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pai_sdk.base.hints import name_hint
+from pai_sdk.base.hints import name_hint, wrong_type
 from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem, TraceError
 from pai_sdk.trace.parquet import is_local
 from pai_sdk.trace.trace_files import attempt_of, files_of_runs, partitions_of
@@ -96,11 +96,16 @@ class TraceData:
         self._store = store
         self._files = list(files)
         self._has_attempts = has_attempts
+        root = is_local(folder)
+        self._root = None if root is None else root.absolute()  # the program may change its folder
 
     def __repr__(self) -> str:
         count = len(self._files)
         left_out = f", {len(self.left_out)} left out" if self.left_out else ""
         return f"<TraceData {self.folder} {count} file{'s' if count != 1 else ''}{left_out}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_dataset", "_fragments")}
 
     @property
     def paths(self) -> list[str]:
@@ -185,6 +190,8 @@ class TraceData:
             raise TraceError(f"the query failed: {error}") from error
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
+        if isinstance(columns, str):
+            raise InvalidInputError([wrong_type("columns", columns, "give a list of names")])
         known = self.schema.names
         problems = [
             Problem(f"column {name!r}", "is not in the trace", name_hint(name, known))
@@ -239,7 +246,7 @@ class TraceData:
             return f"it is not a Parquet file, or is damaged: {error}"
         except OSError as error:
             if error.errno is not None:
-                raise
+                raise TraceError(f"{self.folder}: {file.path} cannot be read: {error}") from error
             return f"it is damaged: {error}"  # so Arrow calls a footer that cannot be decoded
         return fragment
 
@@ -247,10 +254,9 @@ class TraceData:
         import pyarrow as pa
         import pyarrow.fs
 
-        root = is_local(self.folder)
-        if root is None:
+        if self._root is None:
             return (pa.PythonFile(_RangedFile(self._store, file), mode="r"),)
-        return str(root.absolute() / file.path), pyarrow.fs.LocalFileSystem()
+        return str(self._root / file.path), pyarrow.fs.LocalFileSystem()
 
     def _of_path(self, path: str) -> dict[str, Any]:
         """The columns that the path of a file gives."""
@@ -267,7 +273,7 @@ class TraceData:
 
         try:
             return scan()
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             self._raise_cause()
             raise TraceError(f"{self.folder} cannot be read: {error}") from error
 
@@ -281,7 +287,7 @@ class TraceData:
                 type_ = self.schema.field(field.name).type
                 try:
                     fragment.to_table(schema=pa.schema([(field.name, type_)]))
-                except (pa.ArrowInvalid, OSError) as error:
+                except (pa.ArrowException, OSError) as error:
                     if type_.equals(field.type):
                         raise TraceError(f"{self.folder}: {path} cannot be read: {error}") from error
                     what = f"in {path} it is {field.type}, and one of its values does not become {type_}: {error}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import secrets
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,8 @@ def test_columns_come_in_the_order_that_is_asked_for(folder: str, write: Write) 
     assert list(trace.to_pandas(columns=["word", "step"])) == ["word", "step"]
     with pytest.raises(InvalidInputError, match=r"column 'lost': is not in the trace.*'loss'"):
         trace.to_arrow(["lost"])
+    with pytest.raises(InvalidInputError, match="columns"):
+        trace.to_arrow("loss")
 
 
 @pytest.mark.parametrize("content", [b"", b"no Parquet", b"PAR1" + bytes(100) + b"PAR1", "cut"], ids=str)
@@ -170,6 +174,19 @@ def test_a_file_that_is_removed_while_it_is_read(tmp_path: Path) -> None:
     (tmp_path / trace.paths[0]).unlink()
     with pytest.raises(TraceError, match=r"run=r1/.*\.parquet cannot be read"):
         trace.to_arrow()
+
+
+def test_a_trace_stays_readable_elsewhere(
+    folder: str, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another folder, thread or process."""
+    write("r1", {"n": "bigint"}, n=[1])
+    monkeypatch.chdir(tmp_path.parent)
+    trace = read_trace(folder if "://" in folder else tmp_path.name)
+    monkeypatch.chdir("/")
+    with ThreadPoolExecutor(4) as pool:
+        assert [table.num_rows for table in pool.map(lambda _: trace.to_arrow(), range(4))] == [1] * 4
+    assert pickle.loads(pickle.dumps(trace)).to_arrow().num_rows == 1
 
 
 def test_only_what_is_asked_for_is_read_from_a_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
