@@ -27,9 +27,8 @@ _NOT_IN_VALUES = "/\\=\0"
 class ParquetSink:
     """Writes a trace as a Parquet data set into a folder. Many runs and ranks can share the folder.
 
-    Each block is a file, which is visible as a whole or not at all. A commit adds a file without rows. When a run
-    was killed and resumes, `read_trace` leaves out the blocks that were not committed. DuckDB, pandas and pyarrow
-    read the folder as well, with the partitions as columns; they see all blocks.
+    Each block is a file. A commit adds a file without rows, and `read_trace` reads what is committed. DuckDB,
+    pandas and pyarrow read the folder as well, with the partitions as columns; they see blocks before the commit.
 
     Args:
         folder: a local path or a URI: `oss://bucket/traces/`, `s3://…`, `memory://…`.

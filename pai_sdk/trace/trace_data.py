@@ -61,12 +61,15 @@ def trace_in(store: Store, folder: str) -> TraceData:
         store: the folder.
         folder: its path or URI.
     """
-    files, foreign, replaced = files_of_runs(store.list())
+    files, foreign, uncommitted = files_of_runs(store.list())
     if not files:
-        raise TraceError(f"{folder} has no trace: there is no Parquet file in it")
+        why = "there is no Parquet file in it"
+        if uncommitted:
+            why = f"none of its blocks ({len(uncommitted)}) is committed; flush() and close() commit them"
+        raise TraceError(f"{folder} has no trace: {why}")
     _tell(folder, foreign, logging.WARNING)
-    _tell(folder, replaced, logging.INFO)
-    return TraceData(folder, store, files, foreign | replaced)
+    _tell(folder, uncommitted, logging.INFO)
+    return TraceData(folder, store, files, foreign | uncommitted)
 
 
 class TraceData:
@@ -79,7 +82,7 @@ class TraceData:
     Attributes:
         folder: where it is.
         left_out: path to reason, of Parquet files that are not read: those of no run and damaged ones, which are
-            logged as warnings, and blocks of a killed process that were not committed before the run was resumed.
+            logged as warnings, and blocks that were not committed, by a writer that goes on or that was killed.
     """
 
     def __init__(

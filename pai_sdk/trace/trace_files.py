@@ -3,10 +3,10 @@
     run=<run id>/rank<rank>-<attempt>-<session>-<random>-<block>.parquet
     run=<run id>/rank<rank>-<attempt>-<session>-<random>-committed.parquet    without rows, written by the commit
 
-Attempt and session are the times at which a writer was made and at which it began a session. A process that is
-killed leaves blocks of a session that was not committed. They are read until a later attempt of the same run has
-stored a block: the later attempt resumes from a commit and writes the same steps again. The blocks cannot be kept
-elsewhere until the commit, because object storages do not rename.
+Attempt and session are the times at which a writer was made and at which it began a session. The files of a
+session are read once it is committed, as in a table: a process that is killed leaves blocks without a commit, and
+their steps are written again when the run resumes. The blocks cannot be kept elsewhere until the commit, because
+object storages do not rename.
 
 Files with other names, such as those of earlier versions of pai_sdk, are always read.
 """
@@ -34,11 +34,11 @@ SUFFIX = ".parquet"
 
 _TIME = r"\d{8}T\d{12}"
 _NAME = re.compile(
-    rf"(?P<session>rank(?P<rank>\d+)-(?P<attempt>{_TIME})-(?P<began>{_TIME})-[0-9a-f]+)-(?P<block>\d+|committed)\.parquet"
+    rf"(?P<session>rank(?P<rank>\d+)-(?P<attempt>{_TIME})-{_TIME}-[0-9a-f]+)-(?P<block>\d+|committed)\.parquet"
 )
 _COMMITTED = "committed"
 _NOT_OF_A_RUN = "it is not in the folder of a run"
-_REPLACED = "it was not committed before a later attempt of its run began"
+_NOT_COMMITTED = "its writer has not committed it (yet)"
 
 
 def new_attempt() -> str:
@@ -90,26 +90,23 @@ def files_of_runs(files: Iterable[StoredFile]) -> tuple[list[StoredFile], dict[s
         files: all that are in the folder.
 
     Returns:
-        The files; those that no trace has written; and those that a later attempt has replaced. The latter two are
-        path to reason.
+        The files; those that no trace has written; and those that are not committed. The latter two are path to
+        reason.
     """
     found = [file for file in files if file.path.endswith(SUFFIX)]
     names = {file.path: _NAME.fullmatch(file.path.rpartition("/")[2]) for file in found}
     runs = {file.path: partitions_of(file.path).get("run", "") for file in found}
     committed = {name["session"] for name in names.values() if name and name["block"] == _COMMITTED}
-    latest: dict[str, str] = {}
-    for path, name in names.items():
-        if name:
-            latest[runs[path]] = max(latest.get(runs[path], ""), name["attempt"])
-    kept, foreign, replaced = [], {}, {}
+    has_runs = any(runs.values())
+    kept, foreign, uncommitted = [], {}, {}
     for file in found:
-        name, run = names[file.path], runs[file.path]
+        name = names[file.path]
         if name and name["block"] == _COMMITTED:
             continue
-        if not run and any(runs.values()):
+        if has_runs and not runs[file.path]:
             foreign[file.path] = _NOT_OF_A_RUN
-        elif name and name["session"] not in committed and name["began"] < latest[run]:
-            replaced[file.path] = _REPLACED
+        elif name and name["session"] not in committed:
+            uncommitted[file.path] = _NOT_COMMITTED
         else:
             kept.append(file)
-    return kept, foreign, replaced
+    return kept, foreign, uncommitted

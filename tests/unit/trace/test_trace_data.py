@@ -238,17 +238,15 @@ def test_a_run_that_is_killed_and_resumed_has_each_step_once(
         assert program.stdout is not None
         assert program.stdout.readline() == "stored\n"
         program.kill()
-    assert steps(read_trace(tmp_path)) == Counter(range(16))  # nothing replaces them yet
     caplog.set_level(logging.INFO)
+    assert steps(read_trace(tmp_path)) == Counter(range(10))
+    assert "and 5 more: not read" in caplog.text
     with TraceWriter({"step": "bigint"}, ParquetSink(tmp_path), run_id="r1", block_bytes=1) as writer:
         for step in range(10, 30):
             writer.write(step=step)
             if step == 12:
                 writer.flush()
-                trace = read_trace(tmp_path)
-                assert steps(trace) == Counter(range(13))
-                assert len(trace.left_out) == 6
-                assert "and 5 more: not read" in caplog.text
+                assert steps(read_trace(tmp_path)) == Counter(range(13))
     trace = read_trace(tmp_path)
     assert steps(trace) == Counter(range(30))
     assert "6 left out" in repr(trace)
@@ -258,31 +256,24 @@ def test_a_run_that_is_killed_and_resumed_has_each_step_once(
     assert attempts.fetchall() == [(0, 0, 9), (0, 10, 29)]
 
 
-def test_an_attempt_in_another_partition_replaces_too(tmp_path: Path, write: Write, folder: str) -> None:
-    killed = ParquetSink(folder, partition={"dt": "1"})
-    leave_uncommitted(killed, "r1", [1, 2])
-    leave_uncommitted(killed, "r2", [3])
-    write("r1", {"step": "bigint"}, {"dt": "2"}, step=[1, 2])
-    assert steps(read_trace(folder)) == Counter([1, 2, 3])
-    assert len(read_trace(folder).left_out) == 1
-
-
-def test_writers_side_by_side_do_not_replace_each_other(folder: str) -> None:
-    writers = [TraceWriter({"step": "bigint"}, ParquetSink(folder), run_id="r1", block_bytes=1) for _ in range(3)]
-    for number, writer in enumerate(writers):
-        writer.write(step=number)
-    for writer in writers[::-1]:
-        writer.close()
-        assert steps(read_trace(folder)).total() >= 1
-    assert steps(read_trace(folder)) == Counter(range(3))
-
-
-def test_a_commit_that_comes_late_counts(folder: str, write: Write) -> None:
-    session = leave_uncommitted(ParquetSink(folder), "r1", [1])
-    write("r1", {"step": "bigint"}, step=[2])
+def test_what_is_not_committed_is_not_read(folder: str, write: Write) -> None:
+    session = leave_uncommitted(ParquetSink(folder, partition={"dt": "1"}), "r1", [1])
+    with pytest.raises(TraceError, match=r"has no trace: none of its blocks \(1\) is committed"):
+        read_trace(folder)
+    write("r1", {"step": "bigint"}, {"dt": "2"}, step=[2])
     assert steps(read_trace(folder)) == Counter([2])
+    assert list(read_trace(folder).left_out.values()) == ["its writer has not committed it (yet)"]
     session.commit([0])
     assert steps(read_trace(folder)) == Counter([1, 2])
+    assert not read_trace(folder).left_out
+
+
+def test_rows_are_read_after_each_flush(folder: str) -> None:
+    with TraceWriter({"step": "bigint"}, ParquetSink(folder), run_id="r1", block_bytes=1) as writer:
+        for step in range(3):
+            writer.write(step=step)
+            writer.flush()
+            assert steps(read_trace(folder)) == Counter(range(step + 1))
 
 
 def test_the_files_of_earlier_versions_are_read_always(folder: str, write: Write) -> None:
