@@ -39,15 +39,18 @@ Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="The most rows to
 Format = Annotated[
     RowFormat, typer.Option("--format", "-f", help="table, csv, or json: one object a line, nan and inf as text.")
 ]
+Uncommitted = Annotated[
+    bool, typer.Option("--uncommitted", help="Also rows that the training has sent and not committed.")
+]
 
 
 @app.command()
-def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table) -> None:
+def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table, uncommitted: Uncommitted = False) -> None:
     """Print the first rows.
 
     Example: pai-sdk trace head train129f212o89d --rows 5
     """
-    _print(_trace_of(run).head(rows), as_format)
+    _print(_trace_of(run, uncommitted).head(rows), as_format)
 
 
 @app.command()
@@ -56,22 +59,23 @@ def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="For DuckDB; the table is called trace.")],
     rows: Rows = 1000,
     as_format: Format = RowFormat.table,
+    uncommitted: Uncommitted = False,
 ) -> None:
     """Print the answer to a query: `SELECT step, avg(loss) FROM trace GROUP BY step`.
 
     Example: pai-sdk trace query train129f212o89d 'SELECT count(*) FROM trace'
     """
-    _print(_trace_of(run).rows_of(sql, rows), as_format)
+    _print(_trace_of(run, uncommitted).rows_of(sql, rows), as_format)
 
 
-def _trace_of(run: str) -> TraceData:
+def _trace_of(run: str, uncommitted: bool) -> TraceData:
     from pai_sdk.trace.trace_data import read_trace
 
     if uri_scheme(run) is not None:
-        return read_trace(run)
+        return read_trace(run, uncommitted=uncommitted)
     if "/" in run or Path(run).exists():
-        return read_trace(expanded(Path(run)))
-    return TrainingJob.get(run).trace()
+        return read_trace(expanded(Path(run)), uncommitted=uncommitted)
+    return TrainingJob.get(run).trace(uncommitted=uncommitted)
 
 
 def _print(found: pa.Table, as_format: RowFormat) -> None:

@@ -44,8 +44,9 @@ class ParquetSink:
         ParquetSink('oss://bucket/traces/', partition={'dt': '2026-11-22'})
     """
 
-    max_blocks = 1_000
-    max_age_s = 600.0
+    # As a table's: what is committed between two checkpoints is doubled when the run is killed and resumes.
+    max_blocks = 10_000
+    max_age_s = 12 * 3600.0
 
     def __init__(
         self,

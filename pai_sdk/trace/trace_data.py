@@ -33,12 +33,14 @@ _MOST_KEPT_BYTES = 1 << 18
 _Found = TypeVar("_Found")
 
 
-def read_trace(folder: str | Path, session: Any = None) -> TraceData:
+def read_trace(folder: str | Path, session: Any = None, *, uncommitted: bool = False) -> TraceData:
     """The trace in a folder, which a `ParquetSink` has written: of one run, or of many.
 
     Args:
         folder: a local path or a URI.
         session: whose keys `oss://` takes; the default session without it.
+        uncommitted: read blocks before their commit as well: those of a running writer, and those that a killed
+            one has left. A run that was killed and resumed then has some steps twice.
 
     Raises:
         TraceError: there is no trace.
@@ -51,25 +53,29 @@ def read_trace(folder: str | Path, session: Any = None) -> TraceData:
     """
     from pai_sdk.storage.store import open_store
 
-    return trace_in(open_store(str(folder), session), str(folder))
+    return trace_in(open_store(str(folder), session), str(folder), uncommitted=uncommitted)
 
 
-def trace_in(store: Store, folder: str) -> TraceData:
+def trace_in(store: Store, folder: str, *, uncommitted: bool = False) -> TraceData:
     """The trace in a store; errors as for `read_trace`.
 
     Args:
         store: the folder.
         folder: its path or URI.
+        uncommitted: as for `read_trace`.
     """
-    files, foreign, uncommitted = files_of_runs(store.list())
+    files, foreign, without_commit = files_of_runs(store.list(), uncommitted=uncommitted)
     if not files:
         why = "there is no Parquet file in it"
-        if uncommitted:
-            why = f"none of its blocks ({len(uncommitted)}) is committed; flush() and close() commit them"
+        if without_commit:
+            why = (
+                f"none of its blocks ({len(without_commit)}) is committed; flush() and close() commit them, and "
+                "uncommitted=True reads them as they are"
+            )
         raise TraceError(f"{folder} has no trace: {why}")
     _tell(folder, foreign, logging.WARNING)
-    _tell(folder, uncommitted, logging.INFO)
-    return TraceData(folder, store, files, foreign | uncommitted)
+    _tell(folder, without_commit, logging.INFO)
+    return TraceData(folder, store, files, foreign | without_commit)
 
 
 class TraceData:

@@ -83,11 +83,14 @@ def partitions_of(path: str) -> dict[str, str]:
     return {name: value for name, sign, value in pairs if sign and name}
 
 
-def files_of_runs(files: Iterable[StoredFile]) -> tuple[list[StoredFile], dict[str, str], dict[str, str]]:
+def files_of_runs(
+    files: Iterable[StoredFile], *, uncommitted: bool = False
+) -> tuple[list[StoredFile], dict[str, str], dict[str, str]]:
     """The files with rows to read.
 
     Args:
         files: all that are in the folder.
+        uncommitted: read those that are not committed, too.
 
     Returns:
         The files; those that no trace has written; and those that are not committed. The latter two are path to
@@ -98,15 +101,15 @@ def files_of_runs(files: Iterable[StoredFile]) -> tuple[list[StoredFile], dict[s
     runs = {file.path: partitions_of(file.path).get("run", "") for file in found}
     committed = {name["session"] for name in names.values() if name and name["block"] == _COMMITTED}
     has_runs = any(runs.values())
-    kept, foreign, uncommitted = [], {}, {}
+    kept, foreign, without_commit = [], {}, {}
     for file in found:
         name = names[file.path]
         if name and name["block"] == _COMMITTED:
             continue
         if has_runs and not runs[file.path]:
             foreign[file.path] = _NOT_OF_A_RUN
-        elif name and name["session"] not in committed:
-            uncommitted[file.path] = _NOT_COMMITTED
+        elif name and name["session"] not in committed and not uncommitted:
+            without_commit[file.path] = _NOT_COMMITTED
         else:
             kept.append(file)
-    return kept, foreign, uncommitted
+    return kept, foreign, without_commit

@@ -14,6 +14,7 @@ from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError, TraceError
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.trace import ParquetSink, TraceWriter
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -57,6 +58,16 @@ def test_columns_with_one_name_are_all_shown(folder: str) -> None:
     query = "SELECT n, n + 1 AS n, n + 2 AS n FROM trace ORDER BY 1"
     assert run("query", folder, query, "-n", "1", "-f", "csv").splitlines()[1] == "0,1,2"
     assert list(json.loads(run("query", folder, query, "-n", "1", "-f", "json")).values()) == [0, 1, 2]
+
+
+def test_rows_before_their_commit(tmp_path: Path) -> None:
+    with TraceWriter({"n": "bigint"}, ParquetSink(tmp_path), run_id="r1", block_bytes=1) as writer:
+        writer.write(n=7)
+        until(lambda: writer.stats().blocks_stored == 1, "the block")
+        with pytest.raises(TraceError, match="none of its blocks"):
+            CliRunner().invoke(app, ["trace", "head", str(tmp_path)], catch_exceptions=False)
+        assert run("head", str(tmp_path), "--uncommitted", "-f", "csv") == "n,run\n7,r1\n"
+        assert run("query", str(tmp_path), "SELECT n FROM trace", "--uncommitted", "-f", "csv") == "n\n7\n"
 
 
 def test_a_query(folder: str) -> None:

@@ -263,6 +263,7 @@ def test_what_is_not_committed_is_not_read(folder: str, write: Write) -> None:
     write("r1", {"step": "bigint"}, {"dt": "2"}, step=[2])
     assert steps(read_trace(folder)) == Counter([2])
     assert list(read_trace(folder).left_out.values()) == ["its writer has not committed it (yet)"]
+    assert steps(read_trace(folder, uncommitted=True)) == Counter([1, 2])
     session.commit([0])
     assert steps(read_trace(folder)) == Counter([1, 2])
     assert not read_trace(folder).left_out
