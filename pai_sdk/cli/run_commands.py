@@ -24,6 +24,7 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import MetricPoint
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
+from pai_sdk.storage.local_store import path_of_file_uri
 from pai_sdk.storage.store import open_store
 from pai_sdk.storage.uri import uri_scheme
 
@@ -213,8 +214,8 @@ def _check_folders(names: Sequence[str], runs: int) -> None:
         ObjectNotFoundError: one is not there.
     """
     for name in filter(is_folder, names):
-        if uri_scheme(name) is None:
-            is_there = expanded(Path(name)).exists()
+        if (scheme := uri_scheme(name)) in (None, "file"):
+            is_there = Path(path_of_file_uri(name) if scheme else expanded(Path(name))).exists()
         else:
             is_there = bool(runs) or any(True for _ in open_store(name).list())
         if not is_there:

@@ -102,7 +102,7 @@ def test_json_has_no_numbers_that_are_not_finite(pai: Pai, folder: Path) -> None
 @pytest.mark.parametrize(
     "command", [("runs",), ("compare", "--tag", "loss"), ("metrics",), ("runs", "--json")], ids=" ".join
 )
-@pytest.mark.parametrize("name", ["/no/such/folder", "memory://no-such-folder"])
+@pytest.mark.parametrize("name", ["/no/such/folder", "file:///no/such/folder", "memory://no-such-folder"])
 def test_a_folder_that_is_not_there_is_an_error(
     pai: Pai, folder: Path, command: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
@@ -119,7 +119,8 @@ def test_each_folder_must_be_there(pai: Pai, folder: Path) -> None:
     with pytest.raises(ObjectNotFoundError, match="typo/"):
         pai("runs", folder, "typo/")
     folder.joinpath("empty").mkdir()
-    assert pai("runs", folder / "empty").stdout == "no runs\n"
+    for name in (folder / "empty", (folder / "empty").absolute().as_uri()):
+        assert pai("runs", name).stdout == "no runs\n"
 
 
 def test_a_folder_that_is_watched_may_come_later(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
