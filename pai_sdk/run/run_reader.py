@@ -114,6 +114,7 @@ class RunReader:
         version: grows with each change of what can be read here.
         epoch: grows when what was read before is not valid any more: a file was replaced, cut off or removed, or a
             restart went back in steps.
+        is_behind: the last `refresh` was ended before it had read everything.
 
     Example:
         >>> import tempfile
@@ -137,13 +138,16 @@ class RunReader:
         self._hparams: dict[str, bool | float | str] = {}
         self._merged: dict[_Key, Series] = {}
         self.version = self.epoch = 0
+        self.is_behind = False
         self.refresh(files)
 
-    def refresh(self, files: Iterable[StoredFile]) -> bool:
+    def refresh(self, files: Iterable[StoredFile], is_over: Callable[[bool], bool] = lambda _: False) -> bool:
         """Read what is new.
 
         Args:
             files: the event files of the run, as they are listed now. Those that are not among them were removed.
+            is_over: asked again and again whether to end the call, with whether it has come any further. The next
+                call goes on there.
 
         Returns:
             Whether anything has changed.
@@ -156,10 +160,10 @@ class RunReader:
         if self._files.keys() - {file.path for file in listed}:
             self._begin_epoch()
         try:
-            self._read(listed)
+            self._read(listed, is_over)
         except FileChangedError:
             self._begin_epoch()
-            self._read(listed)
+            self._read(listed, is_over)
         return self.version != version
 
     # ---- what is there --------------------------------------------------------------------------------------
@@ -225,6 +229,11 @@ class RunReader:
         return [replace(damage, path=path) for path, file in files for damage in file.reader.damaged]
 
     @property
+    def read_bytes(self) -> int:
+        """How much of its files was read."""
+        return sum(file.seen[0] for file in self._files.values())
+
+    @property
     def nbytes(self) -> int:
         """About how much memory the run takes, in bytes."""
         files = self._files.values()
@@ -241,17 +250,21 @@ class RunReader:
 
     # ---- reading --------------------------------------------------------------------------------------------
 
-    def _read(self, listed: Iterable[StoredFile]) -> None:
+    def _read(self, listed: Iterable[StoredFile], is_over: Callable[[bool], bool]) -> None:
         """Read what is new in each file."""
         failure: StorageError | None = None
+        self.is_behind = has_read = False
         for stored in listed:
             file = self._files.get(stored.path) or _File(self._store, stored.path)
             seen = (stored.size_bytes, stored.etag)
             if file.seen == seen:
                 continue
+            if is_over(has_read):
+                self.is_behind = True
+                break
             damage = file.reader.damaged
             try:
-                chunk = file.reader.read(stored.size_bytes)
+                chunk = file.reader.read(stored.size_bytes, is_over)
             except FileChangedError:
                 raise
             except ObjectNotFoundError:  # removed since it was listed; the next listing will say so
@@ -260,8 +273,10 @@ class RunReader:
                 failure = failure or error
                 continue
             # What fails is tried again.
-            file.seen = seen if chunk.error is None else (chunk.size, "")
+            has_read = True
+            file.seen = seen if chunk.error is None and not chunk.is_cut else (chunk.size, "")
             failure = failure or chunk.error
+            self.is_behind |= chunk.is_cut
             self._files[stored.path] = file
             self._take(file, chunk)
             if chunk.scalars or chunk.others or damage != file.reader.damaged:
