@@ -64,23 +64,31 @@ class JobLogs:
         self._by_line = False
         self._has_times = False
         self._parts: dict[tuple[str, str], list[_Part]] = {}  # by log: its parts, when it is read by time
+        self._refused: set[tuple[str, str]] = set()  # logs that were refused in pages of every size
         self._places: dict[tuple[str, str, int], _Place] = {}  # by log and line
         self._now = time.time()  # by the service's clock
 
     def read(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Lines from number `start` on, at most `limit`; see `Backend.read_log`."""
-        assumed = self._size
+        assumed, log = self._size, (job_id, instance)
         try:
+            if log in self._refused:  # a service refuses a log that is not there yet; one request shows that
+                self._page(*log, 0, _SMALLEST)
+                self._refused.discard(log)
             return self._read(job_id, instance, start, limit, wait_s)
         except ApiError as error:
             if error.code == _NO_INSTANCE_YET:
                 return LogPage(())
-            is_told = self._is_known and self._size == assumed
+            is_told = (self._is_known and self._size == assumed) or log in self._refused
             if is_told or not isinstance(error, InvalidRequestError):
                 raise
         # The size may have been refused; if not, the same error is raised again.
         if not self._is_known:  # another thread may have found it meanwhile
-            self._find_size(job_id, instance, at_least=0)
+            try:
+                self._find_size(job_id, instance, at_least=0)
+            except InvalidRequestError:
+                self._refused.add(log)
+                raise
         return self._read(job_id, instance, start, limit, wait_s)
 
     def times(self, job_id: str, instance: str, *, start: int, count: int) -> list[str | None] | None:
