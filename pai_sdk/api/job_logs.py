@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -184,8 +185,7 @@ class JobLogs:
         read. After an error, the next call goes on with what this one has found out.
         """
         late = early = place.began_at + 60  # a part since then begins behind the line
-        future = place.once("future", partial(self._page, *place.log, 0, 1, since=_wire_time(late)))
-        found: _Part | _Begin = "end" if future.lines else "late"  # some services ignore times
+        found: _Part | _Begin = "late" if self._knows_times(place, late) else "end"
         for look_back_s in _LOOK_BACK_S if found == "late" else ():
             late, early = early, place.began_at - look_back_s
             found = self._part_since(place, early, total)
@@ -201,14 +201,23 @@ class JobLogs:
             return found
         return self._next_part(place, late, total) if total is not None and total > place.start else None
 
+    def _knows_times(self, place: _Place, future: int) -> bool:
+        """Whether the service returns the lines since a time, and not all of them."""
+        try:
+            page = place.once("future", partial(self._page, *place.log, 0, 1, since=_wire_time(future)))
+        except InvalidRequestError:  # a time in the future
+            return True
+        return not page.lines
+
     def _next_part(self, place: _Place, since_s: int, total: int) -> _Part | None:
         """The part of the log since a time; the lines between the place and its first one cannot be read."""
-        since = _wire_time(since_s)
-        page = self._page(*place.log, 0, _SMALLEST, since=since)
-        first = total - (page.total or 0)
-        # While the log grows, the counts do not fit together. Some services ignore the time.
-        is_exact = bool(page.lines) and first > place.start - _LEAST_OVERLAP
-        is_exact = is_exact and self._page(*place.log, 0, 1).total == total
+        since, first, is_exact = _wire_time(since_s), total, False
+        with contextlib.suppress(InvalidRequestError):
+            page = self._page(*place.log, 0, _SMALLEST, since=since)
+            # While the log grows, the counts do not fit together. Some services ignore the time.
+            first = total - (page.total or 0)
+            is_exact = bool(page.lines) and first > place.start - _LEAST_OVERLAP
+            is_exact = is_exact and self._page(*place.log, 0, 1).total == total
         if not is_exact or first > place.start:
             _log.warning(
                 "the service counts %d lines in the log of %s, and does not return %d of them, from line %d on",
@@ -226,6 +235,8 @@ class JobLogs:
         offset, lines, end = 0, [], None
         try:
             known = self._lines(place, part, start - _OVERLAP, _OVERLAP)
+            if 0 < len(known) < _OVERLAP:  # they do not reach the line, so they do not show where it is
+                return "early"
             count = place.once((since, None), lambda: self._page(*log, 0, _SMALLEST, since=since))
             if not count.lines:
                 return "late"
@@ -260,7 +271,8 @@ class JobLogs:
         lines: list[str] = []
         while len(lines) < count:
             at = start + len(lines)
-            read = partial(self._read_part, place.log, part, at, count - len(lines))
+            # Large pages: of small ones, the last lines may be beyond the last page that the service gives.
+            read = partial(self._read_part, place.log, part, at, self._size)
             try:
                 more = place.once((part.since, at), read).lines
             except InvalidRequestError:
@@ -380,9 +392,10 @@ class _Place:
 
     def once(self, key: object, read: Callable[[], _Read]) -> _Read:
         """A page of the search; one that was read before an error is not requested again."""
-        if key not in self.pages:
-            self.pages[key] = read()
-        page: _Read = self.pages[key]
+        pages = self.pages  # another thread may begin a search anew
+        if key not in pages:
+            pages[key] = read()
+        page: _Read = pages[key]
         return page
 
     def needs_search(self, total: int | None, now: float) -> bool:

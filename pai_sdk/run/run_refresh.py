@@ -7,9 +7,9 @@
 A pass always ends in one of these states, whatever it meets. A run that cannot be read is a state of that run, and
 not of the pass.
 
-No run holds up the others: a pass reads what has grown a little first. Then it reads the large runs, those first
-that have waited the longest, each for a slice of time, and ends when its own time is over. What is left goes on in
-the next pass, which looks for changes again.
+No run holds up the others: a pass reads what has grown a little first. Then it reads the new and the large runs,
+those first that have waited the longest, each for a slice of time, and ends when its own time is over. The rest
+goes on in the next pass, which looks for changes again.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _MUCH_BYTES = 32 << 20
 """From here on, several threads read local files: they wait for the disk at the same time."""
 
 _LITTLE_BYTES = 1 << 20
-"""What every run may have read in a pass, whatever the time."""
+"""What each known run may have read in a pass, whatever the time."""
 
 _SLICE_S, _REMOTE_SLICE_S = 0.1, 0.5
 """How long a run may read in a pass. A request to a remote store costs more than the piece of a local file."""
 
-_LARGE_S = 0.4
-"""How long a pass begins to read large runs."""
+_MUCH_S = 0.4
+"""How long a pass begins to read new and large runs."""
 
 _RECORDS_S = 0.5
 """How often the records are asked for while one pass follows the other."""
@@ -231,9 +231,12 @@ class RunRefresh:
             if entry.is_dirty and (is_asked or entry.retry_at <= now) and entry.run_id not in self._deleted
         ]
         due.sort(key=lambda entry: entry.updated_at or 0.0, reverse=True)
-        large = [entry for entry in due if entry.unread_bytes > _LITTLE_BYTES]
-        self._read_all([entry for entry in due if entry.unread_bytes <= _LITTLE_BYTES], float("inf"))
-        self._read_all(sorted(large, key=lambda entry: entry.refreshed_at), time.monotonic() + _LARGE_S)
+        little = [entry for entry in due if entry.refreshed_at and entry.unread_bytes <= _LITTLE_BYTES]
+        self._read_all(little, float("inf"))
+        much = sorted(
+            {*due}.difference(little), key=lambda entry: (entry.refreshed_at, -(entry.updated_at or 0.0))
+        )
+        self._read_all(much, time.monotonic() + _MUCH_S)
         return not self.is_closed and any(entry.is_due(time.monotonic()) for entry in due)
 
     def _read_all(self, due: Sequence[RunEntry], until: float) -> None:

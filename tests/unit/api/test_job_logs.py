@@ -284,7 +284,7 @@ class CappedLog:
         self.lines: list[tuple[datetime, str]] = []
         self.asked = 0
         self.counts_all = True
-        self.refuses_seconds = False
+        self.is_strict = False  # refuses times in the future, and seconds
         self._cap, self._pages, self._largest, self._refuses = cap, pages, largest, refuses
 
     def print(self, count: int, seconds: float) -> None:
@@ -308,9 +308,10 @@ class CappedLog:
     def _at(self, time: str | None, otherwise: int) -> int:
         if time is None:
             return otherwise
-        if self.refuses_seconds and len(time) != len("2026-01-01T00:00Z"):
+        begin = datetime.fromisoformat(time.replace("Z", "+00:00"))
+        if self.is_strict and (begin.second or begin > self.now):
             raise api_error("StartTime", code="InvalidParameter", status_code=400, request_id=None)
-        return bisect_left(self.lines, datetime.fromisoformat(time.replace("Z", "+00:00")), key=itemgetter(0))
+        return bisect_left(self.lines, begin, key=itemgetter(0))
 
 
 def all_lines(service: CappedLog, logs: JobLogs, start: int = 0) -> list[str]:
@@ -333,9 +334,11 @@ def all_lines(service: CappedLog, logs: JobLogs, start: int = 0) -> list[str]:
     ],
     ids=["lines", "short pages", "pages", "refused pages"],
 )
-def test_a_log_whose_deep_pages_are_not_given_is_read_on_by_time(service: CappedLog) -> None:
+@pytest.mark.parametrize("is_strict", [False, True], ids=["", "whole minutes"])
+def test_a_log_whose_deep_pages_are_not_given_is_read_on_by_time(service: CappedLog, is_strict: bool) -> None:
     logs = logs_of(service)
     service.lines.clear()
+    service.is_strict = is_strict
     for _ in range(50):
         service.print(1000, seconds=600)
     assert all_lines(service, logs) == [text for _, text in service.lines], "one that was there before"
