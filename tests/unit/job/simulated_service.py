@@ -64,6 +64,7 @@ class SimulatedService:
     fault_rate: float = 0.0
     stale_s: float = 0.0  # some answers are as old as this
     count_is_ahead: bool = False  # TotalCount knows of lines that cannot be read yet
+    count_lag_s: float = 0.0  # TotalCount is as old as this
     count_is_cut: bool = False  # TotalCount is never more than `most_lines`
     most_lines: int = 10**9  # of a log that pages give; beyond, they are empty, or refused
     refuses_deep_pages: bool = False
@@ -154,8 +155,8 @@ class SimulatedService:
             raise api_error("too deep", code="InvalidParameter", status_code=400, request_id="r")
         window = _time(query.get("StartTime"), float("-inf")), _time(query.get("EndTime"), float("inf"))
         lines = instance.seen_at(self._moment(), *window)[: self.most_lines]
-        ahead = self.clock.time + (2.0 if self.count_is_ahead else 0.0)
-        total = len(instance.seen_at(ahead, *window))
+        counted_at = self.clock.time + (2.0 if self.count_is_ahead else 0.0) - self.count_lag_s
+        total = len(instance.seen_at(counted_at, *window))
         total = min(total, self.most_lines) if self.count_is_cut else total
         date = {"Date": formatdate(_EPOCH + self.clock.time, usegmt=True)}
         page = {"Logs": lines[start : start + size], "TotalCount": str(total), **self._request_id()}

@@ -91,6 +91,14 @@ def test_so_is_one_whose_count_is_cut_too(follow: bool, count: int) -> None:
     assert len(service.asked) < 200
 
 
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("lag_s", [3.0, 600.0])
+@pytest.mark.parametrize("refuses", [True, False], ids=["refused", "empty"])
+def test_counts_may_be_behind_the_lines(follow: bool, lag_s: float, refuses: bool) -> None:
+    service, instances = ended(30_000, 12_345, at=HOUR + 1, count_lag_s=lag_s, refuses_deep_pages=refuses)
+    assert texts(read(service, follow=follow)) == written(instances)
+
+
 def test_an_error_during_the_search_does_not_end_it() -> None:
     service, instances = ended(30_000, fault_rate=0.3)
     assert texts(read(service, follow=True)) == written(instances)
