@@ -233,10 +233,9 @@ class RunRefresh:
         due.sort(key=lambda entry: entry.updated_at or 0.0, reverse=True)
         little = [entry for entry in due if entry.refreshed_at and entry.unread_bytes <= _LITTLE_BYTES]
         self._read_all(little, float("inf"))
-        much = sorted(
-            {*due}.difference(little), key=lambda entry: (entry.refreshed_at, -(entry.updated_at or 0.0))
-        )
-        self._read_all(much, time.monotonic() + _MUCH_S)
+        is_little = {*little}
+        much = [entry for entry in due if entry not in is_little]
+        self._read_all(sorted(much, key=lambda entry: entry.refreshed_at), time.monotonic() + _MUCH_S)
         return not self.is_closed and any(entry.is_due(time.monotonic()) for entry in due)
 
     def _read_all(self, due: Sequence[RunEntry], until: float) -> None:
