@@ -58,6 +58,10 @@ class OssStore:
     def __repr__(self) -> str:
         return f"OssStore({self.uri!r})"
 
+    def exists(self) -> bool:
+        """Whether something is in the folder, or an empty object stands for it."""
+        return next(self.client.list(self.folder, unnamed=lambda key, error: None), None) is not None
+
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Protocol, runtime_checkable
 
@@ -44,6 +45,11 @@ _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
 @runtime_checkable
 class _KeepsLinks(Protocol):
     def write_link(self, path: str, target: str) -> StoredFile: ...
+
+
+@runtime_checkable
+class _KnowsItself(Protocol):
+    def exists(self) -> bool: ...
 
 
 @runtime_checkable
@@ -109,7 +115,8 @@ class DirSync:
     Args:
         source: what is read.
         target: what is written.
-        delete: delete what the source does not have. Nothing is deleted when the source could not be listed.
+        delete: delete what the source does not have. Nothing is deleted when the source could not be listed. Only
+            a local source may be empty: elsewhere an empty folder looks like a mistyped one.
         checksum: compare the content of files that no earlier sync has moved, and do not move equal ones.
         verify: list the target, and move again what was changed or deleted there. Always done for a local target.
         folders: make empty folders, too.
@@ -187,7 +194,7 @@ class DirSync:
         Raises:
             StorageError: the source is not there, or the other side cannot be used at all.
         """
-        if isinstance(self._source, LocalStore) and not self._source.root.is_dir():
+        if isinstance(self._source, LocalStore) and not self._source.exists():
             raise ObjectNotFoundError(f"{self._source.root}: there is no such folder", uri=self._source.uri)
         report = SyncReport()
         rest = _Rest()
@@ -223,7 +230,11 @@ class DirSync:
     def _walk(self, files: _Files, memory: SyncMemory, rest: _Rest) -> None:
         report = files.report
 
-        sources = self._source.list(folders=self._folders, unlisted=report.unlisted.__setitem__)
+        listed = self._source.list(folders=self._folders, unlisted=report.unlisted.__setitem__)
+        first = next(listed, None)
+        if first is None and not report.unlisted:
+            self._must_be_there()
+        sources = iter(()) if first is None else chain((first,), listed)
         for path, source, row, target in _side_by_side(sources, memory.rows(), self._targets(report)):
             memory.write()
             if source is not None:
@@ -236,6 +247,25 @@ class DirSync:
                     rest.gone[path] = None
             if files.pool.gave_up:
                 return
+
+    def _must_be_there(self) -> None:
+        """Make sure that a source without files is an empty folder, before anything is forgotten or deleted.
+
+        Raises:
+            ObjectNotFoundError: it is not there, or it cannot be told from one that is not there.
+        """
+        source, target = self._source, self._target
+        if isinstance(source, LocalStore):  # whose folder is there
+            return
+        if self._delete:
+            place = target.root if isinstance(target, LocalStore) else target.uri
+            raise ObjectNotFoundError(
+                f"{source.uri}: there is no such file or folder, or it is empty; nothing was deleted at {place}. "
+                f"If that shall be empty: pai-sdk rm -r {shlex.quote(str(place))}",
+                uri=source.uri,
+            )
+        if not (isinstance(source, _KnowsItself) and source.exists()):
+            raise ObjectNotFoundError(f"{source.uri}: there is no such file or folder", uri=source.uri)
 
     def _targets(self, report: SyncReport) -> Iterator[StoredFile]:
         if not self._lists_target:

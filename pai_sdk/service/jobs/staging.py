@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
-from pai_sdk.errors import FileNameError, InvalidInputError, NameTakenError, StorageError
+from pai_sdk.errors import FileNameError, InvalidInputError, NameTakenError, ObjectNotFoundError, StorageError
 from pai_sdk.execution.initial_outputs import note_resumed
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir, OssLocation
@@ -194,12 +194,15 @@ class _Copier:
             note=lambda action, path: self._check_cancelled(),
             workers=_WORKERS,
         )
-        report = sync.attempt()
+        try:
+            report = sync.attempt()
+        except ObjectNotFoundError:
+            return None
         self._check_cancelled()
         if report.failures:
             path, error = min(report.failures.items())
             raise self._why(error, folder, path, target, what) from error
-        return report.moved_bytes if report.files or self._has_objects(folder) else None
+        return report.moved_bytes
 
     def _copy_file(self, uri: OssUri, target: Path, what: str) -> None:
         folder = replace(uri, key=uri.key.removesuffix(uri.name))
