@@ -110,7 +110,7 @@ class CheckpointSync:
 
     def _send_markers(self, markers: Mapping[str, StoredFile], report: SyncReport) -> None:
         """Send the markers whose checkpoints were sent as a whole, and have not changed since."""
-        failed = (*report.failures, *report.unlisted)
+        failed = (*report.failures, *report.unlisted, *report.grown)
         with SyncMemory(self._memory) as memory:
             for path, marker in markers.items():
                 if any(other.startswith(path.removesuffix(MARKER)) for other in failed):

@@ -8,6 +8,7 @@ import pickle
 import stat
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -559,6 +560,35 @@ def test_deletions_are_sent_only_when_asked(store: RunStore) -> None:
         assert report is not None
         assert report.deleted == 1
         assert list(store.list(run)) == [f"{run}/a"]
+
+
+@pytest.mark.parametrize("store", REMOTE, indirect=True)
+def test_a_log_that_grows_never_fails_a_sync(store: RunStore) -> None:
+    over = threading.Event()
+    with store.local_dir("r1") as folder:
+        log, run = Path(folder, "train.log"), store.get_run_path("r1")
+        write(folder, weights="1")
+
+        def train() -> None:
+            while not over.wait(0.01):
+                with log.open("a") as out:
+                    out.write("another line\n")
+
+        log.touch()
+        thread = threading.Thread(target=train)
+        thread.start()
+        try:
+            for _ in range(8):
+                store.sync("r1", folder)
+                assert log.read_bytes().startswith(store.read(f"{run}/train.log"))
+        finally:
+            over.set()
+            thread.join()
+        report = store.sync("r1", folder)
+        assert report is not None
+        assert report.grown == []
+        assert store.read(f"{run}/train.log") == log.read_bytes()
+        assert store.read(f"{run}/weights") == b"1"
 
 
 def test_links_to_folders_are_followed(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 from fsspec import register_implementation
 from fsspec.implementations.memory import MemoryFileSystem
@@ -31,11 +31,11 @@ class Flaky(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
 
     protocol: Any = "flaky"
     cachable = False
-    store: dict[str, Any] = {}
-    pseudo_dirs: list[str] = [""]
-    errors: dict[tuple[str, str], list[Exception]] = {}
-    calls: Counter[str] = Counter()
-    broken_reads: list[int] = []
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
+    errors: ClassVar[dict[tuple[str, str], list[Exception]]] = {}
+    calls: ClassVar[Counter[str]] = Counter()
+    broken_reads: ClassVar[list[int]] = []
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -85,8 +85,8 @@ class FlakyObjects(Flaky):
     """The same as an object store; `find` lists it."""
 
     protocol: Any = ("flaky-objects", "s3")
-    store: dict[str, Any] = {}
-    pseudo_dirs: list[str] = [""]
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = [""]
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:

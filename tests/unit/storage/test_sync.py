@@ -233,7 +233,7 @@ def test_a_missing_source_is_an_error_and_changes_nothing(
         memory = tmp_path / "memory.db"
         with SyncMemory(memory) as rows:
             rows.put("a", "here", "there")
-        with pytest.raises(ObjectNotFoundError, match="typo.*there is no such"):
+        with pytest.raises(ObjectNotFoundError, match=r"typo.*there is no such"):
             DirSync(missing, target, delete=delete, remember=memory, dry_run=dry_run).run()
         assert paths(target) == ["a"]
         with SyncMemory(memory) as rows:
@@ -247,7 +247,7 @@ def test_an_empty_folder_elsewhere_empties_nothing(remote: OssStore, there: Loca
     there.write("a", b"1")
     for source in (remote, on_hdfs):
         assert DirSync(source, there).run().files == 0
-        with pytest.raises(ObjectNotFoundError, match="pai-sdk rm -r .*there") as caught:
+        with pytest.raises(ObjectNotFoundError, match=r"pai-sdk rm -r .*there") as caught:
             DirSync(source, there, delete=True).run()
         assert "nothing was deleted" in str(caught.value)
         assert paths(there) == ["a"]
