@@ -19,13 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError, Problem
+from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError, Problem, SettingsError
 from pai_sdk.run.layout import RunLayout
-from pai_sdk.run.remote_run import RemoteRun, local_output_dir, must_be_same_folder
+from pai_sdk.run.remote_run import RemoteRun, local_output_dir, must_be_same_folder, sources_for_oss
 from pai_sdk.run.roots import DbfsRoot, HdfsRoot, LocalRoot, Root, UriRoot, is_dbfs_path
 from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.store import Store, open_store
-from pai_sdk.storage.uri import uri_scheme
+from pai_sdk.storage.uri import OssUri, uri_scheme
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetDataset
@@ -370,8 +371,22 @@ class RunStore:
             "store": pickle.dumps(self),
             "fs_uri": fs_uri,
             "fs_options": fs_options,
+            "oss": self._in_oss(folder),
         }
         return RemoteRun(public, private)
+
+    def _in_oss(self, folder: str) -> dict[str, Any] | None:
+        """What a process without pai_sdk needs to reach a folder in OSS, but for the key."""
+        if uri_scheme(folder) != "oss":
+            return None
+        try:
+            store = self._open(folder)
+            assert isinstance(store, OssStore)  # noqa: S101 - as its scheme says
+            place = store.client.place(store.folder)
+        except SettingsError:  # the rest is known only there, from the environment
+            uri = OssUri.parse(folder).as_dir()
+            place = {"bucket": uri.bucket, "key": uri.key}
+        return {"place": place, "sources": sources_for_oss()}
 
     # ---- what the kinds of stores differ in -----------------------------------------------------------------
 

@@ -14,9 +14,11 @@ MODULES = [
     "pai_sdk.run.events",
     "pai_sdk.run.launch",
     "pai_sdk.run.layout",
+    "pai_sdk.run.oss_folder",
     "pai_sdk.run.preemption",
     "pai_sdk.run.remote_run",
     "pai_sdk.run.report",
+    "pai_sdk.storage.oss_v4",
 ]
 
 
