@@ -275,7 +275,11 @@ class RunStore:
         return base64.b64encode(self.read(ckpt_path)).decode()
 
     def is_parquet_dataset(self, path: str) -> bool:
-        """Whether a path is a data set in Parquet: a file, or a folder with such files."""
+        """Whether a path is a data set in Parquet: a file, or a folder with such files.
+
+        Raises:
+            StorageError: the key is refused, or the path cannot be read otherwise.
+        """
         try:
             return bool(self.get_parquet_dataset(path).files)
         except (FileNotFoundError, ObjectNotFoundError):
@@ -298,7 +302,7 @@ class RunStore:
             raise MissingExtraError(
                 f"{path} needs pyarrow, which is not installed; run: pip install 'pai-sdk[fs]'", extra="fs"
             ) from error
-        return ParquetDataset(self.get_localized_path(path), filesystem=self.get_filesystem())
+        return ParquetDataset(self.get_localized_path(path), filesystem=self._files_for_arrow())
 
     def get_filesystem(self) -> Any:
         """The file system as fsspec has it, for libraries that take one; it takes localized paths.
@@ -390,6 +394,11 @@ class RunStore:
 
     # ---- what the kinds of stores differ in -----------------------------------------------------------------
 
+    def _files_for_arrow(self) -> Any:
+        from pai_sdk.run.arrow_files import arrow_files
+
+        return arrow_files(self.get_filesystem(), self._locate)
+
     def _run_folder(self, run_id: str) -> str | None:
         """The run's folder on the local disk, if it is there."""
         self.get_run_path(run_id)
@@ -437,6 +446,9 @@ class LocalRunStore(RunStore):
 
     def _run_folder(self, run_id: str) -> str | None:
         return self.get_localized_path(self.get_run_path(run_id))
+
+    def _files_for_arrow(self) -> Any:
+        return self.get_filesystem()  # pyarrow reads a local disk itself
 
     def _open(self, folder: str) -> Store:
         return open_store(Path(self.get_localized_path(folder)))

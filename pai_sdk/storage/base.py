@@ -24,8 +24,8 @@ class Store(Protocol):
     5. `etag` changes with the content.
     6. Calls over a network have timeouts, and retries as `RetryPolicy` has them. For file systems of fsspec, the
        timeouts are those of their libraries.
-    7. `write` reads content that can be iterated again from its beginning when it tries again. It publishes nothing
-       if reading the content fails.
+    7. `write` may iterate over content again from its beginning, if that can be iterated again. It publishes
+       nothing if reading the content fails.
     """
 
     @property

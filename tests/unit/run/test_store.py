@@ -24,6 +24,7 @@ from pai_sdk.run.store import DbfsRunStore, HdfsRunStore, LocalRunStore, RemoteR
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.sync import DirSync, SyncReport
 from tests.unit.storage.conftest import BUCKET, client, oss, retry
+from tests.unit.storage.flaky_files import Flaky, FlakyObjects
 from tests.unit.storage.webhdfs_server import Asked, RemoteException, WebHdfs
 
 __all__ = ["client", "oss", "retry"]
@@ -443,6 +444,40 @@ def test_parquet_does_not_hide_a_refusal(hdfs: WebHdfs) -> None:
     hdfs.forbidden.add("dr.who")
     with pytest.raises((OSError, StorageError), match="Permission denied"):
         store.is_parquet_dataset(store.get_train_data_path())
+
+
+@pytest.mark.parametrize("kind", [Flaky, FlakyObjects])
+def test_parquet_where_paths_are_reported_with_another_slash(kind: type[Flaky], tmp_path: Path) -> None:
+    kind.clear()
+    scheme = kind.protocol if isinstance(kind.protocol, str) else kind.protocol[0]
+    store = RunStore.create(f"{scheme}://b/team")
+    data = store.get_train_data_path()
+    table = pyarrow.table({"x": [1, 2, 3]})
+    for name in ("day=1/part-0.parquet", "day=2/part-0.parquet"):
+        pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
+        store._open(data).write(name, tmp_path / "part.parquet")
+    assert store.is_parquet_dataset(data) is True
+    assert store.is_parquet_dataset(f"{data}/day=1/part-0.parquet") is True
+    assert store.is_parquet_dataset(store.get_localized_path(data)) is True
+    assert store.is_parquet_dataset(f"{data}/nothing") is False
+    found = store.get_parquet_dataset(data).read().to_pydict()
+    assert (found["x"], [str(day) for day in found["day"]]) == ([1, 2, 3] * 2, ["1"] * 3 + ["2"] * 3)
+
+
+@pytest.mark.parametrize("method", ["ls", "info"])
+@pytest.mark.parametrize("end", ["/intermediate_train_data", "/deep"])
+def test_parquet_does_not_hide_a_refused_listing(tmp_path: Path, method: str, end: str) -> None:
+    Flaky.clear()
+    store = RunStore.create("flaky://b/team")
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "part.parquet")
+    store._open(store.get_train_data_path()).write("deep/part-0.parquet", tmp_path / "part.parquet")
+    path = store.get_train_data_path() + ("" if end != "/deep" else "/deep")
+    Flaky.errors = {(method, end): [PermissionError(13, "Forbidden") for _ in range(20)]}
+    with pytest.raises(StorageError, match="Forbidden"):
+        store.is_parquet_dataset(path)
+    if method == "ls":
+        with pytest.raises(StorageError, match="Forbidden"):
+            store.is_parquet_dataset(store.get_train_data_path())
 
 
 def test_parquet_does_not_hide_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
