@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -23,6 +26,7 @@ from pai_sdk.errors import (
 )
 from pai_sdk.storage.leftovers import is_unfinished
 from pai_sdk.storage.passing_errors import may_pass
+from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.store_paths import checked_path
 from pai_sdk.storage.stored_file import StoredFile, Unlisted, pieces_of
 from pai_sdk.storage.uri import uri_scheme
@@ -61,6 +65,7 @@ class FsspecStore:
         self._retry: RetryPolicy = options.get("retry") or RetryPolicy()
         if uri_scheme(uri) != "webhdfs":  # our client of it takes one, too
             options.pop("retry", None)
+        self._may_retry: Callable[[], bool] = lambda: True
         self._fs, root = _file_system(uri, options)
         protocol = self._fs.protocol
         names = {protocol} if isinstance(protocol, str) else set(protocol)
@@ -72,6 +77,18 @@ class FsspecStore:
 
     def __repr__(self) -> str:
         return f"FsspecStore({self.uri!r})"
+
+    def cancelled_by(self, pool: TransferPool) -> FsspecStore:
+        """The same store for one transfer."""
+
+        def pause(seconds: float) -> None:
+            pool.stopped.wait(seconds)
+
+        made = copy.copy(self)
+        made._may_retry = lambda: pool.may_retry() and not pool.stopped.is_set()
+        if self._retry.sleep is time.sleep:
+            made._retry = replace(self._retry, sleep=pause)
+        return made
 
     def exists(self) -> bool:
         """Whether the folder itself is there, also without files."""
@@ -269,7 +286,9 @@ class FsspecStore:
             StorageError: any other failure.
         """
         try:
-            return self._retry.call(request, is_transient=lambda error: again and may_pass(error))
+            return self._retry.call(
+                request, is_transient=lambda error: again and may_pass(error) and self._may_retry()
+            )
         except _ContentFailed as error:
             if not isinstance(error.cause, OSError):
                 raise error.cause from error.cause.__cause__

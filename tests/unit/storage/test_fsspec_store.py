@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pai_sdk.storage.fsspec_store import FsspecStore
 from pai_sdk.storage.local_store import LocalStore
 from pai_sdk.storage.sync import DirSync
 from tests.unit.storage.flaky_files import Flaky, FlakyObjects, Refused
+from tests.waiting import until
 
 PASSING = [
     ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
@@ -148,6 +150,34 @@ def test_one_broken_connection_does_not_fail_a_sync(store: FsspecStore, files: F
     assert DirSync(LocalStore(tmp_path / "here"), store, remember=False).run().moved == 3
     files.errors = {(method, "/b"): [ConnectionResetError("broke")] for method in ("cat_file", "info")}
     assert DirSync(store, LocalStore(tmp_path / "there"), remember=False).run().moved == 3
+
+
+def test_a_sync_gives_up_when_the_other_side_is_down(store: FsspecStore, files: Flaky, tmp_path: Path) -> None:
+    for number in range(300):
+        LocalStore(tmp_path / "here").write(str(number), b"1")
+    writes = "pipe_file" if store._is_object_store else "mv"
+    files.errors = {(writes, ""): [ConnectionResetError("down") for _ in range(10_000)]}
+    with pytest.raises(SyncError, match="remaining files were skipped"):
+        DirSync(LocalStore(tmp_path / "here"), store, remember=False, workers=4).run()
+    assert files.calls[writes] < 100
+
+
+def test_an_interrupted_sync_does_not_wait_for_retries(tmp_path: Path) -> None:
+    FlakyObjects.clear()
+    store = FsspecStore("flaky-objects://b/run/")  # with real pauses, for a minute
+    LocalStore(tmp_path / "here").write("a", b"1")
+    LocalStore(tmp_path / "here").write("b", b"1")
+    FlakyObjects.errors = {("pipe_file", "/a"): [ConnectionResetError("down") for _ in range(10_000)]}
+
+    def note(action: str, path: str) -> None:
+        if path == "b":
+            until(lambda: FlakyObjects.calls["pipe_file"] > 0)
+            raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        DirSync(LocalStore(tmp_path / "here"), store, remember=False, note=note).run()
+    assert time.monotonic() - began < 20
 
 
 # ---- what a listing cannot have -----------------------------------------------------------------------------
