@@ -33,6 +33,7 @@ class Signer:
         region: part of what is signed.
 
     Example:
+        >>> from pai_sdk.config.credentials import Credentials
         >>> headers = {"host": "bucket.oss-cn-hangzhou.aliyuncs.com"}
         >>> Signer("cn-hangzhou").sign(Credentials("id", "secret"), "GET", "/bucket/key", "", headers)
         >>> sorted(headers)
