@@ -26,8 +26,8 @@ class Store(Protocol):
        timeouts are those of their libraries.
     7. `write` may iterate over content again from its beginning, if that can be iterated again. It publishes
        nothing if reading the content fails.
-    8. A store may have a method `exists`: whether the root is there, also without files. Without it, `DirSync` takes
-       a source without files for one that is not there.
+    8. A store may have a method `exists`: whether the root is there, also without files. Without it, `DirSync`
+       takes a source without files for one that is not there.
     """
 
     @property
