@@ -211,9 +211,11 @@ class _LoadingManager(RunManager):
 
     loaded: Callable[[], None]
 
-    def _pass(self, is_asked: bool) -> None:
-        super()._pass(is_asked)
-        self.loaded()
+    def _pass(self, is_asked: bool) -> bool:
+        has_more = super()._pass(is_asked)
+        if not has_more:
+            self.loaded()
+        return has_more
 
 
 class DataManager:

@@ -148,9 +148,9 @@ class RunManager:
         if not self._poller.close(deadline_s):
             raise TimeoutError(f"a run is still being read after {deadline_s:g} s; nothing is lost by that")
 
-    def _pass(self, is_asked: bool) -> None:
-        """One pass, in the background thread; a subclass adds to it."""
-        self._refresh.run(is_asked)
+    def _pass(self, is_asked: bool) -> bool:
+        """One pass, in the background thread; a subclass adds to it. Returns whether more is to be read at once."""
+        return self._refresh.run(is_asked)
 
     def _state_after(self, is_done: bool, timeout_s: float) -> ManagerState:
         if not is_done:
