@@ -182,7 +182,8 @@ def instance_environment(
         "PAI_USER_ARGS": _user_args_or_problem(request.hyperparameters, problems),
     }
     paths = {"PAI_WORKING_DIR": "usercode", "PAI_CONFIG_DIR": "input/config"}
-    if any((c.input_uri or "").startswith("odps://") for c in request.input_channels):
+    uris = [*(c.input_uri for c in request.input_channels), *(c.output_uri for c in request.output_channels)]
+    if any((uri or "").startswith("odps://") for uri in uris):
         paths["PAI_ODPS_CREDENTIAL"] = "input/credential/odps.json"
     inputs = [c.name for c in request.input_channels]
     outputs = output_channels(request)

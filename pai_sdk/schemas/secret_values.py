@@ -25,9 +25,9 @@ _OF_MODELS = frozenset(
     ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "image", "special", "stop", "start", "end", "per", "sort")
 )
 _NUMBER = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?|true|false|none|null", re.IGNORECASE)
-# `NAME=value`, or an option and its value.
+# `NAME=value`, or an option and its value. A name begins where its word begins: each word is tried once.
 _IN_COMMAND = re.compile(
-    r"(?P<name>(?P<option>(?<!\w)--?)?[A-Za-z_][\w-]*)(?P<between>=|(?(option)\s+|(?!)))"
+    r"(?<![\w-])(?P<name>(?P<option>--?)?[\d-]*[^\W\d][\w-]*)(?P<between>=|(?(option)\s+|(?!)))"
     r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\";|&$-][^\s;|&]*)"
 )
 _PLACEHOLDER = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -222,7 +222,7 @@ class TableStore:
         if create:
             self.add_partition(table, partition)
         if not table.partition_folder(partition).exists():
-            raise TableFault(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
+            raise _no_partition(partition)
         upload_id = uuid.uuid4().hex
         folder = self._root / "uploads" / upload_id
         (folder / "blocks").mkdir(parents=True)
@@ -252,7 +252,7 @@ class TableStore:
         """
         folder = self._root / "uploads" / upload_id
         if not _ID.fullmatch(upload_id) or not (folder / "upload.json").exists():
-            raise TableFault(404, "NoSuchUpload", f"There is no upload {upload_id}.")
+            raise _no_upload(upload_id)
         facts = json.loads((folder / "upload.json").read_text())
         table = self.table(facts["project"], facts["table"])
         if table.table_id != facts["table_id"]:
@@ -286,7 +286,11 @@ class TableStore:
         with self._lock:
             if upload.is_committed:
                 return
+            if not upload.target.parent.is_dir():
+                raise _no_partition(upload.partition)  # it was dropped since
             before = [path for path in upload.target.parent.iterdir() if path.is_dir()] if upload.overwrite else []
+            if not (upload.folder / "blocks").is_dir():
+                raise _no_upload(upload.upload_id)
             sync_folder(upload.folder / "blocks")
             (upload.folder / "blocks").rename(upload.target)
             sync_folder(upload.target.parent)
@@ -301,7 +305,7 @@ class TableStore:
 
         folder = table.partition_folder(partition)
         if not folder.exists():
-            raise TableFault(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
+            raise _no_partition(partition)
         with self._lock:
             paths = tuple(sorted(folder.glob("*/*.parquet"), key=_order))
         rows = sum(pq.read_metadata(path).num_rows for path in paths)
@@ -321,7 +325,7 @@ class TableStore:
         try:
             return self._downloads[download_id]
         except KeyError:
-            raise TableFault(404, "NoSuchDownload", f"There is no download {download_id}.") from None
+            raise TableFault(404, "NoSuchDownload", f"There is no download {download_id[:60]}.") from None
 
     def rows(
         self, download: DownloadSession, start: int, count: int, columns: list[str] | None = None
@@ -359,8 +363,16 @@ def _order(path: Path) -> tuple[float, str, int]:
 
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise TableFault(400, "ODPS-0130161", f"{name!r} is not the name of a project or a table.")
+        raise TableFault(400, "ODPS-0130161", f"{name[:130]!r} is not the name of a project or a table.")
     return name
+
+
+def _no_upload(upload_id: str) -> TableFault:
+    return TableFault(404, "NoSuchUpload", f"There is no upload {upload_id[:60]}.")
+
+
+def _no_partition(partition: Mapping[str, str]) -> TableFault:
+    return TableFault(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
 
 
 def _partition_text(partition: Mapping[str, Any]) -> str:
