@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pai_sdk.base.files import replace_file, sync_folder
 from pai_sdk.service.tables.table_errors import TableFault
@@ -40,6 +41,9 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _MOST_BLOCKS = 20_000
 _MOST_DOWNLOADS = 1_000
 _UPLOAD_LIFE_S = 24 * 3600.0
+_GROUP_BYTES = 16 << 20
+_MOST_ROWS_A_GROUP = 1 << 20
+_ROWS_A_BATCH = 16_384
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,13 @@ class TableStore:
         self._lock = threading.Lock()
         self._downloads: OrderedDict[str, DownloadSession] = OrderedDict()
         self._remove_old_uploads()
+
+    @property
+    def drafts(self) -> Path:
+        """A folder on the disk of the tables, for temporary files."""
+        folder = self._root / "uploads"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     # ---- tables and partitions
 
@@ -259,8 +270,13 @@ class TableStore:
             raise TableFault(404, "NoSuchUpload", f"The table of upload {upload_id} was dropped and made again.")
         return UploadSession(upload_id, table, facts["partition"], folder, facts["overwrite"])
 
-    def put_block(self, upload: UploadSession, block_id: int, rows: pa.Table) -> None:
+    def put_block(self, upload: UploadSession, block_id: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Store a block; one with the same id is replaced. On the disk when it returns.
+
+        Args:
+            upload: the session.
+            block_id: of the block.
+            batches: its rows, which are written one batch after the other.
 
         Raises:
             TableFault: the id is out of range, or the upload is committed.
@@ -269,17 +285,18 @@ class TableStore:
             raise TableFault(400, "InvalidArgument", f"Block ids go from 0 to {_MOST_BLOCKS - 1}.")
         if upload.is_committed:
             raise TableFault(400, "StatusConflict", "The upload is committed, and takes no more blocks.")
-        import io
-
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        file = io.BytesIO()
-        # Numbers of a training repeat seldom: a dictionary of them would be built, and then be given up.
-        texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
-        pq.write_table(rows, file, compression="zstd", use_dictionary=texts)
-        path = upload.folder / "blocks" / f"{block_id}.parquet"
-        replace_file(path, file.getvalue(), mode=0o600, durable=True)
+        # Not in the folder of the blocks: a commit takes all that is there, also what a crash has left.
+        draft = upload.folder / f"{uuid.uuid4().hex}.draft"
+        try:
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                _write_parquet(batches, upload.table.schema, file)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(upload.folder / "blocks" / f"{block_id}.parquet")
+        except FileNotFoundError:
+            raise _no_upload(upload.upload_id) from None  # it was removed or committed meanwhile
+        finally:
+            draft.unlink(missing_ok=True)
 
     def commit(self, upload: UploadSession) -> None:
         """Make the blocks visible, all at once. A repetition does nothing."""
@@ -308,7 +325,10 @@ class TableStore:
             raise _no_partition(partition)
         with self._lock:
             paths = tuple(sorted(folder.glob("*/*.parquet"), key=_order))
-        rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        try:
+            rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        except FileNotFoundError:
+            raise TableFault(409, "StatusConflict", "The rows are being replaced; try again.") from None
         download = DownloadSession(uuid.uuid4().hex, table, partition, paths, rows)
         with self._lock:
             self._downloads[download.download_id] = download
@@ -330,24 +350,47 @@ class TableStore:
     def rows(
         self, download: DownloadSession, start: int, count: int, columns: list[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Rows of a download session, file by file."""
+        """Rows of a download session, in small parts."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
+        schema = _selected(download.table.schema, columns)
         for path in download.paths:
             if count <= 0:
                 return
-            with pq.ParquetFile(path) as file:
-                here = file.metadata.num_rows
-                if start >= here:
-                    start -= here
-                    continue
-                table = file.read(columns=columns).cast(_selected(download.table.schema, columns))
-            table = table.slice(start, count)
-            start, count = 0, count - table.num_rows
-            yield table
+            try:
+                opened = pq.ParquetFile(path)
+            except FileNotFoundError:
+                raise TableFault(404, "NoSuchDownload", "The rows of this download were replaced.") from None
+            with opened as file:
+                for group in range(file.num_row_groups):
+                    here = file.metadata.row_group(group).num_rows
+                    if start >= here or count <= 0:
+                        start -= min(start, here)
+                        continue
+                    for batch in file.iter_batches(_ROWS_A_BATCH, row_groups=[group], columns=columns):
+                        rows = pa.Table.from_batches([batch]).slice(start, count)
+                        start -= min(start, batch.num_rows)
+                        count -= rows.num_rows
+                        if rows.num_rows:
+                            yield rows.cast(schema)
 
     def _folder(self, project: str, name: str) -> Path:
         return self._root / "tables" / _checked(project) / _checked(name).lower()
+
+
+def _write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # Numbers of a training repeat seldom: a dictionary of them would be built, and then be given up.
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=texts) as writer:
+        for batch in batches:
+            # A group of rows is encoded in memory, with up to four bytes more for each value of a list.
+            rows = max(1, min(_MOST_ROWS_A_GROUP, batch.num_rows * _GROUP_BYTES // max(batch.nbytes, 1)))
+            writer.write_table(pa.Table.from_batches([batch], schema), row_group_size=rows)
+            del batch  # its memory is counted until the next one is read
 
 
 def _selected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:

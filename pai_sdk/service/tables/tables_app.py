@@ -9,26 +9,30 @@ from __future__ import annotations
 import json
 import logging
 import re
+import tempfile
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from email.utils import formatdate
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import parse_qsl, quote, unquote
 from xml.parsers import expat
 
+import anyio
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from pai_sdk.service.objects.xml import document, printable
 from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.tables.odps_signature import OdpsVerifier
+from pai_sdk.service.tables.memory_budget import MemoryBudget
 from pai_sdk.service.tables.statements import Statement, read_partition, read_statement
 from pai_sdk.service.tables.table_errors import TableFault
 from pai_sdk.service.tables.table_rights import ALL_TABLES, TableRights
-from pai_sdk.service.tables.table_rows import encoded_rows, read_block
+from pai_sdk.service.tables.table_rows import ROWS_BUDGET_BYTES, encoded_rows, encoding_for, read_block
 from pai_sdk.service.tables.table_store import DownloadSession, Table, TableStore, UploadSession
 
 __all__ = ["TablesApp"]
@@ -39,6 +43,10 @@ _LONGEST_BLOCK_BYTES = 1 << 30
 _LONGEST_STATEMENT_BODY = 4 << 20  # the statement itself may have 2 MB, and is followed by settings
 _MOST_ELEMENTS = 1000
 _MOST_INSTANCES = 1000
+_BODY_PIECE = 1 << 20
+_WORKERS = 4  # threads that read and write rows; each uses some MiB, and batches are counted by the budget
+_LONGEST_QUEUE_S = 60.0
+_T = TypeVar("_T")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _ROW_RANGE = re.compile(r"\(? *([0-9]{1,18}) *, *([0-9]{1,18}) *\)?")
 
@@ -71,6 +79,8 @@ class TablesApp:
         self._rights_of = rights_of
         self._rate = rate
         self._longest_block_bytes = longest_block_bytes
+        self._budget = MemoryBudget(ROWS_BUDGET_BYTES)
+        self._workers: anyio.CapacityLimiter | None = None  # made in the event loop that uses it
         # What became of each statement: "" or its error. A statement has ended when its request is answered.
         self._instances: OrderedDict[str, str] = OrderedDict()
 
@@ -276,15 +286,52 @@ class TablesApp:
         block = call.needed("blockid")
         if not _NUMBER.fullmatch(block):
             raise TableFault(400, "InvalidArgument", f"{block[:60]!r} is not a block id.")
-        body = await _body(call.request, self._longest_block_bytes)
         encoding = call.request.headers.get("content-encoding", "")
+        with tempfile.TemporaryFile(dir=self._store.drafts) as body:
+            await self._receive(call.request, body)
 
-        def store() -> None:
-            rows = read_block(body, upload.table, encoding=encoding, is_arrow="arrow" in call.query)
-            self._store.put_block(upload, int(block), rows)
+            def store() -> None:
+                is_arrow = "arrow" in call.query
+                rows = read_block(body, upload.table, encoding=encoding, is_arrow=is_arrow, budget=self._budget)
+                with closing(rows):
+                    self._store.put_block(upload, int(block), rows)
 
-        await _in_thread(store)
+            await self._work(store)
         return Response()
+
+    async def _receive(self, request: Request, file: BinaryIO) -> None:
+        """Write a body into a file, some of it at a time."""
+        size_bytes, waiting = 0, bytearray()
+        async for piece in request.stream():
+            size_bytes += len(piece)
+            if size_bytes > self._longest_block_bytes:
+                text = f"The body has more than {self._longest_block_bytes} bytes."
+                raise TableFault(413, "RequestTooLarge", text)
+            waiting += piece
+            if len(waiting) >= _BODY_PIECE:
+                await _in_thread(file.write, bytes(waiting))
+                waiting.clear()
+
+        def finish() -> None:
+            file.write(waiting)
+            file.seek(0)
+
+        await _in_thread(finish)
+
+    async def _work(self, function: Callable[[], _T]) -> _T:
+        """Run what takes long in one of a few threads, so that all others are free for other requests."""
+        if self._workers is None:
+            self._workers = anyio.CapacityLimiter(_WORKERS)
+        try:
+            with anyio.fail_after(_LONGEST_QUEUE_S):
+                await self._workers.acquire_on_behalf_of(function)
+        except TimeoutError:
+            text = "Other requests occupy all threads that the service has for rows; try again later."
+            raise TableFault(429, "FlowExceeded", text) from None
+        try:
+            return await anyio.to_thread.run_sync(function)
+        finally:
+            self._workers.release_on_behalf_of(function)
 
     async def _commit(self, call: _Call) -> Response:
         upload = await _in_thread(self._writable_upload, call)
@@ -323,16 +370,20 @@ class TablesApp:
         first, count = int(rows[1]), int(rows[2])
         names = _columns_of(download.table, call.query.get("columns", ""))
         accepts = call.request.headers.get("accept-encoding", "")
-        body, encoding = await _in_thread(
-            encoded_rows,
-            self._store.rows(download, first, count, names),
-            download.table,
-            names,
-            accepts=accepts,
-            is_arrow="arrow" in call.query,
-        )
+        encoding, is_arrow = encoding_for(accepts), "arrow" in call.query
+        rows = self._store.rows(download, first, count, names)
+        pieces = encoded_rows(rows, download.table, names, encoding=encoding, is_arrow=is_arrow)
+        # The first piece before the status: what is wrong with a request shows there.
+        begin = await self._work(lambda: next(pieces, b""))
         headers = {"Content-Encoding": encoding} if encoding else {}
-        return Response(body, media_type="application/octet-stream", headers=headers)
+        content = self._sent(begin, pieces)
+        return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
+
+    async def _sent(self, begin: bytes, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        piece: bytes | None = begin
+        while piece is not None:
+            yield piece
+            piece = await self._work(lambda: next(pieces, None))
 
 
 class _Call:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
-import zlib
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,9 +16,7 @@ from odps import errors
 from odps.models import Table, TableSchema
 from odps.tunnel import TableTunnel
 
-from pai_sdk.service.tables import table_rows
 from pai_sdk.service.tables.statements import read_statement
-from pai_sdk.service.tables.table_errors import TableFault
 from pai_sdk.service.tables.table_store import TableStore
 from tests.service.tables.conftest import Tables
 
@@ -277,15 +274,3 @@ def test_uploads_of_writers_that_died_are_removed_after_a_day(tmp_path: Path) ->
     new = store.begin_upload(store.table("shop", "t"), {})
     assert not old.folder.exists()
     assert new.folder.exists()
-
-
-@pytest.mark.parametrize("encoding", ["deflate", "zstd"])
-def test_a_small_body_that_becomes_large_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
-) -> None:
-    monkeypatch.setattr(table_rows, "_MOST_BYTES", 1000)
-    body = zlib.compress(bytes(100_000)) if encoding == "deflate" else pa.compress(bytes(100_000), "zstd", True)
-    store = TableStore(tmp_path)
-    store.create("shop", read_statement("CREATE TABLE t (a BIGINT)"))
-    with pytest.raises(TableFault, match="more than 1000 bytes"):
-        table_rows.read_block(body, store.table("shop", "t"), encoding=encoding, is_arrow=True)
