@@ -124,7 +124,8 @@ def _largest_window(body: BinaryIO) -> int:
     while head := body.read(4):
         (magic,) = struct.unpack("<I", head)
         if magic in _ZSTD_SKIPPED:
-            body.seek(*struct.unpack("<I", body.read(4)), 1)
+            (skipped,) = struct.unpack("<I", body.read(4))
+            body.seek(skipped, 1)
             continue
         if magic != _ZSTD_FRAME:
             raise ValueError("a frame does not begin with zstd's number")

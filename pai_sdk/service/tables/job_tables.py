@@ -24,8 +24,8 @@ _OF_A_JOB = "job."
 class TableKeys(Mapping[str, str]):
     """The secret of each access key id: the service's own, and one for each job that runs.
 
-    A job's secret is derived from the service's, so nothing is stored. It opens neither the API nor the objects, and
-    of the tables those that the job's inputs and outputs name.
+    A job's secret is derived from the service's, so nothing is stored. It opens the tables that the job's inputs
+    and outputs name, and neither the API nor the objects.
 
     Args:
         keys: the service's own key.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -24,24 +24,25 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST_BATCH_BYTES", "ROWS_BUDGET_BYTES", "encoded_rows", "encoding_for", "read_block"]
 
-LARGEST_BATCH_BYTES = 128 << 20
-"""The largest record batch of Arrow: twice the usual block."""
+LARGEST_BATCH_BYTES = 96 << 20
+"""The largest record batch of Arrow; the usual block has 64 MiB."""
 
 ROWS_BUDGET_BYTES = 288 << 20
-"""The memory that requests for rows may use together: the largest batch, and its columns in Parquet."""
+"""The memory that requests for rows may use together: that of the largest batch."""
 
 _MOST_BYTES = 2 << 30  # of the content of one block
-_COPIES = 2  # of a batch: as it came, and as it is stored
+_COPIES = 3  # of a batch: as it comes, as it came, and as it is stored
 _SMALL_READ = 1 << 20  # below, what is read is not worth counting
 _CHUNKS = 1 << 10, 1 << 20  # pyodps sends 64 KiB
 _LONGEST_RECORD = 8 << 20  # MaxCompute: the largest cell
 _RECORDS_BYTES = 96 << 20  # Python objects are many times larger than the bytes they are read from
+_COUNT_TAG, _LONGEST_FOOTER = 33554430, 64  # the number of records is the last but one field
 _PIECE = 1 << 20
 
 
 def read_block(
     body: BinaryIO, table: Table, *, encoding: str, is_arrow: bool, budget: MemoryBudget
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """The rows of an uploaded block.
 
     Args:
@@ -178,7 +179,7 @@ class _Batches:
         pass
 
 
-def _batches(content: _Content, schema: pa.Schema, budget: MemoryBudget) -> Iterator[pa.RecordBatch]:
+def _batches(content: _Content, schema: pa.Schema, budget: MemoryBudget) -> Generator[pa.RecordBatch, None, None]:
     import pyarrow as pa
 
     source = _Batches(content, budget)
@@ -246,11 +247,16 @@ def _odps_schema(table: Table, columns: list[str] | None = None) -> Any:
 
 
 class _RecordContent:
-    """The bytes of records; one record has an end, whatever it declares."""
+    """The bytes of records; one record has an end, whatever it declares.
+
+    Attributes:
+        tail: the last bytes that were read.
+    """
 
     def __init__(self, content: _Content) -> None:
         self._content = content
         self.record_began = 0
+        self.tail = b""
 
     @property
     def read_bytes(self) -> int:
@@ -260,31 +266,61 @@ class _RecordContent:
         if self.read_bytes - self.record_began > _LONGEST_RECORD:
             text = f"A record has more than {_LONGEST_RECORD:,} bytes; send such rows as Arrow."
             raise TableFault(413, "RequestTooLarge", text)
-        return self._content.read(min(size_bytes, _LONGEST_RECORD) if size_bytes >= 0 else _SMALL_READ)
+        found = self._content.read(min(size_bytes, _LONGEST_RECORD) if size_bytes >= 0 else _SMALL_READ)
+        self.tail = (self.tail + found[-_LONGEST_FOOTER:])[-_LONGEST_FOOTER:]
+        return found
+
+    def check_end(self, count: int) -> None:
+        """Check that the content ends with the number of its records: a reader takes any end for the right one.
+
+        Raises:
+            ValueError: it does not.
+        """
+        if _varint(_COUNT_TAG << 3) + _varint(count << 1) not in self.tail:
+            raise ValueError("the records are cut off")
 
 
-def _records(content: _Content, table: Table, budget: MemoryBudget) -> Iterator[pa.RecordBatch]:
+def _records(content: _Content, table: Table, budget: MemoryBudget) -> Generator[pa.RecordBatch, None, None]:
     from odps.tunnel.io.reader import TunnelRecordReader
 
     source = _RecordContent(content)
-    reader = TunnelRecordReader(_odps_schema(table), lambda *args, **options: source)
+    streams = [source]
+
+    def stream(*args: object, **options: object) -> _RecordContent:
+        # The reader opens its stream again after an error, would find the end of it, and lose rows in silence.
+        if not streams:
+            raise ValueError("the records are cut off, or have other columns")
+        return streams.pop()
+
+    reader = TunnelRecordReader(_odps_schema(table), stream)
     values: list[Any] = []
-    began = 0
+    began = count = 0
     with budget.taken(_RECORDS_BYTES):
         try:
             if content.is_at_end:
                 return
             for record in reader:
                 values.append(record.values)
+                count += 1
                 source.record_began = source.read_bytes
                 if source.read_bytes - began > _SMALL_READ:
                     yield _batch_of_records(values, table.schema)
                     values, began = [], source.read_bytes
+            source.check_end(count)
             yield _batch_of_records(values, table.schema)
         except TableFault:
             raise
         except Exception as error:  # whatever a reader of hostile bytes raises
             raise _unreadable(error) from error
+
+
+def _varint(number: int) -> bytes:
+    """A number as the tunnel writes it: seven bits a byte, the lowest first."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
 
 
 def _batch_of_records(values: list[Any], schema: pa.Schema) -> pa.RecordBatch:

@@ -288,7 +288,7 @@ class TableStore:
         # Not in the folder of the blocks: a commit takes all that is there, also what a crash has left.
         draft = upload.folder / f"{uuid.uuid4().hex}.draft"
         try:
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 _write_parquet(batches, upload.table.schema, file)
                 file.flush()
                 os.fsync(file.fileno())

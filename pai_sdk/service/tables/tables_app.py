@@ -27,8 +27,8 @@ from starlette.types import Receive, Scope, Send
 
 from pai_sdk.service.objects.xml import document, printable
 from pai_sdk.service.rate import RateLimit
-from pai_sdk.service.tables.odps_signature import OdpsVerifier
 from pai_sdk.service.tables.memory_budget import MemoryBudget
+from pai_sdk.service.tables.odps_signature import OdpsVerifier
 from pai_sdk.service.tables.statements import Statement, read_partition, read_statement
 from pai_sdk.service.tables.table_errors import TableFault
 from pai_sdk.service.tables.table_rights import ALL_TABLES, TableRights
@@ -364,10 +364,10 @@ class TablesApp:
 
     async def _data(self, call: _Call) -> Response:
         download = await _in_thread(self._readable_download, call)
-        rows = _ROW_RANGE.fullmatch(call.needed("rowrange"))
-        if rows is None:
+        given = _ROW_RANGE.fullmatch(call.needed("rowrange"))
+        if given is None:
             raise TableFault(400, "InvalidRowRange", "rowrange must be (first,count).")
-        first, count = int(rows[1]), int(rows[2])
+        first, count = int(given[1]), int(given[2])
         names = _columns_of(download.table, call.query.get("columns", ""))
         accepts = call.request.headers.get("accept-encoding", "")
         encoding, is_arrow = encoding_for(accepts), "arrow" in call.query

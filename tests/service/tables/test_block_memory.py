@@ -34,7 +34,9 @@ def table(tmp_path: Path) -> Table:
     return store.table("shop", "t")
 
 
-def rows_of(body: bytes, table: Table, encoding: str = "", *, is_arrow: bool = True, budget: int = 400 * MIB) -> int:
+def rows_of(
+    body: bytes, table: Table, encoding: str = "", *, is_arrow: bool = True, budget: int = 400 * MIB
+) -> int:
     memory = MemoryBudget(budget, longest_wait_s=0.01)
     try:
         batches = table_rows.read_block(
@@ -54,7 +56,9 @@ def zstd(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("encoding", "compress"), [("", bytes), ("deflate", zlib.compress), ("zstd", zstd)])
-def test_blocks_of_several_batches_are_read(table: Table, encoding: str, compress: Callable[[bytes], bytes]) -> None:
+def test_blocks_of_several_batches_are_read(
+    table: Table, encoding: str, compress: Callable[[bytes], bytes]
+) -> None:
     messages = b"".join(batch(rows).serialize().to_pybytes() for rows in (0, 3, 200_000))
     assert rows_of(compress(framed(messages)), table, encoding) == 200_003
     assert rows_of(compress(b""), table, encoding) == 0
@@ -81,14 +85,14 @@ def test_a_batch_that_declares_too_much_is_refused_before_it_is_read(table: Tabl
 
 def test_memory_in_use_by_others_is_waited_for(table: Table) -> None:
     body = framed(batch(MIB).serialize())
-    with pytest.raises(TableFault, match="16,777,216 bytes") as caught:
+    with pytest.raises(TableFault, match="25,165,824 bytes") as caught:
         rows_of(body, table, budget=MIB)
     assert caught.value.status_code == 413
-    budget = MemoryBudget(20 * MIB, longest_wait_s=0.05)
+    budget = MemoryBudget(30 * MIB, longest_wait_s=0.05)
     with budget.taken(10 * MIB), pytest.raises(TableFault, match="try again later") as caught:
         list(table_rows.read_block(io.BytesIO(body), table, encoding="", is_arrow=True, budget=budget))
     assert caught.value.status_code == 429
-    assert budget.free_bytes == 20 * MIB
+    assert budget.free_bytes == 30 * MIB
 
 
 def test_compressed_buffers_are_refused(table: Table) -> None:
@@ -124,7 +128,7 @@ def test_bodies_that_are_cut_off_or_not_compressed(table: Table, encoding: str) 
         with pytest.raises(TableFault) as caught:
             rows_of(body[:cut], table, encoding)
         assert caught.value.status_code == 400, caught.value.message
-    with pytest.raises(TableFault, match="is not|cannot be read"):
+    with pytest.raises(TableFault, match=r"is not|cannot be read"):
         rows_of(b"hello world", table, encoding)
 
 
@@ -182,7 +186,7 @@ def test_bombs_at_once_stay_within_the_budget(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     body_bytes, mib = map(int, done.stdout.split())
     assert body_bytes < 16 * MIB  # of 80 MiB
-    assert mib < 320, mib
+    assert mib < 448, mib  # it was 3,100 for one of them
 
 
 def test_requests_beyond_the_budget_get_an_error_that_says_why(
@@ -194,7 +198,7 @@ def test_requests_beyond_the_budget_get_an_error_that_says_why(
     session = TableTunnel(client, endpoint=tables.url).create_upload_session(name)
     writer = session.open_arrow_writer(0)
     writer.write(batch(100_000))
-    with pytest.raises(Exception, match="RequestTooLarge.*|A record batch has"):
+    with pytest.raises(Exception, match="A record batch has"):
         writer.close()
 
 
