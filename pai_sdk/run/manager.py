@@ -149,7 +149,7 @@ class RunManager:
             raise TimeoutError(f"a run is still being read after {deadline_s:g} s; nothing is lost by that")
 
     def _pass(self, is_asked: bool) -> bool:
-        """One pass, in the background thread; a subclass adds to it. Returns whether more is to be read at once."""
+        """One pass, in the background thread; a subclass adds to it. True if more is to be read at once."""
         return self._refresh.run(is_asked)
 
     def _state_after(self, is_done: bool, timeout_s: float) -> ManagerState:

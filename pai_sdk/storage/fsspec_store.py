@@ -65,7 +65,7 @@ class FsspecStore:
         self._retry: RetryPolicy = options.get("retry") or RetryPolicy()
         if uri_scheme(uri) != "webhdfs":  # our client of it takes one, too
             options.pop("retry", None)
-        self._may_retry: Callable[[], bool] = lambda: True
+        self._may_retry: Callable[[], bool] = _always  # no lambda: a store can be pickled
         self._fs, root = _file_system(uri, options)
         protocol = self._fs.protocol
         names = {protocol} if isinstance(protocol, str) else set(protocol)
@@ -347,6 +347,10 @@ def _marked(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield from pieces
     except Exception as error:
         raise _ContentFailed(error) from None
+
+
+def _always() -> bool:
+    return True
 
 
 def _head_of(pieces: Iterator[bytes]) -> tuple[bytes, bool]:

@@ -469,16 +469,16 @@ def _query_of(body: bytes) -> str:
 
 
 def _columns_of(table: Table, text: str) -> list[str] | None:
-    """The columns that a client asks for, in the order of the table: pyodps expects this one; None for all."""
+    """The columns that a client asks for, in its order; None for all."""
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     if not names:
         return None
-    known = {name.lower() for name in table.columns}
+    known = {name.lower(): name for name in table.columns}
     if unknown := [name for name in names if name not in known]:
         raise TableFault(400, "NoSuchColumn", f"The table has no column {unknown[0][:128]!r}.")
     if len({*names}) != len(names):
         raise TableFault(400, "InvalidArgument", "A column is asked for more than once.")
-    return [name for name in table.columns if name.lower() in names]
+    return [known[name] for name in names]
 
 
 def _upload_facts(upload: UploadSession, *, status_code: int = 200) -> Response:
