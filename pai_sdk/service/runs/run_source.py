@@ -99,7 +99,7 @@ def checkpoint_marks(folder: Path) -> Iterator[RunMark]:
         yield RunMark("checkpoint", f"checkpoint {step}", saved_at, step)
 
 
-def _source(request: Request) -> RunSource:
+async def _source(request: Request) -> RunSource:
     source: RunSource = request.app.state.context.runs
     return source
 

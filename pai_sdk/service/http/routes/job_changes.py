@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, etag, offering, wished_hold_s
 from pai_sdk.service.jobs.experiment_table import experiment_names
@@ -22,7 +23,7 @@ from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs")
+router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
 _MOST_JOBS = 1000
 

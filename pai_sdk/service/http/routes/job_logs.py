@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, offering, request_id, wished_hold_s
 from pai_sdk.service.http.routes.training_jobs import PageNumber
@@ -25,7 +26,7 @@ from pai_sdk.service.state.models import Event, Job
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
+router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=BudgetedRoute)
 
 _PAGE_BYTES = 16 << 20  # what is read at once: ten thousand long lines would fill the memory
 _LOOK_S = 0.04  # how often a long poll looks at the size of the log

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, etag, offering, wished_hold_s
 from pai_sdk.service.http.times import parse_time
@@ -26,7 +27,7 @@ from pai_sdk.service.jobs.snapshot import error_info, job_in_full, job_in_list, 
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs")
+router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
 PageNumber = Annotated[int, Query(alias="PageNumber", ge=1, le=100_000_000)]
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
