@@ -27,7 +27,7 @@ import inspect
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -42,10 +42,13 @@ from starlette.types import Message, Receive, Scope, Send
 from pai_sdk.service.wire_errors import Fault
 
 __all__ = [
+    "CHANGES",
     "COMPARE",
     "DOWNLOAD",
     "EVENTS",
     "JOBS",
+    "LISTS",
+    "LOGS",
     "RUNS",
     "SEARCH",
     "Abandoned",
@@ -62,6 +65,7 @@ T = TypeVar("T")
 
 _MIB = 1 << 20
 _RETRY_AFTER_S = 2
+_WAIT_FOR_PLACE_S = 5.0
 _UNREAD_S = 300.0  # a response that its client has not read by then is cut off: it holds memory and a place
 
 
@@ -122,13 +126,25 @@ class Budget:
 # The threads of all shares but the first are few on purpose: a machine of two cores serves the jobs beside them.
 # The memory follows from `requests` times the size of a response, and from what one thread builds up at once.
 _JOBS = Share("jobs")
+_LISTS = Share("lists", threads=2, requests=16)
+_CHANGES = Share("changes", threads=2)
+_LOGS = Share("logs", threads=8)
 _RUNS = Share("runs", threads=4, requests=64)
 _COMPARE = Share("compare", threads=1, requests=4)
 _SEARCH = Share("search", threads=2, requests=16)
 _EVENTS = Share("events", threads=2, requests=200)
 
-JOBS = Budget(_JOBS, 60.0, 32 * _MIB, "a smaller PageSize")
+JOBS = Budget(_JOBS, 60.0, 16 * _MIB, "less at once")
 """Of the actions of PAI's API. A response that is held back for news is within the time."""
+
+LISTS = Budget(_LISTS, 60.0, 16 * _MIB, "a smaller PageSize")
+"""Of lists, whose items may be large."""
+
+CHANGES = Budget(_CHANGES, 60.0, 16 * _MIB, "fewer jobs", reads=True)
+"""Of the changes of many jobs; their responses are held back, and take no thread meanwhile."""
+
+LOGS = Budget(_LOGS, 600.0, None, "a smaller PageSize", is_stream=True)
+"""Of the lines of a job's log; a page of long lines is sent in pieces."""
 
 RUNS = Budget(_RUNS, 20.0, 16 * _MIB, "a smaller limit, fewer tags or fields, a narrower range, or buckets")
 """Of what is asked about runs again and again."""
@@ -269,7 +285,10 @@ class _ShareThreads:
 
     def __init__(self, share: Share) -> None:
         self._share = share
-        self._under_way = 0
+
+    @cached_property
+    def _places(self) -> anyio.CapacityLimiter:
+        return anyio.CapacityLimiter(self._share.requests or math.inf)
 
     @cached_property
     def _limiter(self) -> anyio.CapacityLimiter:
@@ -282,21 +301,13 @@ class _ShareThreads:
     def _unlimited(self) -> anyio.CapacityLimiter:
         return anyio.CapacityLimiter(math.inf)
 
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold one of the places for requests.
+    async def take_place(self, held: ExitStack) -> None:
+        """Take one of the places for requests, which is free again when `held` is closed.
 
         Raises:
-            Fault: all of them are taken.
+            Fault: all of them are taken, for some seconds.
         """
-        most = self._share.requests
-        if most is not None and self._under_way >= most:
-            raise self._busy()
-        self._under_way += 1
-        try:
-            yield
-        finally:
-            self._under_way -= 1
+        await self._take(self._places, held, _WAIT_FOR_PLACE_S)
 
     async def run(self, function: Callable[[], T], wait_s: float) -> T:
         """Call a function in a thread.
@@ -309,20 +320,19 @@ class _ShareThreads:
             Fault: there was none.
         """
         # Waiting and running are apart: only the wait has a limit, since no thread can be ended.
+        with ExitStack() as held:
+            await self._take(self._limiter, held, wait_s)
+            return await anyio.to_thread.run_sync(function, limiter=self._unlimited)
+
+    async def _take(self, limiter: anyio.CapacityLimiter, held: ExitStack, wait_s: float) -> None:
         borrower = object()
         try:
             with anyio.fail_after(wait_s):
-                await self._limiter.acquire_on_behalf_of(borrower)
+                await limiter.acquire_on_behalf_of(borrower)
         except TimeoutError as error:
-            raise self._busy() from error
-        try:
-            return await anyio.to_thread.run_sync(function, limiter=self._unlimited)
-        finally:
-            self._limiter.release_on_behalf_of(borrower)
-
-    def _busy(self) -> Fault:
-        message = f"All that this service has for requests of the kind {self._share.name!r} is in use; try again."
-        return Fault(503, "ServiceBusy", message, retry_after_s=_RETRY_AFTER_S)
+            what = f"All that this service has for requests of the kind {self._share.name!r} is in use; try again."
+            raise Fault(503, "ServiceBusy", what, retry_after_s=_RETRY_AFTER_S) from error
+        held.callback(limiter.release_on_behalf_of, borrower)
 
 
 class Shares:
@@ -364,7 +374,7 @@ class BudgetedRoute(APIRoute):
             shares: Shares = request.app.state.shares
             threads = shares.of(self.budget.share)
             with ExitStack() as held:
-                held.enter_context(threads.place())
+                await threads.take_place(held)
                 work = Work(self.budget, threads)
                 response = await _watched(handler, request, work)
                 return _Metered(response, work, held.pop_all())

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import wire_time
-from pai_sdk.service.budgets import BudgetedRoute
+from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, request_id
 from pai_sdk.service.http.routes.training_jobs import PageNumber
@@ -68,6 +68,7 @@ async def create_experiment(request: Request, context: ContextOf) -> Response:
 
 
 @router.get("")
+@within(LISTS)
 def list_experiments(
     request: Request,
     context: ContextOf,
