@@ -111,8 +111,8 @@ class Budget:
     reads: bool | None = None
 
     def described(self) -> dict[str, Any]:
-        """The budget as the OpenAPI description has it."""
-        return {
+        """The budget as the OpenAPI description has it; without what has no bound."""
+        facts = {
             "share": self.share.name,
             "threads": self.share.threads,
             "requests": self.share.requests,
@@ -121,6 +121,7 @@ class Budget:
             "values": self.values,
             "instead": self.instead,
         }
+        return {name: value for name, value in facts.items() if value is not None}
 
 
 # The threads of all shares but the first are few on purpose: a machine of two cores serves the jobs beside them.
