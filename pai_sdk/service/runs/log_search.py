@@ -1,6 +1,6 @@
 """Searching a log of any length: all hits are counted, the first ones are shown, and it can be stopped.
 
-A log is read in pieces of 4 MB that end with a line. Each piece is one step of a generator: a caller that stops
+A log is read in pieces of 1 MB that end with a line. Each piece is one step of a generator: a caller that stops
 asking has stopped the search. Regular expressions come from a client: each is compiled in a process with limits if
 its size could grow beyond its length. A piece is matched in slices of some hundred lines, each with a time limit:
 between two slices the search can be ended.
@@ -23,7 +23,7 @@ from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["Hit", "LogQuery", "SearchStep", "search"]
 
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20  # each search that waits for its next turn holds one
 _SLICE_CHARACTERS = 1 << 18
 _HITS_A_CHECK = 1 << 14
 _SLICE_S = 2.0  # nothing can end the matching of one slice; even on a busy machine, most take milliseconds

@@ -46,6 +46,7 @@ _LEAST_GZIPPED_BYTES = 1400  # what fits into a packet gains nothing
 _LOOPBACK = ("127.", "::1", "localhost")
 _CACHED_BYTES = 8 << 20
 _NUMBERS_A_PIECE = 8192
+_ROWS_A_PIECE = 512
 _ROWS_A_CHECK = 1000
 
 
@@ -87,18 +88,26 @@ def _json_pieces(value: Any) -> Iterator[bytes]:
             yield b"%s%s:" % (b"," if at else b"{", _dumped(str(key)))
             yield from _json_pieces(item)
         yield b"}" if value else b"{}"
-    elif isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+    elif isinstance(value, list) and value and _is_nested(value[0]):
         for at, item in enumerate(value):
             yield b"," if at else b"["
             yield from _json_pieces(item)
         yield b"]"
-    elif isinstance(value, list) and len(value) > _NUMBERS_A_PIECE:
-        for begin in range(0, len(value), _NUMBERS_A_PIECE):
+    elif isinstance(value, list) and value:
+        length = _ROWS_A_PIECE if isinstance(value[0], dict) else _NUMBERS_A_PIECE
+        for begin in range(0, len(value), length):
             yield b"," if begin else b"["
-            yield _dumped(value[begin : begin + _NUMBERS_A_PIECE])[1:-1]
+            yield _dumped(value[begin : begin + length])[1:-1]
         yield b"]"
     else:
         yield _dumped(value)
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether it may be large itself: a list, or an object with one in it."""
+    return isinstance(value, list) or (
+        isinstance(value, dict) and any(isinstance(item, (dict, list)) for item in value.values())
+    )
 
 
 def _dumped(value: Any) -> bytes:
