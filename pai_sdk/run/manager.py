@@ -137,6 +137,15 @@ class RunManager:
         """How far the manager is, and why the last pass failed."""
         return self._refresh.current_state()
 
+    @property
+    def refresh_s(self) -> float:
+        """The time between two passes in seconds; it may be set at any time, by what knows that nobody looks."""
+        return self._poller.every_s
+
+    @refresh_s.setter
+    def refresh_s(self, seconds: float) -> None:
+        self._poller.every_s = seconds
+
     def close(self, deadline_s: float = _CLOSE_S) -> None:
         """End the background thread, and all subscriptions. What is known stays, and can be asked for.
 

@@ -64,6 +64,17 @@ class Poller:
             return self._wait_for(1, timeout_s)
 
     @property
+    def every_s(self) -> float:
+        """The time between two calls, in seconds; it may be set at any time."""
+        return self._every_s
+
+    @every_s.setter
+    def every_s(self, seconds: float) -> None:
+        with self._state:
+            self._every_s = seconds
+            self._state.notify_all()
+
+    @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._is_closed
@@ -93,18 +104,21 @@ class Poller:
         return self._ended >= number
 
     def _run(self) -> None:
-        next_at = time.monotonic() + self._every_s
+        begun_at = time.monotonic()
         goes_on: bool | None = False
         while True:
             with self._state:
-                pause = max(next_at - time.monotonic(), 0.0) if self._every_s else None
-                pause = 0.0 if goes_on else pause
-                self._state.wait_for(lambda: self._is_closed or self._wanted > self._begun, pause)
+                while not self._is_closed and self._wanted <= self._begun and not goes_on:
+                    # Computed again after each wait: the time between two calls may have been changed.
+                    pause = begun_at + self._every_s - time.monotonic() if self._every_s else None
+                    if pause is not None and pause <= 0:
+                        break
+                    self._state.wait(pause)
                 if self._is_closed:
                     return
                 is_asked = self._wanted > self._begun
                 self._begun += 1
-            next_at = time.monotonic() + self._every_s
+            begun_at = time.monotonic()
             goes_on = False
             try:
                 goes_on = self._work(is_asked)

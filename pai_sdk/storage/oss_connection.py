@@ -140,7 +140,8 @@ class OssConnection:
         made._stopped = stopped
         made._may_retry = may_retry
         if self._retry.sleep is time.sleep:
-            made._retry = replace(self._retry, sleep=made._pause)
+            # A function of the event: a method of `made` would keep its connections until a garbage collection.
+            made._retry = replace(self._retry, sleep=lambda seconds: _pause(stopped, seconds))
         return made
 
     def check_cancelled(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -153,9 +154,6 @@ class OssConnection:
             if self._stopped.is_set():
                 raise StorageError("the transfer was stopped")
             yield piece
-
-    def _pause(self, seconds: float) -> None:
-        self._stopped.wait(seconds)
 
     def close(self) -> None:
         """Close the connections."""
@@ -317,3 +315,7 @@ def _session(pool_size: int, *, direct: bool) -> Any:
     if direct:
         stay_on_this_machine(session.session)
     return session
+
+
+def _pause(stopped: threading.Event, seconds: float) -> None:
+    stopped.wait(seconds)

@@ -22,6 +22,21 @@ def test_work_is_done_again_and_again() -> None:
     assert len(calls) == number
 
 
+def test_the_time_between_two_calls_can_be_changed_while_it_waits() -> None:
+    calls: list[bool] = []
+    poller = Poller(calls.append, 3600, "test-poller")
+    poller.start()
+    until(lambda: calls)
+    poller.every_s = 0.001
+    until(lambda: len(calls) > 3)
+    poller.every_s = 3600
+    time.sleep(0.02)
+    number = len(calls)
+    time.sleep(0.02)
+    assert len(calls) == number
+    assert poller.close(10)
+
+
 def test_without_an_interval_it_works_when_asked() -> None:
     calls: list[bool] = []
     poller = Poller(calls.append, 0, "test-poller")
