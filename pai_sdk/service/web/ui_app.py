@@ -101,12 +101,13 @@ def to_page() -> Response:
 
 @_router.post(LOGIN_PATH)
 def log_in(request: Request, body: LoginRequest) -> Response:
-    """Exchange the code of the link for a cookie. The code is valid once, for a minute."""
+    """Exchange the code of the link for a cookie, and the page's key. The code is valid once, for a minute."""
     context: _UiContext = request.app.state.context
-    cookie = context.keys.exchange(body.code)
-    if cookie is None:
+    found = context.keys.exchange(body.code)
+    if found is None:
         raise Fault(403, "CodeNotValid", "The link was used or has expired; `pai-sdk ui` prints a new one.")
-    answer = JSONResponse({})
+    cookie, key = found
+    answer = JSONResponse({"key": key}, headers={"Cache-Control": "no-store"})
     answer.set_cookie(cookie_name(context.port), cookie, path="/", httponly=True, samesite="strict")
     return answer
 
