@@ -391,7 +391,7 @@ def _in_its_share(endpoint: Callable[..., T]) -> Callable[..., Coroutine[Any, An
         return await _CURRENT.get().run(endpoint, *args, **options)
 
     # FastAPI would look for the names in annotations among those of this module.
-    del called.__wrapped__  # type: ignore[attr-defined]
+    del called.__wrapped__
     called.__signature__ = inspect.signature(endpoint, eval_str=True)  # type: ignore[attr-defined]
     return called
 

@@ -120,12 +120,9 @@ class JobRuns:
             marks += [RunMark("event", event.text, event.happened_at) for event in events]
         local = Path(RunLayout(str(self._sandbox(run_id).ml / "output")).checkpoints)
         published = None if local.is_dir() else _published(job, "checkpoints")
-        found = (
-            checkpoint_marks(local, self._sandbox(run_id).root)
-            if published is None
-            else self._published_checkpoints(published)
-        )
-        return [*marks, *found]
+        if published is not None:
+            return [*marks, *self._published_checkpoints(published)]
+        return [*marks, *checkpoint_marks(local, self._sandbox(run_id).root)]
 
     def _published_checkpoints(self, uri: str) -> Iterator[RunMark]:
         folder = OssUri.parse(uri).as_dir()

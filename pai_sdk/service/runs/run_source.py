@@ -85,7 +85,7 @@ def is_inside(path: Path, root: Path) -> bool:
 
 
 def checkpoint_marks(folder: Path, root: Path) -> Iterator[RunMark]:
-    """The complete checkpoints in a folder of them; a link is none, and a folder that leads out of `root` has none."""
+    """The complete checkpoints in a folder of them; a link is none, nor is anything outside of `root`."""
     if not is_inside(folder, root):
         return
     layout = RunLayout(str(folder.parent))

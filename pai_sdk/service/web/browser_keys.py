@@ -1,8 +1,8 @@
 """What lets a browser or a program in: one-time codes, what they are exchanged for, and a token.
 
 A code is exchanged for a cookie and a key. Browsers send a cookie to every server of this machine, whatever its
-port, so a program that is such a server could send it on. The page has the key in its own storage, which belongs to
-its port, and sends it as a header: only both together let a request in.
+port, so a program that is such a server could send it on. The page has the key in its own storage, which belongs
+to its port, and sends it as a header: only both together let a request in.
 """
 
 from __future__ import annotations
