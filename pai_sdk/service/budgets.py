@@ -44,6 +44,7 @@ from pai_sdk.service.wire_errors import Fault
 __all__ = [
     "CHANGES",
     "COMPARE",
+    "DIFF",
     "DOWNLOAD",
     "EVENTS",
     "JOBS",
@@ -133,6 +134,7 @@ _LOGS = Share("logs", threads=8)
 _RUNS = Share("runs", threads=3, requests=48)
 _COMPARE = Share("compare", threads=1, requests=4)
 _SEARCH = Share("search", threads=2, requests=16)
+_DOWNLOADS = Share("downloads", threads=1, requests=16)
 _EVENTS = Share("events", threads=2, requests=200)
 
 JOBS = Budget(_JOBS, 60.0, 16 * _MIB, "less at once")
@@ -151,14 +153,17 @@ RUNS = Budget(_RUNS, 20.0, 16 * _MIB, "a smaller limit, fewer tags or fields, a 
 """Of what is asked about runs again and again."""
 
 COMPARE = Budget(
-    _COMPARE, 20.0, 32 * _MIB, "fewer buckets, tags or runs, or for columns", values=5_000_000, reads=True
+    _COMPARE, 20.0, 32 * _MIB, "fewer buckets, tags or runs, or for columns", values=6_000_000, reads=True
 )
 """Of comparisons of many runs."""
+
+DIFF = Budget(_COMPARE, 20.0, 32 * _MIB, "fewer runs", values=500_000, reads=True)
+"""Of the hyperparameters in which many runs differ."""
 
 SEARCH = Budget(_SEARCH, 90.0, 64 * _MIB, "fewer hits to be shown, or one instance", is_stream=True)
 """Of searches in logs: `time_limit`, and the time to send the hits."""
 
-DOWNLOAD = Budget(_SEARCH, 3600.0, None, "one instance, or lines of the log", is_stream=True)
+DOWNLOAD = Budget(_DOWNLOADS, 3600.0, None, "one instance, or lines of the log", is_stream=True)
 """Of whole logs as a file."""
 
 EVENTS = Budget(_EVENTS, 3600.0, None, "fewer topics", values=2_000_000, is_stream=True)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from pai_sdk.errors import RunNotFoundError
-from pai_sdk.service.budgets import COMPARE, BudgetedRoute, Work, WorkOf, within
+from pai_sdk.service.budgets import COMPARE, DIFF, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, comparison_answer, value_bytes
 from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.list_answers import diff_row
@@ -29,6 +29,7 @@ __all__ = ["check_comparison", "router"]
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 _MOST_RUNS = 10_000
+_SMOOTHING_COSTS = 3  # times the memory of the points
 _Text = Annotated[str, Field(max_length=4096)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -80,7 +81,7 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
     briefs = _briefs(manager, selected, work)
     size_bytes = value_bytes(media_type, is_double=is_double)
     for tag in body.tags:
-        check_comparison(work, briefs, tag)
+        check_comparison(work, briefs, tag, is_smoothed=body.smooth > 0)
     if not body.group_by:
         entries = sum(_entries(briefs, tag, body.buckets) for tag in body.tags)
         work.require(entries * size_bytes, f"{len(briefs)} runs, {len(body.tags)} tags, {body.buckets} buckets")
@@ -100,7 +101,7 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
 
 
 @router.post("/hparams/diff")
-@within(COMPARE)
+@within(DIFF)
 def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequest) -> Response:
     """The hyperparameters in which runs differ, by run, and those that are the same in all of them.
 
@@ -115,13 +116,16 @@ def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequ
     return tagged(request, json_list("differing", row.pop("differing"), row, work), JSON, LIVE)
 
 
-def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str) -> None:
-    """Refuse the comparison of one metric that would read too many points.
+def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str, *, is_smoothed: bool) -> None:
+    """Refuse the comparison of one metric that would have too many points in memory.
 
     Raises:
         Fault: it would.
     """
-    work.hold(sum(brief.tags[tag].count for brief in _having(briefs, tag)), f"points of {tag[:100]!r}")
+    points = sum(brief.tags[tag].count for brief in _having(briefs, tag))
+    if is_smoothed:
+        work.hold(_SMOOTHING_COSTS * points, f"points of {tag[:100]!r} in memory, as smoothing copies each")
+    work.hold(points, f"points of {tag[:100]!r} in memory")
 
 
 def _entries(briefs: Sequence[RunBrief], tag: str, buckets: int) -> int:

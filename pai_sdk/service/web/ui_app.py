@@ -129,7 +129,7 @@ def plot(
     if not wanted:
         page = asked(manager.runs, "", "-updated", 10_000, None, [tag])
         wanted = [brief.id for brief in page.runs if tag in brief.tags][:_MOST_CURVES]
-    check_comparison(work, [asked(manager.run, run_id).brief for run_id in wanted], tag)
+    check_comparison(work, [asked(manager.run, run_id).brief for run_id in wanted], tag, is_smoothed=smooth > 0)
     options: dict[str, Any] = {"buckets": _PLOT_BUCKETS, "smooth": smooth}
     picture: str = asked(manager.compare, wanted, tag, **options).plot(tag, log_y=log_y).svg
     return tagged(request, picture.encode(errors="replace"), "image/svg+xml", LIVE)

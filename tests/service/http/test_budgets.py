@@ -193,9 +193,11 @@ def test_a_share_that_is_full_says_when_to_come_again(
             for _ in range((SEARCH.share.requests or 0) + 1)
         ]
         answers = [connection.recv(4096) for connection in asked]
-        (full,) = [answer.decode() for answer in answers if not answer.startswith(b"HTTP/1.1 200 ")]
-        assert full.startswith("HTTP/1.1 503 ")
-        assert "retry-after: 2" in full
+        full = [answer.decode() for answer in answers if not answer.startswith(b"HTTP/1.1 200 ")]
+        assert full
+        for answer in full:
+            assert answer.startswith("HTTP/1.1 503 ")
+            assert "retry-after: 2" in answer
         assert seconds_to_create(client) < 1
         assert client.call("GET", f"/trainingjobs/{job_id}/logs").status_code == 200
     again = client.call("GET", f"/runs/{job_id}/log/search", q="a")
@@ -216,6 +218,17 @@ def test_work_ends_with_its_time_and_its_client() -> None:
     work.has_left = True
     with pytest.raises(Abandoned):
         work.check()
+
+
+def test_what_would_fill_the_memory_is_refused_with_what_to_ask_for() -> None:
+    work = Work(COMPARE)
+    work.hold(COMPARE.values or 0, "points")
+    with pytest.raises(Fault, match=r"needs 7,000,000 points, and 6,000,000 are allowed. Ask for fewer buckets"):
+        work.hold(7_000_000, "points")
+    for _ in range(32):
+        work.spend(1 << 20)
+    with pytest.raises(Fault, match="response of more than 32 MiB"):
+        work.spend(1)
 
 
 def test_the_threads_of_a_share_are_as_many_as_it_says() -> None:
