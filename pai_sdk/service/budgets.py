@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 _MIB = 1 << 20
 _RETRY_AFTER_S = 2
-_WAIT_FOR_PLACE_S = 5.0
+_WAIT_FOR_PLACE_S = 10.0
 _UNREAD_S = 300.0  # a response that its client has not read by then is cut off: it holds memory and a place
 
 
@@ -128,11 +128,11 @@ class Budget:
 # The threads of all shares but the first are few on purpose: a machine of two cores serves the jobs beside them.
 # The memory follows from `requests` times the size of a response, and from what one thread builds up at once.
 _JOBS = Share("jobs")
-_LISTS = Share("lists", threads=2, requests=16)
+_LISTS = Share("lists", threads=3, requests=16)
 _CHANGES = Share("changes", threads=2)
 _LOGS = Share("logs", threads=8)
 _RUNS = Share("runs", threads=3, requests=48)
-_COMPARE = Share("compare", threads=1, requests=4)
+_COMPARE = Share("compare", threads=1, requests=6)
 _SEARCH = Share("search", threads=2, requests=16)
 _DOWNLOADS = Share("downloads", threads=1, requests=16)
 _EVENTS = Share("events", threads=2, requests=200)
