@@ -29,12 +29,14 @@ from pai_sdk.errors import CheckpointError
 from pai_sdk.run.layout import RunLayout
 
 __all__ = [
+    "INCOMPLETE",
     "MARKER",
     "Checkpoint",
     "CheckpointConfig",
     "CheckpointFile",
     "FolderState",
     "add_metrics",
+    "begin",
     "commit",
     "complete_checkpoints",
     "is_complete",
@@ -47,6 +49,9 @@ __all__ = [
 
 MARKER = "_COMPLETE"
 """The file that makes a folder a checkpoint. It is written last, and removed first."""
+
+INCOMPLETE = "_INCOMPLETE"
+"""The file of a folder that is going to be a checkpoint. It is removed when the folder is one."""
 
 METADATA = ".metadata.json"
 _FORMAT = 1
@@ -112,7 +117,7 @@ class Checkpoint:
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Copy the files into a folder; a new temporary folder by default, which is the caller's to remove."""
         target = Path(tempfile.mkdtemp(prefix="checkpoint-") if path is None else path)
-        shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MARKER))
+        shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MARKER, INCOMPLETE))
         return target
 
     @contextlib.contextmanager
@@ -281,7 +286,7 @@ class FolderState:
             for name in names:
                 path = Path(parent, name)
                 relative = path.relative_to(root).as_posix()
-                if relative != MARKER:
+                if relative not in (MARKER, INCOMPLETE):
                     files[relative] = _version(path)
         if not files:
             raise CheckpointError(f"the checkpoint {root} has no files")
@@ -342,7 +347,7 @@ def save(
         target: the folder of the checkpoint.
         step: of the training.
         metrics: as for `commit`.
-        copy: called with the checkpoint and the empty target, which it fills. It may return the checkpoint there.
+        copy: called with the checkpoint and the target, which it fills. It may return the checkpoint there.
 
     Raises:
         CheckpointError: the source has changed since, or `copy` wrote elsewhere. The target has no marker then.
@@ -353,8 +358,8 @@ def save(
     _remove_marker(target)
     if target.is_dir():
         shutil.rmtree(target)
+    begin(target)
     if copy is not None:
-        target.mkdir(parents=True)
         written = getattr(copy(Checkpoint(source.root), str(target)), "path", target)
         if Path(written).resolve() != target.resolve():
             raise CheckpointError(f"the checkpoint was copied to {written} instead of {target}")
@@ -378,6 +383,12 @@ def save(
     return _marked_as_complete(target, step, metrics or {}, files)
 
 
+def begin(folder: Path) -> None:
+    """Make the folder of a new checkpoint. Until it has its marker, it is known as incomplete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / INCOMPLETE).touch()
+
+
 def _marked_as_complete(
     folder: Path, step: int | None, metrics: Mapping[str, float], files: Mapping[str, CheckpointFile]
 ) -> Checkpoint:
@@ -385,7 +396,8 @@ def _marked_as_complete(
     # The names of the files are on the disk before the marker is.
     for place in (*{(folder / name).parent for name in files}, folder):
         sync_folder(place)
-    _write_marker(found)
+    # The rename to the marker's name is what removes `_INCOMPLETE`.
+    _write_marker(found, folder / INCOMPLETE)
     return found
 
 

@@ -35,6 +35,7 @@ from pai_sdk.run.checkpoints import (
     CheckpointConfig,
     FolderState,
     add_metrics,
+    begin,
     complete_checkpoints,
     latest_checkpoint,
     read_checkpoint,
@@ -456,7 +457,7 @@ class ReportSession:
         if folder.exists():
             self._saver.wait()  # it may be a checkpoint of this step that is being saved
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        begin(folder)
         try:
             yield folder
         except BaseException:

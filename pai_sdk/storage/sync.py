@@ -157,7 +157,7 @@ class DirSync:
         self._delete = delete
         self._checksum = checksum
         self._folders = folders
-        self._memory_path = memory_path(source.uri, target.uri) if remember is True else remember or None
+        self._memory_path = memory_path(source, target) if remember is True else remember or None
         # A store that fetches files compares their content itself.
         compares = checksum and not (isinstance(source, FetchesFiles) and isinstance(target, LocalStore))
         is_cheap = isinstance(target, LocalStore) and self._memory_path is not None
@@ -281,7 +281,7 @@ class DirSync:
     def _is_unchanged(self, source: StoredFile, row: Moved | None, target: StoredFile | None) -> bool:
         if source.is_folder and target is not None:
             return True
-        if row is None or row.source != _mark(source):
+        if row is None or row.source != source.mark:
             return False
         return not self._lists_target or (target is not None and target.etag == row.target)
 
@@ -352,7 +352,7 @@ class _Files:
 
     def remember(self, source: StoredFile, target: StoredFile) -> None:
         """Record that both sides have a file."""
-        self._memory.put(source.path, _mark(source), target.etag)
+        self._memory.put(source.path, source.mark, target.etag)
 
     def _is_in_parts(self, size_bytes: int) -> bool:
         if isinstance(self._source, LocalStore) and isinstance(self._target, SendsFiles):
@@ -430,11 +430,6 @@ class _Files:
         except ObjectNotFoundError:
             return False
         return True
-
-
-def _mark(file: StoredFile) -> str:
-    """What changes with a file."""
-    return "folder" if file.is_folder else f"{file.etag}{'x' if file.executable else ''}"
 
 
 def _must_be_apart(source: Store, target: Store) -> None:

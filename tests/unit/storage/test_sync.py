@@ -401,11 +401,11 @@ def test_what_a_killed_process_has_moved_is_whole(here: LocalStore, there: Local
 def test_rows_are_kept_for_each_pair_of_folders(here: LocalStore, there: LocalStore, remote: OssStore) -> None:
     here.write("a", b"1")
     DirSync(here, there).run()
-    assert memory_path(here.uri, there.uri).exists()
-    assert not memory_path(here.uri, remote.uri).exists()
+    assert memory_path(here, there).exists()
+    assert not memory_path(here, remote).exists()
     assert DirSync(here, remote, remember=False).run().moved == 1
     assert DirSync(here, remote, remember=False).run().moved == 1
-    assert not memory_path(here.uri, remote.uri).exists()
+    assert not memory_path(here, remote).exists()
 
 
 def test_a_damaged_file_of_rows_is_made_anew(here: LocalStore, there: LocalStore, tmp_path: Path) -> None:
