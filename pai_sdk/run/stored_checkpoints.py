@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from pai_sdk.errors import CheckpointError, ObjectNotFoundError
-from pai_sdk.run.checkpoints import MARKER, Checkpoint, CheckpointFile, parsed_marker, read_checkpoint
+from pai_sdk.run.checkpoints import INCOMPLETE, MARKER, Checkpoint, CheckpointFile, parsed_marker, read_checkpoint
 from pai_sdk.run.layout import CheckpointPath, RunLayout
 from pai_sdk.storage.local_store import LocalStore
 from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.store import Store, open_store
+from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.uri import OssUri
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "latest_checkpoint",
     "latest_of_each_rank",
     "stored_checkpoint",
+    "unfinished_files",
 ]
 
 _Sizes: TypeAlias = dict[CheckpointPath, dict[str, int]]  # folder to the sizes of its files
@@ -222,6 +225,38 @@ def copy_checkpoint(checkpoint: StoredCheckpoint, target: Store, folder: str) ->
     if _content(checkpoint.store, checkpoint.folder + MARKER) != checkpoint.marker:
         raise CheckpointError(f"{checkpoint.uri} was changed or removed while it was copied; submit a new plan")
     target.write(folder + MARKER, checkpoint.marker)
+
+
+def unfinished_files(store: Store) -> Callable[[StoredFile], bool]:
+    """Tell which files of a folder of checkpoints a job that resumes from it has no use for.
+
+    They belong to checkpoints that some process has begun to write and has not completed. A complete checkpoint
+    that was about to be copied to where it belongs is copied now.
+
+    Args:
+        store: the folder of checkpoints.
+    """
+    found: _Sizes = {}
+    for file in store.list(unlisted=lambda path, error: None):
+        at = RunLayout.checkpoint_path(file.path)
+        if at is not None:
+            found.setdefault(at._replace(name=""), {})[at.name] = file.size_bytes
+    unfinished = {place for place, sizes in found.items() if INCOMPLETE in sizes and MARKER not in sizes}
+    for place in [place for place in found if place.is_replacement]:
+        main = place._replace(is_replacement=False)
+        unfinished.add(place)
+        if stored_checkpoint(store, main.folder, main, found.get(main, {})) is None:
+            ready = stored_checkpoint(store, place.folder, place, found[place])
+            if ready is not None:
+                with suppress(CheckpointError):  # another process completes or replaces it
+                    copy_checkpoint(ready, store, main.folder)
+                    unfinished.discard(main)
+
+    def is_unfinished(file: StoredFile) -> bool:
+        at = RunLayout.checkpoint_path(file.path)
+        return at is not None and (at.name == INCOMPLETE or at._replace(name="") in unfinished)
+
+    return is_unfinished
 
 
 def _store_of(run: CheckpointedRun, session: Any) -> Store:
