@@ -209,7 +209,8 @@ class CheckpointSync:
         Returns:
             The marks that could not be written; their folders are not sent.
         """
-        written, failures = {}, {}
+        written: dict[str, str] = {}
+        failures: dict[str, Exception] = {}
         for folder in todo.begun:
             path, content = folder + INCOMPLETE, {"host": socket.gethostname(), "process": os.getpid()}
             try:
