@@ -176,8 +176,7 @@ class _Trial:
             time.sleep(self.chance.uniform(0, 0.2))
         finally:
             process.kill()
-            rest = process.stdout.read() if process.stdout else ""
-            process.wait(_PATIENCE_S)
+            rest, _ = process.communicate(timeout=_PATIENCE_S)
         self.report.failed_syncs += rest.count("failed")
         self.report.kills += 1
         self.report.in_a_sync += self.unfinished() != before
