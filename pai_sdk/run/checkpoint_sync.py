@@ -137,7 +137,7 @@ class CheckpointSync:
         return report
 
     def _sync(self, skip: Callable[[StoredFile], bool], **more: Any) -> SyncReport:
-        options = {**self._options, **more}
+        options = {"is_checked": True, **self._options, **more}
         return DirSync(self._source, self._target, remember=self._memory, skip=skip, **options).attempt()
 
     def _list(

@@ -109,11 +109,14 @@ class DirSync:
     Args:
         source: what is read.
         target: what is written.
-        delete: delete what the source does not have. Nothing is deleted when the source could not be listed.
+        delete: delete what the source does not have. Nothing is deleted when the source could not be listed, or
+            a file could not be moved.
         checksum: compare the content of files that no earlier sync has moved, and do not move equal ones.
-        verify: list the target, and move again what was changed or deleted there. Always done for a local target.
+        verify: list the target, and move again what was changed or deleted there. Always done for a local target,
+            and for one that was emptied: each sync asks for one of the files that were moved.
         folders: make empty folders, too.
         remember: where rows about moved files are kept; True for a place below `~/.cache`, False for nowhere.
+        is_checked: whether the caller has compared the rows with the target.
         skip: called with each file of the source; what it accepts counts as unchanged.
         note: called with `move` or `delete` and the path, for each decision.
         takes_growing: for files that are written all the time, such as logs: what was read of one is kept, and the
@@ -143,6 +146,7 @@ class DirSync:
         verify: bool = False,
         folders: bool = True,
         remember: bool | Path = True,
+        is_checked: bool = False,
         skip: Callable[[StoredFile], bool] = lambda file: False,
         note: Callable[[str, str], None] = lambda action, path: None,
         takes_growing: bool = False,
@@ -162,6 +166,7 @@ class DirSync:
         compares = checksum and not (isinstance(source, FetchesFiles) and isinstance(target, LocalStore))
         is_cheap = isinstance(target, LocalStore) and self._memory_path is not None
         self._lists_target = verify or delete or compares or is_cheap
+        self._is_checked = is_checked
         self._skip = skip
         self._note = note
         self._takes_growing = takes_growing
@@ -192,9 +197,12 @@ class DirSync:
         report = SyncReport()
         rest = _Rest()
         with SyncMemory(self._memory_path) as memory, ByteBar(self._title, shown=self._progress) as bar:
+            if not (self._lists_target or self._is_checked or memory.is_found_in(self._target)):
+                self._lists_target = True
             with self._files(report, memory, bar) as files:
                 self._walk(files, memory, rest)
-            if not report.gave_up:
+            # What replaces a file may be one that could not be moved.
+            if not (report.gave_up or report.failures):
                 self._delete_all(rest, report)
             if rest.after_deletions and not report.gave_up:
                 with self._files(report, memory, bar) as files:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.base.files import locked
+from pai_sdk.errors import ObjectNotFoundError, StorageError
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.stored_file import StoredFile
@@ -27,6 +28,7 @@ __all__ = ["Moved", "SyncMemory", "memory_path"]
 
 _log = logging.getLogger(__name__)
 
+_FORBIDDEN = 403
 _MOST_WAITING = 1000
 _LONGEST_WAIT_S = 1.0
 _PAGE = 1000
@@ -116,6 +118,21 @@ class SyncMemory:
         """Remove the row of a file; from any thread."""
         with self._lock:
             self._forgotten.append(path)
+
+    def is_found_in(self, target: Store) -> bool:
+        """Whether the target still has the last file of the rows. So a target that was emptied is noticed."""
+        if self._database is None:
+            return True
+        query = "SELECT path FROM moved WHERE path NOT LIKE '%/' ORDER BY path DESC LIMIT 1"
+        for (path,) in self._database.execute(query).fetchall():
+            try:
+                target.head(path)
+            except ObjectNotFoundError:
+                return False
+            except StorageError as error:
+                if error.status_code != _FORBIDDEN:  # a key that may only write
+                    raise
+        return True
 
     def check(self, target: Mapping[str, StoredFile]) -> int:
         """Forget the rows of files that the target does not have any more, or has in another version.
