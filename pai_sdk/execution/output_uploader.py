@@ -151,7 +151,7 @@ class OutputUploader:
         if name in RESUMED_CHANNELS:
             sizes = {path: size_bytes for path, (_, size_bytes) in found.items()}
             # Another job may go on with these checkpoints, and replace or delete some of them.
-            more["verify"] = False
+            more.update(verify=False, is_over=not live_only)
             return CheckpointSync(source, target, memory=memory, found=sizes, skip=is_as_found, **more).attempt()
         return DirSync(source, target, remember=memory, skip=is_as_found, **more).attempt()
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -36,6 +37,7 @@ from pai_sdk.storage.sync_memory import SyncMemory, memory_path
 __all__ = ["CheckpointSync"]
 
 _ABANDONED_NS = 24 * 3600 * 10**9
+_QUIET_NS = 600 * 10**9
 
 
 class CheckpointSync:
@@ -55,6 +57,7 @@ class CheckpointSync:
         skip: called with each file of the source; what it accepts counts as unchanged.
         verify: send again what was changed or deleted in the target. Without it, only a target that has lost
             everything is noticed.
+        is_over: whether nobody writes into the source any more.
         delete: also delete other files that the source does not have, but no checkpoints of others.
         keeps: called with the path of a file; what it accepts is deleted only if it was sent from here.
         **options: further ones of `DirSync`.
@@ -81,6 +84,7 @@ class CheckpointSync:
         found: Mapping[str, int] | None = None,
         skip: Callable[[StoredFile], bool] = lambda file: False,
         verify: bool = True,
+        is_over: bool = False,
         delete: bool = False,
         keeps: Callable[[str], bool] = lambda path: False,
         **options: Any,
@@ -92,6 +96,7 @@ class CheckpointSync:
         self._found = found or {}
         self._skip = skip
         self._verify = verify
+        self._is_over = is_over
         self._delete = delete
         self._keeps = keeps
         self._options = {"folders": False, **options}
@@ -122,7 +127,7 @@ class CheckpointSync:
             # `DirSync` forgets what is removed here, also while it runs.
             rows, sent = {row.path: row.target for row in memory.rows()}, memory.sent()
             memory.change_sent(add={path: mark for path, mark in rows.items() if sent.get(path) != mark})
-        held = {folder.path for folder in sides.folders.values() if folder.is_being_written}
+        held = {folder.path for folder in sides.folders.values() if folder.is_held(is_over=self._is_over)}
 
         def waits(file: StoredFile) -> bool:
             # What was not there when both sides were listed waits for the next sync.
@@ -303,7 +308,7 @@ class CheckpointSync:
             return 0
         sides = self._compared(here)
         own = {path for path in known if path in sides.there and self._is_same(sides.there[path], sent)}
-        newest = sides.newest_of_each_rank()
+        newest = sides.newest_of_each_rank() if sides.has_unfinished or any(map(_is_marker, own)) else {}
         doomed: list[str] = []
         for folder in sides.folders.values():
             if folder.place is not None:
@@ -397,14 +402,20 @@ class _Folder:
         sizes = {name: file.size_bytes for name, file in files.items()}
         return stored_checkpoint(store, self.path, self.place or CheckpointPath(0, 0), sizes)
 
-    @cached_property
-    def is_being_written(self) -> bool:
-        """Whether the checkpoint is not complete here, but going to be, or was and is removed or replaced now."""
+    def is_held(self, *, is_over: bool) -> bool:
+        """Whether the folder is not sent, because a checkpoint is being written there, or removed.
+
+        Without `_INCOMPLETE`, that is so while the target has a complete one; but not for ever, since files that
+        nobody changes any more are a user's own.
+        """
         if self.place is None or not self.here:
             return False
-        if MARKER in self.here:
-            return MARKER in self.there and self.complete_here is None
-        return INCOMPLETE in self.here or MARKER in self.there
+        if INCOMPLETE in self.here:
+            return True
+        if MARKER not in self.there or self.complete_here is not None:
+            return False
+        changed_ns = max(file.modified_ns or 0 for file in self.here.values())
+        return not (is_over or changed_ns < time.time_ns() - _QUIET_NS)
 
     @property
     def is_committed(self) -> bool:

@@ -449,7 +449,7 @@ class ReportSession:
 
     @contextlib.contextmanager
     def checkpoint_dir(self, step: int | None = None, metrics: Mapping[str, Any] | None = None) -> Iterator[Path]:
-        """An empty folder that becomes the checkpoint of a step when the block ends; removed after an error."""
+        """A new folder that becomes the checkpoint of a step when the block ends; removed after an error."""
         numbers = _numbers(metrics or {})
         if step is None:
             step = (self.last_step or 0) + 1

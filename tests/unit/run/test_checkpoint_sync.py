@@ -344,6 +344,30 @@ def test_a_checkpoint_that_is_being_written_is_not_sent(here: Path, there: Watch
     assert there.paths() == ["1/A", "1/_COMPLETE", "1/b", "1/z/c"]
 
 
+def test_what_a_user_writes_into_the_folder_of_a_checkpoint_is_sent_at_the_end(here: Path, there: Watched) -> None:
+    """Not by `save`: there is neither a marker nor `_INCOMPLETE`."""
+    saved(here, 1)
+    sync(here, there)
+    shutil.rmtree(here / "1")
+    (here / "1").mkdir()
+    (here / "1" / "A").write_text("mine")
+    assert sync(here, there).moved == 0
+    assert there.steps() == [1]
+    sync(here, there, is_over=True)
+    assert b"".join(there.read("1/A")) == b"mine"
+    assert there.steps() == []
+
+
+def test_a_folder_that_was_partly_removed_replaces_nothing(here: Path, there: Watched, watcher: Watcher) -> None:
+    """The job was killed while it removed the folder, to save the step again."""
+    saved(here, 1)
+    sync(here, there)
+    (here / "1" / MARKER).unlink()
+    (here / "1" / "b").unlink()
+    sync(here, there, is_over=True)
+    assert there.steps() == [1]
+
+
 def test_a_folder_without_a_marker_is_sent(here: Path, there: Watched) -> None:
     """Of a user who names folders by steps, and knows nothing of markers."""
     (here / "7").mkdir()
