@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError
-from pai_sdk.run.checkpoints import INCOMPLETE, MARKER
+from pai_sdk.run.checkpoints import INCOMPLETE, MARKER, is_begun
 from pai_sdk.run.layout import CheckpointPath, RunLayout
 from pai_sdk.run.stored_checkpoints import StoredCheckpoint, copy_checkpoint, stored_checkpoint
 from pai_sdk.storage.base import Store
@@ -376,7 +376,7 @@ class _Folder:
         place: its rank and step; None for a folder with a marker that has another name.
     """
 
-    source: Store
+    source: LocalStore
     target: Store
     path: str
     place: CheckpointPath | None
@@ -405,14 +405,14 @@ class _Folder:
     def is_held(self, *, is_over: bool) -> bool:
         """Whether the folder is not sent, because a checkpoint is being written there, or removed.
 
-        Without `_INCOMPLETE`, that is so while the target has a complete one; but not for ever, since files that
-        nobody changes any more are a user's own.
+        The writer says so. Without that, it is so while the target has a complete one; but not for ever, since
+        files that nobody changes any more are a user's own.
         """
-        if self.place is None or not self.here:
+        if self.place is None or not self.here or self.complete_here is not None:
             return False
-        if INCOMPLETE in self.here:
+        if is_begun(self.source.root / self.path):
             return True
-        if MARKER not in self.there or self.complete_here is not None:
+        if MARKER not in self.there:
             return False
         changed_ns = max(file.modified_ns or 0 for file in self.here.values())
         return not (is_over or changed_ns < time.time_ns() - _QUIET_NS)
@@ -434,7 +434,7 @@ class _Sides:
 
     def __init__(
         self,
-        source: Store,
+        source: LocalStore,
         target: Store,
         base: str,
         here: Mapping[str, StoredFile],

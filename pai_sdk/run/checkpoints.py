@@ -39,6 +39,8 @@ __all__ = [
     "begin",
     "commit",
     "complete_checkpoints",
+    "give_up",
+    "is_begun",
     "is_complete",
     "latest_checkpoint",
     "parsed_marker",
@@ -51,7 +53,7 @@ MARKER = "_COMPLETE"
 """The file that makes a folder a checkpoint. It is written last, and removed first."""
 
 INCOMPLETE = "_INCOMPLETE"
-"""The file of a folder that is going to be a checkpoint. It is removed when the folder is one."""
+"""The file of a folder in a store that is going to be a checkpoint. It is removed when the folder is one."""
 
 METADATA = ".metadata.json"
 _FORMAT = 1
@@ -117,7 +119,7 @@ class Checkpoint:
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Copy the files into a folder; a new temporary folder by default, which is the caller's to remove."""
         target = Path(tempfile.mkdtemp(prefix="checkpoint-") if path is None else path)
-        shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MARKER, INCOMPLETE))
+        shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MARKER))
         return target
 
     @contextlib.contextmanager
@@ -286,7 +288,7 @@ class FolderState:
             for name in names:
                 path = Path(parent, name)
                 relative = path.relative_to(root).as_posix()
-                if relative not in (MARKER, INCOMPLETE):
+                if relative != MARKER:
                     files[relative] = _version(path)
         if not files:
             raise CheckpointError(f"the checkpoint {root} has no files")
@@ -347,7 +349,7 @@ def save(
         target: the folder of the checkpoint.
         step: of the training.
         metrics: as for `commit`.
-        copy: called with the checkpoint and the target, which it fills. It may return the checkpoint there.
+        copy: called with the checkpoint and the empty target, which it fills. It may return the checkpoint there.
 
     Raises:
         CheckpointError: the source has changed since, or `copy` wrote elsewhere. The target has no marker then.
@@ -384,9 +386,29 @@ def save(
 
 
 def begin(folder: Path) -> None:
-    """Make the folder of a new checkpoint. Until it has its marker, it is known as incomplete."""
+    """Make the folder of a new checkpoint. It `is_begun` until it has its marker, also after a kill."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / INCOMPLETE).touch()
+    _draft_of(folder).touch()
+
+
+def give_up(folder: Path) -> None:
+    """Remove the folder of a checkpoint that was begun."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        _draft_of(folder).unlink()
+
+
+def is_begun(folder: str | os.PathLike[str]) -> bool:
+    """Whether a checkpoint is being written in a folder, or was when its process was killed."""
+    return _draft_of(Path(folder)).exists()
+
+
+def _draft_of(folder: Path) -> Path:
+    """The draft of the marker: not in the folder, whose readers and writers find their own files only.
+
+    Stores do not list this name.
+    """
+    return folder.with_name(f".pai-sdk-{zlib.crc32(os.fsencode(folder.name)):016x}.part")
 
 
 def _marked_as_complete(
@@ -396,8 +418,9 @@ def _marked_as_complete(
     # The names of the files are on the disk before the marker is.
     for place in (*{(folder / name).parent for name in files}, folder):
         sync_folder(place)
-    # The rename to the marker's name is what removes `_INCOMPLETE`.
-    _write_marker(found, folder / INCOMPLETE)
+    draft = _draft_of(folder)
+    # The rename of the draft ends what `begin` has begun. Otherwise the folder may be a file system of its own.
+    _write_marker(found, draft if draft.exists() else None)
     return found
 
 
@@ -411,9 +434,7 @@ def add_metrics(checkpoint: Checkpoint, metrics: Mapping[str, float]) -> Checkpo
     if there is None or there.time != checkpoint.time:
         return None
     found = replace(there, metrics={**there.metrics, **_finite(metrics)})
-    # Not beside the marker: readers of the folder find the same files all the time. Stores do not list this name.
-    draft = found.path.with_name(f".pai-sdk-{zlib.crc32(os.fsencode(found.path.name)):016x}.part")
-    _write_marker(found, draft)
+    _write_marker(found, _draft_of(found.path))
     return found
 
 

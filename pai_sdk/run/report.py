@@ -37,6 +37,7 @@ from pai_sdk.run.checkpoints import (
     add_metrics,
     begin,
     complete_checkpoints,
+    give_up,
     latest_checkpoint,
     read_checkpoint,
     rotate,
@@ -449,7 +450,7 @@ class ReportSession:
 
     @contextlib.contextmanager
     def checkpoint_dir(self, step: int | None = None, metrics: Mapping[str, Any] | None = None) -> Iterator[Path]:
-        """A new folder that becomes the checkpoint of a step when the block ends; removed after an error."""
+        """An empty folder that becomes the checkpoint of a step when the block ends; removed after an error."""
         numbers = _numbers(metrics or {})
         if step is None:
             step = (self.last_step or 0) + 1
@@ -461,7 +462,7 @@ class ReportSession:
         try:
             yield folder
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            give_up(folder)
             raise
         self._unreported = _Task(FolderState.of(folder), folder, step, numbers or self._of_this_step(step))
         self._save(self._unreported)
