@@ -17,16 +17,14 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError
-from pai_sdk.run.checkpoints import INCOMPLETE, MARKER, is_begun
-from pai_sdk.run.layout import CheckpointPath, RunLayout
+from pai_sdk.run.checkpoint_sides import Deletion, Folder, Sides, is_marker
+from pai_sdk.run.checkpoints import INCOMPLETE, MARKER
 from pai_sdk.run.stored_checkpoints import StoredCheckpoint, copy_checkpoint, stored_checkpoint
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.local_store import LocalStore
@@ -35,9 +33,6 @@ from pai_sdk.storage.sync import DirSync, SyncReport
 from pai_sdk.storage.sync_memory import SyncMemory, memory_path
 
 __all__ = ["CheckpointSync"]
-
-_ABANDONED_NS = 24 * 3600 * 10**9
-_QUIET_NS = 600 * 10**9
 
 
 class CheckpointSync:
@@ -64,7 +59,8 @@ class CheckpointSync:
 
     Example:
         >>> import tempfile
-        >>> from pai_sdk.run.checkpoints import commit
+        >>> from pai_sdk.run.checkpoint_sides import Deletion, Folder, Sides, is_marker
+    from pai_sdk.run.checkpoints import commit
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     here, there = LocalStore(f"{folder}/here"), LocalStore(f"{folder}/there")
         ...     _ = here.write("7/weights", b"1.0")
@@ -150,10 +146,10 @@ class CheckpointSync:
     ) -> Iterator[StoredFile]:
         return store.list(folders=self._options["folders"], unlisted=unlisted)
 
-    def _compared(self, here: Mapping[str, StoredFile]) -> _Sides:
+    def _compared(self, here: Mapping[str, StoredFile]) -> Sides:
         """Both sides as they are now; one request for a thousand files of the target."""
         there = {file.path: file for file in self._list(self._target)}
-        return _Sides(self._source, self._target, self._base, here, there)
+        return Sides(self._source, self._target, self._base, here, there)
 
     def _checked(self, memory: SyncMemory, there: Mapping[str, StoredFile]) -> set[str]:
         """Forget what the target does not have any more. Returns the paths of files that were replaced there."""
@@ -166,7 +162,7 @@ class CheckpointSync:
     # ---- sending --------------------------------------------------------------------------------------------
 
     def _send(
-        self, changed: Iterable[str], sides: _Sides, replaced: set[str], waits: Callable[[StoredFile], bool]
+        self, changed: Iterable[str], sides: Sides, replaced: set[str], waits: Callable[[StoredFile], bool]
     ) -> SyncReport:
         todo = _Todo()
         for path in changed:
@@ -190,9 +186,9 @@ class CheckpointSync:
                 self._remember(now.folders[name], checkpoint)
         return report
 
-    def _plan(self, folder: _Folder, paths: Iterable[str], replaced: set[str], todo: _Todo) -> Collection[str]:
+    def _plan(self, folder: Folder, paths: Iterable[str], replaced: set[str], todo: _Todo) -> Collection[str]:
         """Decide how the changed files of a folder are sent. Returns those that `DirSync` sends."""
-        files = [path for path in paths if not _is_marker(path)]
+        files = [path for path in paths if not is_marker(path)]
         overwritten = [path for path in files if folder.name_of(path) in folder.there]
         if MARKER in folder.there and overwritten:
             mine, present = folder.complete_here, folder.complete_there
@@ -228,7 +224,7 @@ class CheckpointSync:
                 memory.change_sent(add=written)
         return failures
 
-    def _send_markers(self, todo: _Todo, sides: _Sides, report: SyncReport) -> None:
+    def _send_markers(self, todo: _Todo, sides: Sides, report: SyncReport) -> None:
         """Send the markers whose checkpoints were sent as a whole, and have not changed since."""
         with SyncMemory(self._memory) as memory:
             for name, paths in todo.changed.items():
@@ -244,7 +240,7 @@ class CheckpointSync:
                 self._target.delete(begun)
                 memory.change_sent(remove=begun)
 
-    def _send_marker(self, folder: _Folder, memory: SyncMemory, report: SyncReport, *, is_there: bool) -> None:
+    def _send_marker(self, folder: Folder, memory: SyncMemory, report: SyncReport, *, is_there: bool) -> None:
         path, marker = folder.path + MARKER, folder.here[MARKER]
         if any(other.startswith(folder.path) for other in (*report.failures, *report.unlisted)):
             return
@@ -267,7 +263,7 @@ class CheckpointSync:
         report.moved_bytes += len(content)
         report.unchanged -= 1
 
-    def _replace(self, folder: _Folder, checkpoint: StoredCheckpoint, report: SyncReport) -> None:
+    def _replace(self, folder: Folder, checkpoint: StoredCheckpoint, report: SyncReport) -> None:
         """Replace a complete checkpoint of the target; at each moment one of the two is complete there."""
         assert folder.place is not None  # noqa: S101 - decided by `_plan`
         beside = self._base + folder.place._replace(is_replacement=True).folder
@@ -287,7 +283,7 @@ class CheckpointSync:
         report.moved_bytes += checkpoint.size_bytes + len(checkpoint.marker)
         report.unchanged -= len(checkpoint.files) + 1
 
-    def _remember(self, folder: _Folder, mine: StoredCheckpoint) -> None:
+    def _remember(self, folder: Folder, mine: StoredCheckpoint) -> None:
         """Record the files of a checkpoint of this side that the target has, too."""
         present = folder.complete_there
         if present is None or mine.files != present.files:
@@ -299,7 +295,7 @@ class CheckpointSync:
 
     # ---- deleting -------------------------------------------------------------------------------------------
 
-    def _delete_gone(self, here: Mapping[str, StoredFile], before: _Sides, report: SyncReport) -> int:
+    def _delete_gone(self, here: Mapping[str, StoredFile], before: Sides, report: SyncReport) -> int:
         """Delete what was removed from the source and may go now. Returns the number of files."""
         with SyncMemory(self._memory) as memory:
             sent = memory.sent()
@@ -308,12 +304,12 @@ class CheckpointSync:
             return 0
         sides = self._compared(here)
         own = {path for path in known if path in sides.there and self._is_same(sides.there[path], sent)}
-        newest = sides.newest_of_each_rank() if sides.has_unfinished or any(map(_is_marker, own)) else {}
+        newest = sides.newest_of_each_rank() if sides.has_unfinished or any(map(is_marker, own)) else {}
         doomed: list[str] = []
         for folder in sides.folders.values():
             if folder.place is not None:
                 is_begun = folder.path in sent or folder.path + INCOMPLETE in own
-                deletion = _Deletion(folder, own, newest, sides, is_begun=is_begun)
+                deletion = Deletion(folder, own, newest, sides, is_begun=is_begun)
                 names = deletion.names(has_failures=bool(report.failures))
                 doomed += [folder.path + name for name in names]
         if self._delete and not report.failures:
@@ -330,7 +326,7 @@ class CheckpointSync:
             return there.is_folder or there.etag == sent[there.path]
         return there.size_bytes == self._found[there.path]
 
-    def _is_surplus(self, path: str, own: set[str], sides: _Sides) -> bool:
+    def _is_surplus(self, path: str, own: set[str], sides: Sides) -> bool:
         """Whether a file of the target that is in no checkpoint is deleted with `delete`."""
         if path in sides.here:
             return False
@@ -342,8 +338,8 @@ class CheckpointSync:
     def _delete_now(self, paths: Iterable[str]) -> None:
         """Delete files, the markers first."""
         found = list(paths)
-        for is_marker in (True, False):
-            part = sorted(path for path in found if _is_marker(path) is is_marker)
+        for are_markers in (True, False):
+            part = sorted(path for path in found if is_marker(path) is are_markers)
             if part:
                 self._target.delete(part)
 
@@ -365,177 +361,3 @@ class _Todo:
     now: set[str] = field(default_factory=set)
     begun: list[str] = field(default_factory=list)
     replacing: dict[str, StoredCheckpoint] = field(default_factory=dict)
-
-
-@dataclass
-class _Folder:
-    """The folder of one checkpoint, as both sides have it; the files are by their names in it.
-
-    Attributes:
-        path: with a `/` at its end.
-        place: its rank and step; None for a folder with a marker that has another name.
-    """
-
-    source: LocalStore
-    target: Store
-    path: str
-    place: CheckpointPath | None
-    here: dict[str, StoredFile] = field(default_factory=dict)
-    there: dict[str, StoredFile] = field(default_factory=dict)
-
-    def name_of(self, path: str) -> str:
-        return path.removeprefix(self.path)
-
-    @property
-    def sizes_here(self) -> dict[str, int]:
-        return {name: file.size_bytes for name, file in self.here.items()}
-
-    @cached_property
-    def complete_here(self) -> StoredCheckpoint | None:
-        return self._complete(self.source, self.here)
-
-    @cached_property
-    def complete_there(self) -> StoredCheckpoint | None:
-        return self._complete(self.target, self.there)
-
-    def _complete(self, store: Store, files: Mapping[str, StoredFile]) -> StoredCheckpoint | None:
-        sizes = {name: file.size_bytes for name, file in files.items()}
-        return stored_checkpoint(store, self.path, self.place or CheckpointPath(0, 0), sizes)
-
-    def is_held(self, *, is_over: bool) -> bool:
-        """Whether the folder is not sent, because a checkpoint is being written there, or removed.
-
-        The writer says so. Without that, it is so while the target has a complete one; but not for ever, since
-        files that nobody changes any more are a user's own.
-        """
-        if self.place is None or not self.here or self.complete_here is not None:
-            return False
-        if is_begun(self.source.root / self.path):
-            return True
-        if MARKER not in self.there:
-            return False
-        changed_ns = max(file.modified_ns or 0 for file in self.here.values())
-        return not (is_over or changed_ns < time.time_ns() - _QUIET_NS)
-
-    @property
-    def is_committed(self) -> bool:
-        """Whether the checkpoint of this side is complete in the target."""
-        mine, present = self.complete_here, self.complete_there
-        return mine is not None and present is not None and mine.marker == present.marker
-
-    @property
-    def changed_ns(self) -> int:
-        """When a file of it was written last in the target, by the target's clock."""
-        return max((file.modified_ns or 0 for file in self.there.values()), default=0)
-
-
-class _Sides:
-    """The files of both sides at one time, and the folders of checkpoints among them."""
-
-    def __init__(
-        self,
-        source: LocalStore,
-        target: Store,
-        base: str,
-        here: Mapping[str, StoredFile],
-        there: Mapping[str, StoredFile],
-    ) -> None:
-        self.here, self.there = here, there
-        self._base = base
-        self._marked = {path.removesuffix(MARKER) for path in (*here, *there) if _is_marker(path)}
-        self.folders: dict[str, _Folder] = {}
-        for path in {**here, **there}:
-            name = self.folder_of(path)
-            if name is None:
-                continue
-            folder = self.folders.get(name)
-            if folder is None:
-                folder = self.folders[name] = _Folder(source, target, name, self._place_of(path))
-            if path in here:
-                folder.here[folder.name_of(path)] = here[path]
-            if path in there:
-                folder.there[folder.name_of(path)] = there[path]
-
-    def _place_of(self, path: str) -> CheckpointPath | None:
-        at = RunLayout.checkpoint_path(path[len(self._base) :]) if path.startswith(self._base) else None
-        return None if at is None else at._replace(name="")
-
-    def folder_of(self, path: str) -> str | None:
-        """The folder of the checkpoint that a file belongs to; None for other files."""
-        at = self._place_of(path)
-        if at is not None:
-            return self._base + at.folder
-        parents = ("" if str(parent) == "." else f"{parent}/" for parent in reversed(PurePosixPath(path).parents))
-        return next((folder for folder in parents if folder in self._marked), None)
-
-    @property
-    def has_unfinished(self) -> bool:
-        """Whether the target has folders of checkpoints that are not complete, or replace others."""
-        return any(
-            INCOMPLETE in folder.there or (folder.place is not None and folder.place.is_replacement)
-            for folder in self.folders.values()
-        )
-
-    def newest_of_each_rank(self) -> dict[int, int]:
-        """The newest step of each rank that has all complete checkpoints of this side in the target."""
-        newest: dict[int, int] = {}
-        waiting = set()
-        for folder in self.folders.values():
-            is_own = folder.place is not None and not folder.place.is_replacement
-            if folder.place is not None and is_own and folder.complete_here is not None:
-                newest[folder.place.rank] = max(newest.get(folder.place.rank, 0), folder.place.step)
-                if not folder.is_committed:
-                    waiting.add(folder.place.rank)
-        return {rank: step for rank, step in newest.items() if rank not in waiting}
-
-    def is_abandoned(self, folder: _Folder) -> bool:
-        """Whether nothing in it has changed for a day. The time is that of the newest file in the target."""
-        now = max((file.modified_ns or 0 for file in self.there.values()), default=0)
-        return 0 < folder.changed_ns < now - _ABANDONED_NS
-
-    def is_complete_without(self, replacement: CheckpointPath) -> bool:
-        """Whether the target has the checkpoint where it belongs, so that its replacement is not read."""
-        main = self.folders.get(self._base + replacement._replace(is_replacement=False).folder)
-        return main is not None and main.complete_there is not None
-
-
-@dataclass(frozen=True)
-class _Deletion:
-    """Which files of the folder of a step may be deleted in the target now.
-
-    Attributes:
-        own: paths of files that were sent or found by this side, and were removed here since.
-        newest: the newest step of each rank that has all of its checkpoints in the target.
-        is_begun: whether this side has begun to send the folder and has not completed it.
-    """
-
-    folder: _Folder
-    own: set[str]
-    newest: Mapping[int, int]
-    sides: _Sides
-    is_begun: bool
-
-    def names(self, *, has_failures: bool) -> set[str]:
-        """Their names in the folder."""
-        folder, place, names = self.folder, self.folder.place, set(self.folder.there)
-        assert place is not None  # noqa: S101 - decided by the caller
-        mine = {name for name in names if folder.path + name in self.own}
-        has_newer = self.newest.get(place.rank, -1) > place.step
-        is_given_up = self.is_begun or self.sides.is_abandoned(folder)
-        if place.is_replacement:
-            is_read = MARKER in names and not self.sides.is_complete_without(place)
-            is_over = has_newer and self.is_begun if is_read else is_given_up
-            return names if is_over and not folder.here else set()
-        if MARKER not in names:
-            if INCOMPLETE in names and is_given_up and not folder.here:
-                return names
-            return set() if has_failures else mine - {INCOMPLETE}
-        of_upload = names.intersection([INCOMPLETE]) if is_given_up else set()
-        if folder.here:
-            return mine | of_upload if folder.is_committed else set()
-        # A checkpoint that another job has completed since is the other job's, whichever of its files are known.
-        return mine | of_upload if MARKER in mine and has_newer else of_upload
-
-
-def _is_marker(path: str) -> bool:
-    return PurePosixPath(path).name == MARKER
