@@ -143,16 +143,21 @@ class Sides:
         )
 
     def newest_of_each_rank(self) -> dict[int, int]:
-        """The newest step of each rank that has all complete checkpoints of this side in the target."""
-        newest: dict[int, int] = {}
-        waiting = set()
+        """The newest step that each rank could resume from; empty until all of this side is in the target.
+
+        No rank resumes from a step that rank 0 has not reached, so a newer one is no replacement for an older one.
+        """
+        steps: dict[int, list[int]] = {}
         for folder in self.folders.values():
-            is_own = folder.place is not None and not folder.place.is_replacement
-            if folder.place is not None and is_own and folder.complete_here is not None:
-                newest[folder.place.rank] = max(newest.get(folder.place.rank, 0), folder.place.step)
-                if not folder.is_committed:
-                    waiting.add(folder.place.rank)
-        return {rank: step for rank, step in newest.items() if rank not in waiting}
+            place = folder.place
+            if place is None or place.is_replacement or folder.complete_here is None:
+                continue
+            if not folder.is_committed:
+                return {}
+            steps.setdefault(place.rank, []).append(place.step)
+        last = max(steps.get(0, []), default=None)
+        usable = {rank: [step for step in found if last is None or step <= last] for rank, found in steps.items()}
+        return {rank: max(found) for rank, found in usable.items() if found}
 
     def is_abandoned(self, folder: Folder) -> bool:
         """Whether nothing in it has changed for a day. The time is that of the newest file in the target."""

@@ -59,8 +59,7 @@ class CheckpointSync:
 
     Example:
         >>> import tempfile
-        >>> from pai_sdk.run.checkpoint_sides import Deletion, Folder, Sides, is_marker
-    from pai_sdk.run.checkpoints import commit
+        >>> from pai_sdk.run.checkpoints import commit
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     here, there = LocalStore(f"{folder}/here"), LocalStore(f"{folder}/there")
         ...     _ = here.write("7/weights", b"1.0")

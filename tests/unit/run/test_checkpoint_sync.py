@@ -404,6 +404,22 @@ def test_the_same_checkpoint_sent_by_another_process_is_not_sent_again(
     assert there.steps() == [2]
 
 
+def test_a_rank_that_is_ahead_keeps_what_it_can_resume_from(here: Path, there: Watched) -> None:
+    for rank in ("", "rank-1/"):
+        saved(here, f"{rank}1")
+    sync(here, there)
+    saved(here, "rank-1/2")
+    rotate(here / "rank-1", ONE)
+    for _ in range(2):
+        sync(here, there)
+        assert [(found.rank, found.step) for found in latest_of_each_rank(there)] == [(0, 1), (1, 1)]
+    saved(here, 2)
+    rotate(here, ONE)
+    sync(here, there)
+    assert [(found.rank, found.step) for found in latest_of_each_rank(there)] == [(0, 2), (1, 2)]
+    assert [path for path in there.paths() if "1/" in path and "rank-1/2" not in path] == []
+
+
 def test_ranks_rotate_by_themselves(here: Path, there: Watched) -> None:
     for rank in ("", "rank-1/"):
         for step in (1, 2):
