@@ -241,7 +241,7 @@ class CheckpointSync:
 
     def _send_marker(self, folder: Folder, memory: SyncMemory, report: SyncReport, *, is_there: bool) -> None:
         path, marker = folder.path + MARKER, folder.here[MARKER]
-        if any(other.startswith(folder.path) for other in (*report.failures, *report.unlisted)):
+        if any(other.startswith(folder.path) for other in (*report.failures, *report.unlisted, *report.grown)):
             return
         if is_there and folder.is_committed:
             memory.put(path, marker.mark, folder.there[MARKER].etag)

@@ -17,6 +17,7 @@ jobs import this module in images without pai_sdk.
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -142,9 +143,13 @@ class RunLayout:
         Raises:
             InvalidInputError: the step is not a whole number from 0.
         """
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        try:
+            number = -1 if isinstance(step, bool) else operator.index(step)  # those of NumPy too
+        except TypeError:
+            number = -1
+        if number < 0:
             raise InvalidInputError([Problem("step", f"{step!r} is not a step", "give a whole number from 0")])
-        return join(self.checkpoints, str(step))
+        return join(self.checkpoints, str(number))
 
     def checkpoint_marker(self, step: int) -> str:
         """The file that completes a checkpoint: it lists the checkpoint's files and is written last."""

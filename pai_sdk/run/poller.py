@@ -21,13 +21,14 @@ class Poller:
     running may have passed what the request is about. Requests that wait for the same call share it.
 
     Args:
-        work: what to do, called with True when somebody waits for it. What it raises is logged, and the thread
+        work: what to do, called with True when somebody waits for it. It returns True if it is to be called again
+            at once, to go on; requests wait for the call that does not. What it raises is logged, and the thread
             goes on.
         every_s: the pause between two calls, in seconds; 0 for calls on request only.
         name: of the thread.
     """
 
-    def __init__(self, work: Callable[[bool], None], every_s: float, name: str) -> None:
+    def __init__(self, work: Callable[[bool], bool | None], every_s: float, name: str) -> None:
         self._work = work
         self._every_s = every_s
         self._name = name
@@ -93,20 +94,24 @@ class Poller:
 
     def _run(self) -> None:
         next_at = time.monotonic() + self._every_s
+        goes_on: bool | None = False
         while True:
             with self._state:
                 pause = max(next_at - time.monotonic(), 0.0) if self._every_s else None
+                pause = 0.0 if goes_on else pause
                 self._state.wait_for(lambda: self._is_closed or self._wanted > self._begun, pause)
                 if self._is_closed:
                     return
                 is_asked = self._wanted > self._begun
                 self._begun += 1
             next_at = time.monotonic() + self._every_s
+            goes_on = False
             try:
-                self._work(is_asked)
+                goes_on = self._work(is_asked)
             except Exception:
                 logger.exception("%s failed; it is called again", self._name)
             finally:
-                with self._state:
-                    self._ended = self._begun
-                    self._state.notify_all()
+                if not goes_on:
+                    with self._state:
+                        self._ended = self._begun
+                        self._state.notify_all()

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.default_session import reference
-from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError, Problem
+from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError, Problem, SettingsError
 from pai_sdk.run.layout import RunLayout
-from pai_sdk.run.remote_run import RemoteRun, local_output_dir, must_be_same_folder
+from pai_sdk.run.remote_run import RemoteRun, local_output_dir, must_be_same_folder, sources_for_oss
 from pai_sdk.run.roots import DbfsRoot, HdfsRoot, LocalRoot, Root, UriRoot, is_dbfs_path
 from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.store import Store, open_store
-from pai_sdk.storage.uri import uri_scheme
+from pai_sdk.storage.uri import OssUri, uri_scheme
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetDataset
@@ -274,7 +275,11 @@ class RunStore:
         return base64.b64encode(self.read(ckpt_path)).decode()
 
     def is_parquet_dataset(self, path: str) -> bool:
-        """Whether a path is a data set in Parquet: a file, or a folder with such files."""
+        """Whether a path is a data set in Parquet: a file, or a folder with such files.
+
+        Raises:
+            StorageError: the key is refused, or the path cannot be read otherwise.
+        """
         try:
             return bool(self.get_parquet_dataset(path).files)
         except (FileNotFoundError, ObjectNotFoundError):
@@ -297,7 +302,7 @@ class RunStore:
             raise MissingExtraError(
                 f"{path} needs pyarrow, which is not installed; run: pip install 'pai-sdk[fs]'", extra="fs"
             ) from error
-        return ParquetDataset(self.get_localized_path(path), filesystem=self.get_filesystem())
+        return ParquetDataset(self.get_localized_path(path), filesystem=self._files_for_arrow())
 
     def get_filesystem(self) -> Any:
         """The file system as fsspec has it, for libraries that take one; it takes localized paths.
@@ -377,10 +382,29 @@ class RunStore:
             "store": pickle.dumps(self),
             "fs_uri": fs_uri,
             "fs_options": fs_options,
+            "oss": self._in_oss(folder),
         }
         return RemoteRun(public, private)
 
+    def _in_oss(self, folder: str) -> dict[str, Any] | None:
+        """What a process without pai_sdk needs to reach a folder in OSS, but for the key."""
+        if uri_scheme(folder) != "oss":
+            return None
+        try:
+            store = self._open(folder)
+            assert isinstance(store, OssStore)  # noqa: S101 - as its scheme says
+            place = store.client.place(store.folder)
+        except SettingsError:  # the rest is known only there, from the environment
+            uri = OssUri.parse(folder).as_dir()
+            place = {"bucket": uri.bucket, "key": uri.key}
+        return {"place": place, "sources": sources_for_oss()}
+
     # ---- what the kinds of stores differ in -----------------------------------------------------------------
+
+    def _files_for_arrow(self) -> Any:
+        from pai_sdk.run.arrow_files import arrow_files
+
+        return arrow_files(self.get_filesystem(), self._locate)
 
     def _run_folder(self, run_id: str) -> str | None:
         """The run's folder on the local disk, if it is there."""
@@ -429,6 +453,9 @@ class LocalRunStore(RunStore):
 
     def _run_folder(self, run_id: str) -> str | None:
         return self.get_localized_path(self.get_run_path(run_id))
+
+    def _files_for_arrow(self) -> Any:
+        return self.get_filesystem()  # pyarrow reads a local disk itself
 
     def _open(self, folder: str) -> Store:
         return open_store(Path(self.get_localized_path(folder)))

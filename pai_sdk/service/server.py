@@ -126,7 +126,7 @@ class Service:
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
             collector = MetricsCollector(jobs)
             tables = TableStore(folder.tables_dir)
-            table_keys = TableKeys(keys, is_running=lambda job_id: scheduler.has_begun(job_id))
+            table_keys = TableKeys(keys, request_of=lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
             capacity = Capacity.of(settings)
             scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=capacity, tables=job_tables)
@@ -189,4 +189,6 @@ def _open_dispatcher(
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
     secrets = {keys.access_key_id: keys.access_key_secret}
     objects = create_app(store, secrets, region=settings.region_id, rate=rate)
-    return Dispatcher(front, objects, TablesApp(*tables, rate=rate), description_of(api))
+    table_store, table_keys = tables
+    tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rate=rate)
+    return Dispatcher(front, objects, tables_app, description_of(api))

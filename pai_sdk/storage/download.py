@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.errors import ObjectNotFoundError, TransferError
+from pai_sdk.errors import TransferError
 from pai_sdk.storage.file_download import FileDownload
 from pai_sdk.storage.leftovers import sweep
 from pai_sdk.storage.local_store import LocalStore
@@ -60,9 +60,8 @@ def download(
         target = target / uri.name if os.path.isdir(target) else target  # noqa: PTH112 - it raises nothing
         return _download_file(client, found, target, progress=progress, skip_unchanged=skip_unchanged)
     must_be_no_file(target)  # one error, not one for each object
-    source = OssStore(client, uri)
     report = DirSync(
-        source,
+        OssStore(client, uri),
         LocalStore(target),
         checksum=skip_unchanged,
         remember=False,
@@ -78,8 +77,6 @@ def download(
             f"{len(failures)} of {count} files were not fetched from {uri}{report.why_not_all}", failures=failures
         )
     if not count:
-        if next(client.list(source.folder), None) is None:
-            raise ObjectNotFoundError(f"{uri}: there is no such file or folder", uri=str(uri))
         make_folder(target)  # an object that stands for the folder itself
     return target
 

@@ -113,6 +113,22 @@ class OssConnection:
             "trusted_endpoints": list(self._trusted.values()),
         }
 
+    def place(self, uri: OssUri) -> dict[str, str]:
+        """Where a folder is, for a process that has a key of its own.
+
+        Raises:
+            UntrustedEndpointError: the URI names a host that is neither OSS nor in the settings.
+        """
+        endpoint, region = self._place_of(uri)
+        url = self.requests(uri).url
+        return {
+            "bucket": uri.bucket,
+            "key": uri.as_dir().key,
+            "endpoint": endpoint,
+            "region": region,
+            "url": url,
+        }
+
     def cancelled_by(self, stopped: threading.Event, may_retry: Callable[[], bool]) -> OssConnection:
         """The same connections for one transfer.
 

@@ -59,6 +59,19 @@ def test_a_request_during_the_work_is_not_lost() -> None:
     poller.close(10)
 
 
+def test_work_that_goes_on_is_called_at_once_and_requests_wait_for_its_end() -> None:
+    calls: list[bool] = []
+
+    def work(is_asked: bool) -> bool:
+        calls.append(is_asked)
+        return len(calls) < 5
+
+    poller = Poller(work, 0, "test-poller")
+    assert poller.run(10)
+    assert calls == [True, False, False, False, False]
+    poller.close(10)
+
+
 def test_work_that_fails_is_called_again(caplog: pytest.LogCaptureFixture) -> None:
     """MGR-B1: an exception left the original in LOADING for ever."""
     calls: list[bool] = []

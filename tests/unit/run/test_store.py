@@ -8,6 +8,7 @@ import pickle
 import stat
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from functools import partial
@@ -27,6 +28,7 @@ from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.sync import DirSync, SyncReport
 from tests.unit.storage.conftest import BUCKET, client, oss, retry
 from tests.unit.storage.fake_oss import FakeOss
+from tests.unit.storage.flaky_files import Flaky, FlakyObjects
 from tests.unit.storage.webhdfs_server import Asked, RemoteException, WebHdfs
 
 __all__ = ["client", "oss", "retry"]
@@ -448,6 +450,40 @@ def test_parquet_does_not_hide_a_refusal(hdfs: WebHdfs) -> None:
         store.is_parquet_dataset(store.get_train_data_path())
 
 
+@pytest.mark.parametrize("kind", [Flaky, FlakyObjects])
+def test_parquet_where_paths_are_reported_with_another_slash(kind: type[Flaky], tmp_path: Path) -> None:
+    kind.clear()
+    scheme = kind.protocol if isinstance(kind.protocol, str) else kind.protocol[0]
+    store = RunStore.create(f"{scheme}://b/team")
+    data = store.get_train_data_path()
+    table = pyarrow.table({"x": [1, 2, 3]})
+    for name in ("day=1/part-0.parquet", "day=2/part-0.parquet"):
+        pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
+        store._open(data).write(name, tmp_path / "part.parquet")
+    assert store.is_parquet_dataset(data) is True
+    assert store.is_parquet_dataset(f"{data}/day=1/part-0.parquet") is True
+    assert store.is_parquet_dataset(store.get_localized_path(data)) is True
+    assert store.is_parquet_dataset(f"{data}/nothing") is False
+    found = store.get_parquet_dataset(data).read().to_pydict()
+    assert (found["x"], [str(day) for day in found["day"]]) == ([1, 2, 3] * 2, ["1"] * 3 + ["2"] * 3)
+
+
+@pytest.mark.parametrize("method", ["ls", "info"])
+@pytest.mark.parametrize("end", ["/intermediate_train_data", "/deep"])
+def test_parquet_does_not_hide_a_refused_listing(tmp_path: Path, method: str, end: str) -> None:
+    Flaky.clear()
+    store = RunStore.create("flaky://b/team")
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "part.parquet")
+    store._open(store.get_train_data_path()).write("deep/part-0.parquet", tmp_path / "part.parquet")
+    path = store.get_train_data_path() + ("" if end != "/deep" else "/deep")
+    Flaky.errors = {(method, end): [PermissionError(13, "Forbidden") for _ in range(20)]}
+    with pytest.raises(StorageError, match="Forbidden"):
+        store.is_parquet_dataset(path)
+    if method == "ls":
+        with pytest.raises(StorageError, match="Forbidden"):
+            store.is_parquet_dataset(store.get_train_data_path())
+
+
 def test_parquet_does_not_hide_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     """STO-B10"""
 
@@ -563,6 +599,35 @@ def test_deletions_are_sent_only_when_asked(store: RunStore) -> None:
         assert report is not None
         assert report.deleted == 1
         assert list(store.list(run)) == [f"{run}/a"]
+
+
+@pytest.mark.parametrize("store", REMOTE, indirect=True)
+def test_a_log_that_grows_never_fails_a_sync(store: RunStore) -> None:
+    over = threading.Event()
+    with store.local_dir("r1") as folder:
+        log, run = Path(folder, "train.log"), store.get_run_path("r1")
+        write(folder, weights="1")
+
+        def train() -> None:
+            while not over.wait(0.01):
+                with log.open("a") as out:
+                    out.write("another line\n")
+
+        log.touch()
+        thread = threading.Thread(target=train)
+        thread.start()
+        try:
+            for _ in range(8):
+                store.sync("r1", folder)
+                assert log.read_bytes().startswith(store.read(f"{run}/train.log"))
+        finally:
+            over.set()
+            thread.join()
+        report = store.sync("r1", folder)
+        assert report is not None
+        assert report.grown == []
+        assert store.read(f"{run}/train.log") == log.read_bytes()
+        assert store.read(f"{run}/weights") == b"1"
 
 
 def test_links_to_folders_are_followed(tmp_path: Path) -> None:
