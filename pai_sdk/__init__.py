@@ -139,8 +139,14 @@ def _given_or_default(session: Any, *, local: bool) -> Any:
     return given_or_default(session, local=local)
 
 
+def _reference(session: Any) -> Any:
+    from pai_sdk.session.default import reference
+
+    return reference(session)
+
+
 # Packages below the session ask for the default one; this is the one place above all of them that always runs.
-register(_given_or_default)
+register(_given_or_default, _reference)
 
 
 def load_ipython_extension(shell: Any) -> None:

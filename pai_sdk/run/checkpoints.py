@@ -33,14 +33,18 @@ from pai_sdk.errors import CheckpointError
 from pai_sdk.run.layout import RunLayout
 
 __all__ = [
+    "INCOMPLETE",
     "MARKER",
     "Checkpoint",
     "CheckpointConfig",
     "CheckpointFile",
     "FolderState",
     "add_metrics",
+    "begin",
     "commit",
     "complete_checkpoints",
+    "give_up",
+    "is_begun",
     "is_complete",
     "latest_checkpoint",
     "parsed_marker",
@@ -51,6 +55,9 @@ __all__ = [
 
 MARKER = "_COMPLETE"
 """The file that makes a folder a checkpoint. It is written last, and removed first."""
+
+INCOMPLETE = "_INCOMPLETE"
+"""The file of a folder in a store that is going to be a checkpoint. It is removed when the folder is one."""
 
 METADATA = ".metadata.json"
 _FORMAT = 1
@@ -374,8 +381,8 @@ def save(
     _remove_marker(target)
     if target.is_dir():
         shutil.rmtree(target)
+    begin(target)
     if copy is not None:
-        target.mkdir(parents=True)
         written = getattr(copy(Checkpoint(source.root), str(target)), "path", target)
         if Path(written).resolve() != target.resolve():
             raise CheckpointError(f"the checkpoint was copied to {written} instead of {target}")
@@ -399,6 +406,32 @@ def save(
     return _marked_as_complete(target, step, metrics or {}, files, launch)
 
 
+def begin(folder: Path) -> None:
+    """Make the folder of a new checkpoint. It `is_begun` until it has its marker, also after a kill."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _draft_of(folder).touch()
+
+
+def give_up(folder: Path) -> None:
+    """Remove the folder of a checkpoint that was begun."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        _draft_of(folder).unlink()
+
+
+def is_begun(folder: str | os.PathLike[str]) -> bool:
+    """Whether a checkpoint is being written in a folder, or was when its process was killed."""
+    return _draft_of(Path(folder)).exists()
+
+
+def _draft_of(folder: Path) -> Path:
+    """The draft of the marker: not in the folder, whose readers and writers find their own files only.
+
+    Stores do not list this name.
+    """
+    return folder.with_name(f".pai-sdk-{zlib.crc32(os.fsencode(folder.name)):016x}.part")
+
+
 def _marked_as_complete(
     folder: Path,
     step: int | None,
@@ -412,7 +445,9 @@ def _marked_as_complete(
     # The names of the files are on the disk before the marker is.
     for place in (*{(folder / name).parent for name in files}, folder):
         sync_folder(place)
-    _write_marker(found)
+    draft = _draft_of(folder)
+    # The rename of the draft ends what `begin` has begun. Otherwise the folder may be a file system of its own.
+    _write_marker(found, draft if draft.exists() else None)
     return found
 
 
@@ -426,9 +461,7 @@ def add_metrics(checkpoint: Checkpoint, metrics: Mapping[str, float]) -> Checkpo
     if there is None or there.time != checkpoint.time:
         return None
     found = replace(there, metrics={**there.metrics, **_finite(metrics)})
-    # Not beside the marker: readers of the folder find the same files all the time. Stores do not list this name.
-    draft = found.path.with_name(f".pai-sdk-{zlib.crc32(os.fsencode(found.path.name)):016x}.part")
-    _write_marker(found, draft)
+    _write_marker(found, _draft_of(found.path))
     return found
 
 

@@ -112,8 +112,11 @@ class RemoteRun:
         ALIBABA_CLOUD_ACCESS_KEY_SECRET, ALIBABA_CLOUD_SECURITY_TOKEN); elsewhere by fsspec.
 
         Raises:
+            ValueError: runs are not saved.
             OSError: without pai_sdk: some files could not be sent; the others were. Otherwise `SyncError`.
         """
+        if not self.saving_runs:
+            raise ValueError(f"{self.runs_path} keeps no runs: its store was made with save_runs=False")
         if self._private["run_folder"] is not None:
             must_be_same_folder(local_dir, self._private["run_folder"])
             return

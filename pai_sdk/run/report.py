@@ -36,7 +36,9 @@ from pai_sdk.run.checkpoints import (
     CheckpointConfig,
     FolderState,
     add_metrics,
+    begin,
     complete_checkpoints,
+    give_up,
     latest_checkpoint,
     read_checkpoint,
     rotate,
@@ -524,11 +526,11 @@ class ReportSession:
         if folder.exists():
             self._saver.wait()  # it may be a checkpoint of this step that is being saved
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        begin(folder)
         try:
             yield folder
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            give_up(folder)
             raise
         state = FolderState.of(folder)
         with self._lock:

@@ -171,6 +171,11 @@ class Session(NamedSettings):
         return self._embedded.data_dir is not None
 
     @property
+    def embedded_folder(self) -> Path | None:
+        """The folder of the embedded service that jobs run on; None for another service."""
+        return self._embedded_in
+
+    @property
     def runs_processes(self) -> bool:
         """Whether it is known that jobs run as processes of a machine, without their images."""
         return self._runs_processes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from pai_sdk.storage.objects import ObjectInfo, make_folder, must_be_no_file
 from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar
+from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.sync import DirSync
 from pai_sdk.storage.uri import OssUri
 
@@ -31,6 +33,7 @@ def download(
     progress: bool = True,
     workers: int | None = None,
     skip_unchanged: bool = True,
+    skip: Callable[[StoredFile], bool] = lambda file: False,
 ) -> Path:
     """Fetch a file or a folder.
 
@@ -42,6 +45,7 @@ def download(
         progress: show a bar.
         workers: threads; None for many for small files, and few for large ones.
         skip_unchanged: do not fetch a file that is there already, with the same size and the same hash.
+        skip: called with each file of a folder; what it accepts is not fetched.
 
     Returns:
         The local file or folder.
@@ -64,6 +68,7 @@ def download(
         progress=progress,
         title="downloading",
         workers=workers,
+        skip=skip,
     ).attempt()
     failures = {**report.unlisted, **report.failures}
     count = report.files + len(report.unlisted)

@@ -121,12 +121,15 @@ class DirSync:
     Args:
         source: what is read.
         target: what is written.
-        delete: delete what the source does not have. Nothing is deleted when the source could not be listed. Only
-            a local source may be empty: elsewhere an empty folder looks like a mistyped one.
+        delete: delete what the source does not have. Nothing is deleted when the source could not be listed, or
+            a file could not be moved. Only a local source may be empty: elsewhere an empty folder looks like a
+            mistyped one.
         checksum: compare the content of files that no earlier sync has moved, and do not move equal ones.
-        verify: list the target, and move again what was changed or deleted there. Always done for a local target.
+        verify: list the target, and move again what was changed or deleted there. Always done for a local target,
+            and for one that was emptied: each sync asks for one of the files that were moved.
         folders: make empty folders, too.
         remember: where rows about moved files are kept; True for a place below `~/.cache`, False for nowhere.
+        is_checked: whether the caller has compared the rows with the target.
         skip: called with each file of the source; what it accepts counts as unchanged.
         note: called with `move` or `delete` and the path, for each decision.
         takes_growing: keep what was read also of a file that was rewritten after it was read; the next sync moves
@@ -156,6 +159,7 @@ class DirSync:
         verify: bool = False,
         folders: bool = True,
         remember: bool | Path = True,
+        is_checked: bool = False,
         skip: Callable[[StoredFile], bool] = lambda file: False,
         note: Callable[[str, str], None] = lambda action, path: None,
         takes_growing: bool = False,
@@ -170,11 +174,12 @@ class DirSync:
         self._delete = delete
         self._checksum = checksum
         self._folders = folders
-        self._memory_path = memory_path(source.uri, target.uri) if remember is True else remember or None
+        self._memory_path = memory_path(source, target) if remember is True else remember or None
         # A store that fetches files compares their content itself.
         compares = checksum and not (isinstance(source, FetchesFiles) and isinstance(target, LocalStore))
         is_cheap = isinstance(target, LocalStore) and self._memory_path is not None
         self._lists_target = verify or delete or compares or is_cheap
+        self._is_checked = is_checked
         self._skip = skip
         self._note = note
         self._takes_growing = takes_growing
@@ -205,9 +210,12 @@ class DirSync:
         report = SyncReport()
         rest = _Rest()
         with SyncMemory(self._memory_path) as memory, ByteBar(self._title, shown=self._progress) as bar:
+            if not (self._lists_target or self._is_checked or memory.is_found_in(self._target)):
+                self._lists_target = True
             with self._files(report, memory, bar) as files:
                 self._walk(files, memory, rest)
-            if not report.gave_up:
+            # What replaces a file may be one that could not be moved.
+            if not (report.gave_up or report.failures):
                 self._delete_all(rest, report)
             if rest.after_deletions and not report.gave_up:
                 with self._files(report, memory, bar) as files:
@@ -317,7 +325,7 @@ class DirSync:
     def _is_unchanged(self, source: StoredFile, row: Moved | None, target: StoredFile | None) -> bool:
         if source.is_folder and target is not None:
             return True
-        if row is None or row.source != _mark(source):
+        if row is None or row.source != source.mark:
             return False
         return not self._lists_target or (target is not None and target.etag == row.target)
 
@@ -388,7 +396,7 @@ class _Files:
 
     def remember(self, source: StoredFile, target: StoredFile) -> None:
         """Record that both sides have a file."""
-        self._memory.put(source.path, _mark(source), target.etag)
+        self._memory.put(source.path, source.mark, target.etag)
 
     def _is_in_parts(self, size_bytes: int) -> bool:
         if isinstance(self._source, LocalStore) and isinstance(self._target, SendsFiles):
@@ -551,11 +559,6 @@ class _Content:
 def _is_fresh(file: StoredFile) -> bool:
     """Whether a local file was changed so recently that another change may have the same time."""
     return 0 <= time.time_ns() - (file.modified_ns or 0) < _CLOCK_TICK_S * 1e9
-
-
-def _mark(file: StoredFile) -> str:
-    """What changes with a file."""
-    return "folder" if file.is_folder else f"{file.etag}{'x' if file.executable else ''}"
 
 
 def _must_be_apart(source: Store, target: Store) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk.errors import FileNameError, InvalidInputError, NameTakenError, ObjectNotFoundError, StorageError
 from pai_sdk.execution.initial_outputs import note_resumed
+from pai_sdk.run.stored_checkpoints import unfinished_files
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir, OssLocation
 from pai_sdk.service.objects.bucket_store import BucketStore
@@ -18,6 +19,7 @@ from pai_sdk.service.objects.integrity import DAMAGED
 from pai_sdk.service.tables.table_errors import TableFault
 from pai_sdk.service.tables.table_rights import is_table
 from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.sync import DirSync
 from pai_sdk.storage.uri import OssUri
 
@@ -187,10 +189,13 @@ class _Copier:
         if not self._has_objects(folder):
             return
         tell(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
-        size_bytes = self.copy_what_is_there(folder, target, f"output channel {channel!r}")
+        skip = unfinished_files(self._store_at(folder))
+        size_bytes = self.copy_what_is_there(folder, target, f"output channel {channel!r}", skip)
         tell(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
 
-    def copy_what_is_there(self, uri: OssUri, target: Path, what: str) -> int | None:
+    def copy_what_is_there(
+        self, uri: OssUri, target: Path, what: str, skip: Callable[[StoredFile], bool] = lambda file: False
+    ) -> int | None:
         """Copy all objects of the folder; how many bytes they have together, or None when there are none."""
         folder = uri.as_dir()
         sync = DirSync(
@@ -198,6 +203,7 @@ class _Copier:
             LocalStore(target),
             remember=False,
             note=lambda action, path: self._check_cancelled(),
+            skip=skip,
             workers=_WORKERS,
         )
         try:

@@ -51,6 +51,9 @@ class SessionOf:
 
     backend_for = None
 
+    def __getstate__(self) -> dict[str, object]:
+        return {}  # of a real session, a pickled store keeps a reference without keys
+
     def files(self) -> OssClient:
         return self._client
 

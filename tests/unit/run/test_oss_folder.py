@@ -130,6 +130,9 @@ class SessionOf:
     def __init__(self, client: OssClient) -> None:
         self._client = client
 
+    def __getstate__(self) -> dict[str, object]:
+        return {}  # of a real session, a pickled store keeps a reference without keys
+
     def files(self) -> OssClient:
         return self._client
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,15 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, StorageError, SyncError
-from pai_sdk.run.checkpoints import commit
+from pai_sdk.run.checkpoints import CheckpointConfig, commit, rotate
 from pai_sdk.run.store import DbfsRunStore, HdfsRunStore, LocalRunStore, RemoteRunStore, RunStore
+from pai_sdk.run.stored_checkpoints import complete_checkpoints
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.sync import DirSync, SyncReport
 from tests.unit.storage.conftest import BUCKET, client, oss, retry
+from tests.unit.storage.fake_oss import FakeOss
 from tests.unit.storage.flaky_files import Flaky, FlakyObjects
 from tests.unit.storage.webhdfs_server import Asked, RemoteException, WebHdfs
 
@@ -810,3 +814,127 @@ def test_a_synced_checkpoint_is_complete_for_readers_only_as_a_whole(
         store.sync("r1", folder)
         names = [path.rpartition("/")[2] for path in store.list(run)]
         assert names == ["Adam", "_COMPLETE", "weights"]
+
+
+# ---- checkpoints of a run -----------------------------------------------------------------------------------
+
+
+def save_step(folder: str, step: int, *, rank: int = 0) -> None:
+    place = Path(folder, "checkpoints", *([f"rank-{rank}"] if rank else []), str(step))
+    place.mkdir(parents=True)
+    (place / "weights").write_text(f"{step}")
+    commit(place, step=step)
+
+
+def steps(store: RunStore) -> list[int]:
+    return [found.step for found in complete_checkpoints(store._open(store.get_run_path("r1")), checksums=True)]
+
+
+@pytest.mark.parametrize("store", REMOTE, indirect=True)
+@pytest.mark.parametrize("delete", [False, True])
+def test_rotated_checkpoints_are_removed(store: RunStore, delete: bool) -> None:
+    with store.local_dir("r1") as folder:
+        for step in range(4):
+            save_step(folder, step)
+            save_step(folder, step, rank=1)
+            for part in ("checkpoints", "checkpoints/rank-1"):
+                rotate(Path(folder, part), CheckpointConfig(num_to_keep=1))
+            store.sync("r1", folder, delete=delete)
+            assert steps(store) == [step]
+    run = store.get_run_path("r1")
+    assert [path.removeprefix(f"{run}/checkpoints/") for path in store.list(run)] == [
+        "3/_COMPLETE",
+        "3/weights",
+        "rank-1/3/_COMPLETE",
+        "rank-1/3/weights",
+    ]
+
+
+@pytest.mark.parametrize("store", REMOTE, indirect=True)
+def test_a_new_folder_deletes_no_checkpoints_of_others(store: RunStore) -> None:
+    run = store.get_run_path("r1")
+    with store.local_dir("r1") as folder:
+        save_step(folder, 5)
+        write(folder, a="1", checkpoints__last="x")
+        Path(folder, "checkpoint.h5").write_text("of Keras")
+        store.sync("r1", folder)
+    with store.local_dir("r1") as folder:
+        write(folder, b="2")
+        store.sync("r1", folder, delete=True)
+        assert steps(store) == [5]
+        kept = ["b", "checkpoint.h5", "checkpoints/5/_COMPLETE", "checkpoints/5/weights", "checkpoints/last"]
+        assert [path.removeprefix(f"{run}/") for path in store.list(run)] == kept
+        save_step(folder, 6)
+        store.sync("r1", folder, delete=True)
+        assert steps(store) == [6, 5]
+
+
+@pytest.mark.parametrize("store", REMOTE, indirect=True)
+def test_what_was_deleted_or_changed_in_the_store_is_sent_again(store: RunStore) -> None:
+    run = store.get_run_path("r1")
+    with store.local_dir("r1") as folder:
+        save_step(folder, 1)
+        write(folder, a="1", b="2")
+        store.sync("r1", folder)
+        there = store._open(run)
+        there.delete(["a"])
+        there.write("b", b"other")
+        assert _moved(store.sync("r1", folder)) == 2
+        assert (store.read(f"{run}/a"), store.read(f"{run}/b")) == (b"1", b"2")
+        there.write("checkpoints/1/weights", b"!")
+        store.sync("r1", folder)
+        assert steps(store) == [1]
+        there.delete([file.path for file in there.list()])
+        assert _moved(store.sync("r1", folder)) == 4
+        assert steps(store) == [1]
+        assert _moved(store.sync("r1", folder)) == 0
+
+
+def test_two_services_with_one_name_of_a_bucket_are_told_apart(
+    client: OssClient, oss: FakeOss, tmp_path: Path
+) -> None:
+    second = FakeOss(BUCKET)
+    try:
+        with OssClient(second.endpoint, lambda: Credentials("key-id", "key-secret"), region="cn-test") as other:
+            write(tmp_path, a="1")
+            for each in (client, other):
+                store = RemoteRunStore(f"oss://{BUCKET}/team", session=SessionOf(each))
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr("pai_sdk.storage.store.given_or_default", lambda given: given)
+                    assert _moved(store.sync("r1", tmp_path)) == 1
+                    assert store.exists(f"{store.get_run_path('r1')}/a")
+                    oss.seen.clear()
+                    assert _moved(store.sync("r1", tmp_path)) == 0
+            assert len(oss.seen) == 0
+    finally:
+        second.close()
+
+
+def test_a_sync_without_changes_costs_one_request(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    write(tmp_path, a="1")
+    save_step(str(tmp_path), 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pai_sdk.storage.store.given_or_default", lambda given: given)
+        store = RemoteRunStore(f"oss://{BUCKET}/team", session=SessionOf(client))
+        store.sync("r1", tmp_path)
+        oss.seen.clear()
+        store.sync("r1", tmp_path)
+    assert len(oss.seen) == 1
+
+
+def test_without_saved_runs_there_is_no_sync(tmp_path: Path) -> None:
+    for prefix in (str(tmp_path), "memory://team"):
+        store = RunStore.create(prefix, save_runs=False)
+        remote = pickle.loads(pickle.dumps(store.to_remote("r1")))
+        for sync in (partial(store.sync, "r1"), store.sync_fn("r1"), remote.sync):
+            with pytest.raises(ValueError, match="save_runs"):
+                sync(str(tmp_path / "runs" / "r1"))
+
+
+def test_a_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    store = RunStore.create("~/team", "~/data")
+    assert store.prefix_path == (tmp_path / "team").as_uri()
+    assert store.get_train_data_path() == (tmp_path / "data").as_uri()
+    with pytest.raises(InvalidInputError, match="home folder"):
+        RunStore.create("~nobody-of-this-name/team")

@@ -72,14 +72,31 @@ def test_only_what_changed_is_sent_again(here: LocalStore, remote: OssStore, oss
     assert sorted(puts(oss)) == ["b", "c"]
 
 
-def test_a_sync_without_changes_asks_the_other_side_nothing(
-    here: LocalStore, remote: OssStore, oss: FakeOss
-) -> None:
-    here.write("a", b"1")
+def test_a_sync_without_changes_asks_for_one_file(here: LocalStore, remote: OssStore, oss: FakeOss) -> None:
+    for name in ("a", "b", "empty/"):
+        here.write(name, b"")
     DirSync(here, remote).run()
     oss.seen.clear()
     DirSync(here, remote).run()
-    assert oss.seen == []
+    assert [seen.method for seen in oss.seen] == ["HEAD"]
+
+
+def test_what_was_moved_is_not_believed_of_a_target_that_was_emptied(here: LocalStore, remote: OssStore) -> None:
+    for name in ("a", "b"):
+        here.write(name, b"1")
+    DirSync(here, remote).run()
+    remote.delete(["a", "b"])
+    assert DirSync(here, remote).run().moved == 2
+
+
+def test_a_file_that_fails_keeps_what_it_replaces(here: LocalStore, remote: OssStore, oss: FakeOss) -> None:
+    here.write("old", b"1")
+    DirSync(here, remote).run()
+    (here.root / "old").rename(here.root / "new")
+    oss.fail("status", status=403, code="AccessDenied", fits=lambda seen: seen.method == "PUT")
+    assert list(DirSync(here, remote, delete=True).attempt().failures) == ["new"]
+    assert [file.path for file in remote.list()] == ["old"]
+    assert DirSync(here, remote, delete=True).run().deleted == 1
 
 
 def test_a_change_within_a_second_and_an_older_file_are_sent(here: LocalStore, remote: OssStore) -> None:
@@ -469,11 +486,11 @@ def test_what_a_killed_process_has_moved_is_whole(here: LocalStore, there: Local
 def test_rows_are_kept_for_each_pair_of_folders(here: LocalStore, there: LocalStore, remote: OssStore) -> None:
     here.write("a", b"1")
     DirSync(here, there).run()
-    assert memory_path(here.uri, there.uri).exists()
-    assert not memory_path(here.uri, remote.uri).exists()
+    assert memory_path(here, there).exists()
+    assert not memory_path(here, remote).exists()
     assert DirSync(here, remote, remember=False).run().moved == 1
     assert DirSync(here, remote, remember=False).run().moved == 1
-    assert not memory_path(here.uri, remote.uri).exists()
+    assert not memory_path(here, remote).exists()
 
 
 def test_a_damaged_file_of_rows_is_made_anew(here: LocalStore, there: LocalStore, tmp_path: Path) -> None:
