@@ -173,7 +173,7 @@ class Session(NamedSettings):
     @property
     def embedded_folder(self) -> Path | None:
         """The folder of the embedded service that jobs run on; None for another service."""
-        return self._embedded_in
+        return self._embedded.data_dir
 
     @property
     def runs_processes(self) -> bool:

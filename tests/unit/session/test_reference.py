@@ -74,8 +74,8 @@ def test_the_embedded_service_is_the_one_of_the_same_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = session()
-    made._embedded_in = tmp_path / "service"
-    made._embedded_in.mkdir()
+    made._embedded.data_dir = tmp_path / "service"
+    made._embedded.data_dir.mkdir()
     store = loaded(RunStore.create("oss://pai-local/team", session=made))
     asked: list[object] = []
 
