@@ -55,7 +55,7 @@ format: $(VENV)/.dev ## lint and format, with automatic fixes
 	@$(BIN)/ruff format .
 
 docs: $(VENV)/.dev ## the documentation, into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
 trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, killed services and syncs (an hour)
@@ -63,9 +63,13 @@ trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, kill
 	@$(BIN)/python -m tests.trials create --trials 200
 	@$(BIN)/python -m tests.trials survival --kills 50 --seed 1
 	@$(BIN)/python -m tests.trials checkpoints --kills 50 --seed 1
+	@$(BIN)/python -m tests.trials checkpoint_bucket --kills 100 --seed 1
 	@$(BIN)/python -m tests.trials trace --seeds 200
+	@$(BIN)/python -m tests.trials resume --kills 50 --seed 1
 	@$(BIN)/python -m tests.trials sync --kills 100 --seed 1 --examples 300
 	@$(BIN)/python -m tests.trials functions --jobs 30 --kills 2
+	@$(BIN)/python -m tests.trials launches --launches 60
+	@$(BIN)/python -m tests.trials watch --runs 50 --megabytes 1024
 
 bench: $(VENV)/.dev ## the benchmarks, compared with alipai
 	@$(BIN)/python -m tests.benchmarks

@@ -123,14 +123,30 @@ _HOMES = {
 }
 
 
+# `import pai_sdk` is enough for `pai_sdk.session.get_default_session()`, as it is with alipai.
+_SUBMODULES = frozenset(
+    (
+        *("callbacks", "common", "config", "credentials", "errors", "estimator", "exception", "experiment"),
+        *("huggingface", "image", "job", "model", "modelscope", "predictor", "processor", "serializers"),
+        *("session", "tensorboard"),
+    )
+)
+
+
 def _given_or_default(session: Any, *, local: bool) -> Any:
     from pai_sdk.session import given_or_default
 
     return given_or_default(session, local=local)
 
 
+def _reference(session: Any) -> Any:
+    from pai_sdk.session.default import reference
+
+    return reference(session)
+
+
 # Packages below the session ask for the default one; this is the one place above all of them that always runs.
-register(_given_or_default)
+register(_given_or_default, _reference)
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -141,10 +157,12 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from functools import partial
 from itertools import takewhile
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from pai_sdk.api.paging import number_of
 from pai_sdk.api.training_jobs import offers_of, prefer_wait, read_timeout
 from pai_sdk.api.transport import Transport
-from pai_sdk.errors import ApiError, BadAnswerError, InvalidRequestError
+from pai_sdk.errors import ApiError, BadAnswerError, InvalidRequestError, PaiError
 from pai_sdk.schemas.record import LogPage
 
 _log = logging.getLogger(__name__)
@@ -27,9 +29,12 @@ _ATTEMPTS = 3
 _LEAST_CAP = 1000  # no service is known that gives fewer lines of a log than this
 _OVERLAP = 200  # lines that two parts of a log have in common
 _LEAST_OVERLAP = 20  # fewer may be the same by chance
-_LOOK_BACK_MINUTES = tuple(2**power for power in range(17))  # 45 days
-_LOOK_BACK_UNCOUNTED = (1, 2, 4, 8, 16, 32, 64)  # where the count is not known
-_LOOKED_AT = 3000  # lines of a later part that are searched for the common ones
+_LOOK_BACK_S = tuple(60 * 2**power for power in range(21))  # two years
+_LOOKED_AT = (600, 3000)  # lines of a later part that are searched for the common ones
+_MOST_PLACES = 1000
+
+_Read = TypeVar("_Read")
+_Begin = Literal["early", "late", "end"]  # of a part: before a line, behind it, and that there are no later lines
 
 
 class JobLogs:
@@ -45,7 +50,8 @@ class JobLogs:
 
     A service may give no lines beyond some page, even if the log is longer. From there on, the log is read by time
     (`StartTime`): such a part begins before the last line that was read, and the lines that both have in common
-    give the number of its first line.
+    give the number of its first line. Where more lines were written within a second than the service gives, there
+    is no such part. Then the log goes on with the next one, and the page says how many are missing before it.
 
     Args:
         transport: to the PAI API.
@@ -59,24 +65,31 @@ class JobLogs:
         self._by_line = False
         self._has_times = False
         self._parts: dict[tuple[str, str], list[_Part]] = {}  # by log: its parts, when it is read by time
-        # From which line on pages were empty, whether the service counts more lines than that, and how often.
-        self._empty: dict[tuple[str, str], tuple[int, bool, int]] = {}
+        self._refused: set[tuple[str, str]] = set()  # logs that were refused in pages of every size
+        self._places: dict[tuple[str, str, int], _Place] = {}  # by log and line
         self._now = time.time()  # by the service's clock
 
     def read(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Lines from number `start` on, at most `limit`; see `Backend.read_log`."""
-        assumed = self._size
+        assumed, log = self._size, (job_id, instance)
         try:
+            if log in self._refused:  # a service refuses a log that is not there yet; one request shows that
+                self._page(*log, 0, _SMALLEST)
+                self._refused.discard(log)
             return self._read(job_id, instance, start, limit, wait_s)
         except ApiError as error:
             if error.code == _NO_INSTANCE_YET:
                 return LogPage(())
-            is_told = self._is_known and self._size == assumed
+            is_told = (self._is_known and self._size == assumed) or log in self._refused
             if is_told or not isinstance(error, InvalidRequestError):
                 raise
         # The size may have been refused; if not, the same error is raised again.
         if not self._is_known:  # another thread may have found it meanwhile
-            self._find_size(job_id, instance, at_least=0)
+            try:
+                self._find_size(job_id, instance, at_least=0)
+            except InvalidRequestError:
+                self._refused.add(log)
+                raise
         return self._read(job_id, instance, start, limit, wait_s)
 
     def times(self, job_id: str, instance: str, *, start: int, count: int) -> list[str | None] | None:
@@ -122,19 +135,33 @@ class JobLogs:
                 (), total=None if count is None else count + part.first
             )  # pages beyond the limit may be refused
         if page.lines or not self._may_be_cut(part, start, page.total):
-            self._empty.pop(log, None)
             return page
-        # A count may be ahead of the lines for a moment, and the search for a later part costs some requests.
-        has_more = page.total is None or page.total > start
-        *before, times = self._empty.get(log, (start, has_more, 0))
-        times = times + 1 if before == [start, has_more] else 1
-        self._empty[log] = start, has_more, times
-        later = self._later_part(log, part, start, page.total) if times % 8 == 2 else None
+        place = self._place_at(log, part, start)
+        later = place.later
         if later is None:
-            return page
-        del self._empty[log]
-        self._parts[log] = [*(one for one in self._parts.get(log, [_WHOLE]) if one.first < later.first), later]
-        return self._read_part(log, later, start, limit)
+            if not place.needs_search(page.total, self._now):
+                return replace(page, unsure=not place.is_searched)
+            before = len(place.pages)
+            try:
+                later = self._later_part(place, page.total)
+            except PaiError as error:
+                if len(place.pages) == before:
+                    raise
+                _log.info("%s; the search for later lines goes on with the next read", error)
+                return replace(page, unsure=True)  # progress: the failures before it no longer count
+            place.is_searched, place.pages = True, {}
+            if later is None:
+                return page
+            known = self._parts.get(log, [_WHOLE])
+            self._parts[log] = [*(one for one in known if one.first < later.first), later]
+            place.later = later if later.first > start else None
+        missing = max(0, later.first - start)
+        return replace(self._read_part(log, later, start + missing, limit), missing=missing)
+
+    def _place_at(self, log: tuple[str, str], part: _Part, start: int) -> _Place:
+        if (*log, start) not in self._places and len(self._places) >= _MOST_PLACES:
+            self._places.clear()
+        return self._places.setdefault((*log, start), _Place(log, part, start))
 
     def _read_part(self, log: tuple[str, str], part: _Part, start: int, limit: int) -> LogPage:
         offset = start - part.first
@@ -151,72 +178,109 @@ class JobLogs:
         is_round = (start - part.first) % 100 == 0
         return start - part.first >= _LEAST_CAP and (total is None or total > start or is_round)
 
-    def _later_part(self, log: tuple[str, str], part: _Part, start: int, total: int | None) -> _Part | None:
-        """A part of the log that begins at a later time and has lines beyond `start`; None if there is none."""
-        known = self._lines(log, part, start - _OVERLAP, _OVERLAP)
-        is_counted = total is not None and total > start
-        latest = 0  # minutes: a part since then begins after the line
-        for minutes in _LOOK_BACK_MINUTES if is_counted else _LOOK_BACK_UNCOUNTED:
-            found = self._part_since(log, known, start, minutes, total)
-            if isinstance(found, _Part):
-                return found
-            if found == "end":
-                return None
-            if found == "late":
-                latest = minutes
-                continue
-            # Too early: the wanted lines are beyond its limit again. Bisect between the two times.
-            early = minutes
-            while early - latest > 1:
-                middle = (early + latest) // 2
-                found = self._part_since(log, known, start, middle, total)
-                if isinstance(found, _Part):
-                    return found
-                early, latest = (early, middle) if found == "late" else (middle, latest)
-            break
-        if is_counted:
+    def _later_part(self, place: _Place, total: int | None) -> _Part | None:
+        """The part of the log that begins at a later time and has the line of a place; None if there is none.
+
+        If the service counts more lines, it may be a part that begins behind that line: nothing in between can be
+        read. After an error, the next call goes on with what this one has found out.
+        """
+        late = early = place.began_at + 60  # a part since then begins behind the line
+        found: _Part | _Begin = "late" if self._knows_times(place, late) else "end"
+        for look_back_s in _LOOK_BACK_S if found == "late" else ():
+            late, early = early, place.began_at - look_back_s
+            found = self._part_since(place, early, total)
+            if found != "late":
+                break
+        # Bisect: whole minutes first, which every service takes.
+        while found in ("early", "late") and late - early > 1:
+            middle = (early + late) // 2
+            middle -= middle % 60 if late - early > 60 else 0
+            found = self._part_since(place, middle, total)
+            early, late = (early, middle) if found == "late" else (middle, late)
+        if not isinstance(found, str):
+            return found
+        return self._next_part(place, late, total) if total is not None and total > place.start else None
+
+    def _knows_times(self, place: _Place, future: int) -> bool:
+        """Whether the service returns the lines since a time, and not all of them."""
+        try:
+            page = place.once("future", partial(self._page, *place.log, 0, 1, since=_wire_time(future)))
+        except InvalidRequestError:  # a time in the future
+            return True
+        return not page.lines
+
+    def _next_part(self, place: _Place, since_s: int, total: int) -> _Part | None:
+        """The part of the log since a time; the lines between the place and its first one cannot be read."""
+        since, first, is_exact = _wire_time(since_s), total, False
+        with contextlib.suppress(InvalidRequestError):
+            page = self._page(*place.log, 0, _SMALLEST, since=since)
+            # While the log grows, the counts do not fit together. Some services ignore the time.
+            first = total - (page.total or 0)
+            is_exact = bool(page.lines) and first > place.start - _LEAST_OVERLAP
+            is_exact = is_exact and self._page(*place.log, 0, 1).total == total
+        if not is_exact or first > place.start:
             _log.warning(
-                "the service counts %d lines in the log of %s and gives %d; the others cannot be read",
+                "the service counts %d lines in the log of %s, and does not return %d of them, from line %d on",
                 total,
-                log[1],
-                start,
+                place.log[1],
+                (first if is_exact else total) - place.start,
+                place.start,
             )
-        return None
+        return _Part(since, first) if is_exact else None
 
-    def _part_since(
-        self, log: tuple[str, str], known: list[str], start: int, minutes: int, total: int | None
-    ) -> _Part | Literal["early", "late", "end"]:
-        since = datetime.fromtimestamp(self._now - 60 * minutes, timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
-        count = self._page(*log, 0, _SMALLEST, since=since)
-        if not count.lines:
-            return "late"
-        # Its count gives the approximate position of the line; without a count the search starts at the beginning.
-        is_counted = total is not None and total > start and count.total is not None
-        first = total - count.total if is_counted and total is not None and count.total is not None else start
-        if first > start:
-            return "late"
-        if not is_counted and count.total is not None and count.total == total:
-            return "end"  # all lines are in it
-        offset = max(0, start - first - _LOOKED_AT // 2) if is_counted else 0
-        lines = self._lines(log, _Part(since, 0), offset, _LOOKED_AT)
-        end = _end_of(known, lines, near=start - first - offset if is_counted else len(lines), begins=offset == 0)
-        if end == len(lines) and not is_counted:
-            return "end"
-        if end is None or end == len(lines):
-            return "early" if is_counted else "late"
-        return _Part(since, start - offset - end)
+    def _part_since(self, place: _Place, since_s: int, total: int | None) -> _Part | _Begin:
+        """The part since a time if it has the line, and lines before it to recognize; or else when it begins."""
+        log, part, start = place.log, place.part, place.start
+        since, is_counted = _wire_time(since_s), total is not None and total > start
+        offset, lines, end = 0, [], None
+        try:
+            known = self._lines(place, part, start - _OVERLAP, _OVERLAP)
+            if 0 < len(known) < _OVERLAP:  # they do not reach the line, so they do not show where it is
+                return "early"
+            count = place.once((since, None), lambda: self._page(*log, 0, _SMALLEST, since=since))
+            if not count.lines:
+                return "late"
+            # The approximate number of its first line.
+            if is_counted and total is not None and count.total is not None:
+                first = total - count.total
+            else:  # the count may be cut off as the lines are
+                until = partial(self._page, *log, 0, 1, since=part.since, until=since)
+                before = place.once((None, since), until).total
+                first = start if before is None else part.first + before
+                if before == 0:
+                    return "early"
+            if is_counted and first > start:
+                return "late"
+            for count_lines in _LOOKED_AT:
+                offset = max(0, start - first - count_lines // 2)
+                lines = self._lines(place, _Part(since, 0), offset, count_lines)
+                near = start - first - offset if first < start or is_counted else len(lines)
+                end = _end_of(known, lines, near=near, begins=offset == 0)
+                if end is not None or not lines:
+                    break
+        except InvalidRequestError:  # some services refuse times before the job, or seconds
+            return "early"
+        if end is None:
+            return "early" if first <= start - _LEAST_OVERLAP else "late"
+        if end < len(lines):
+            return _Part(since, start - offset - end)
+        # Its lines end with the known ones: there are no others, or they are not returned here either.
+        return "early" if is_counted else "end"
 
-    def _lines(self, log: tuple[str, str], part: _Part, start: int, count: int) -> list[str]:
+    def _lines(self, place: _Place, part: _Part, start: int, count: int) -> list[str]:
         lines: list[str] = []
         while len(lines) < count:
+            at = start + len(lines)
+            # Large pages: of small ones, the last lines may be beyond the last page that the service gives.
+            read = partial(self._read_part, place.log, part, at, self._size)
             try:
-                more = self._read_part(log, part, start + len(lines), count - len(lines)).lines
+                more = place.once((part.since, at), read).lines
             except InvalidRequestError:
                 break
             if not more:
                 break
             lines += more
-        return lines
+        return lines[:count]
 
     def _size_for(self, start: int, limit: int) -> int:
         """The page size with which the wanted lines begin a page, or are at least on one."""
@@ -247,10 +311,20 @@ class JobLogs:
             return
 
     def _page(
-        self, job_id: str, instance: str, start: int, size: int, wait_s: float = 0.0, *, since: str | None = None
+        self,
+        job_id: str,
+        instance: str,
+        start: int,
+        size: int,
+        wait_s: float = 0.0,
+        *,
+        since: str | None = None,
+        until: str | None = None,
     ) -> _Page:
         """The page that holds the line, or begins with it if the service offers that."""
         number = start // size + 1
+        query = {"InstanceId": instance, "PageNumber": number, "PageSize": size}
+        query |= {name: time for name, time in (("StartTime", since), ("EndTime", until)) if time is not None}
         preferences = [*prefer_wait(wait_s).values(), f"first-line={start}"] if self._by_line else []
         for _ in range(_ATTEMPTS):
             answer = self._transport.call(
@@ -258,7 +332,7 @@ class JobLogs:
                 "GET",
                 "/api/v1/trainingjobs/{training_job_id}/logs",
                 {"training_job_id": job_id},
-                {"InstanceId": instance, "PageNumber": number, "PageSize": size, "StartTime": since},
+                query,
                 headers={"Prefer": ", ".join(preferences)} if preferences else {},
                 timeout_s=read_timeout(self._transport.timeout_s, wait_s if preferences else 0.0),
             )
@@ -300,6 +374,45 @@ class _Part:
 
 
 _WHOLE = _Part(None, 0)
+
+
+@dataclass
+class _Place:
+    """A place in a log where a page was empty, and the search for a later part."""
+
+    log: tuple[str, str]
+    part: _Part
+    start: int  # the line
+    times: int = 0  # that the page was empty
+    total: int | None = None  # at the last time
+    is_searched: bool = False  # with this count
+    later: _Part | None = None  # where the log goes on, behind lines that cannot be read
+    began_at: int = 0  # when the search began, in whole minutes
+    pages: dict[object, Any] = field(default_factory=dict)  # that the search has read
+
+    def once(self, key: object, read: Callable[[], _Read]) -> _Read:
+        """A page of the search; one that was read before an error is not requested again."""
+        pages = self.pages  # another thread may begin a search anew
+        if key not in pages:
+            pages[key] = read()
+        page: _Read = pages[key]
+        return page
+
+    def needs_search(self, total: int | None, now: float) -> bool:
+        """Note an empty page; returns whether to search for a later part of the log, which costs some requests.
+
+        A count may be ahead of the lines for a moment. So the search is made when the count was the same twice,
+        once for each count, and after 2, 4, 8 … empty pages. An error interrupts it; the next read continues it.
+        """
+        is_settled = self.times > 0 and self.total == total
+        self.times += 1
+        if not is_settled:
+            self.total, self.is_searched, self.pages = total, False, {}  # other counts do not fit to those pages
+        is_power = not self.times & (self.times - 1)  # of two
+        is_due = self.times > 1 and (is_power or bool(self.pages) or (is_settled and not self.is_searched))
+        if is_due and not self.pages:
+            self.is_searched, self.began_at = False, int(now) // 60 * 60
+        return is_due
 
 
 @dataclass(frozen=True)
@@ -345,6 +458,12 @@ def _end_of(known: list[str], lines: list[str], *, near: int, begins: bool) -> i
         if lines[:size] == known[-size:]:
             return size
     return None
+
+
+def _wire_time(seconds: int) -> str:
+    """A time of the query, with seconds only where they are needed."""
+    form = "%Y-%m-%dT%H:%M:%SZ" if seconds % 60 else "%Y-%m-%dT%H:%MZ"
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime(form)
 
 
 def _date_of(headers: Mapping[str, str]) -> float | None:

@@ -5,21 +5,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
-__all__ = ["given_or_default", "register"]
+__all__ = ["given_or_default", "reference", "register"]
 
 
 class _Provider(Protocol):
     def __call__(self, session: Any, *, local: bool) -> Any: ...
 
 
-_providers: list[_Provider] = []
+_providers: list[tuple[_Provider, Callable[[Any], Any]]] = []
 
 
-def register(provider: _Provider) -> None:
-    """Set what gives the default session."""
-    _providers[:] = [provider]
+def register(provider: _Provider, reference: Callable[[Any], Any]) -> None:
+    """Set what gives the default session, and what gives a reference to a session."""
+    _providers[:] = [(provider, reference)]
 
 
 def given_or_default(session: Any = None, *, local: bool = False) -> Any:
@@ -32,4 +33,13 @@ def given_or_default(session: Any = None, *, local: bool = False) -> Any:
     Raises:
         InvalidInputError: `session` is not a session.
     """
-    return _providers[0](session, local=local)
+    return _providers[0][0](session, local=local)
+
+
+def reference(session: Any) -> Any:
+    """What stands for a session in a pickle. `given_or_default` opens it, or says why that cannot be.
+
+    Args:
+        session: what was given; None for the default session. Without one yet, it is None, too.
+    """
+    return _providers[0][1](session)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import islice
 
 from pai_sdk.errors import Problem
 
 __all__ = ["did_you_mean", "is_of_type", "name_hint", "nearest", "wrong_type"]
 
+# A comparison takes the product of two lengths, and a service makes it with names that clients send.
+_MOST_COMPARED, _LONGEST_COMPARED = 2_000, 200
+
 
 def nearest(name: str, known: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
-    """The known names that are spelt nearly like `name`, the nearest first."""
-    return get_close_matches(name, list(known), n=most, cutoff=cutoff)
+    """The known names that are spelt nearly like `name`, the nearest first; of many or long names, none."""
+    names = list(islice(known, _MOST_COMPARED + 1))
+    if len(name) > _LONGEST_COMPARED or len(names) > _MOST_COMPARED:
+        return []
+    return get_close_matches(name, names, n=most, cutoff=cutoff)
 
 
 def did_you_mean(names: Sequence[str]) -> str:

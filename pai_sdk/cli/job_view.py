@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.jobs import JobId, Json, json_of, status_text, time_text
+from pai_sdk.cli.jobs import JobId, Json, json_of, shown_record, status_text, time_text
 from pai_sdk.cli.tables import print_facts, print_json, table_console, wrapped
 from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.errors import JobFailed, PaiError
@@ -53,10 +53,7 @@ def describe(job_id: JobId, as_json: Json = False) -> None:
     job = TrainingJob.get(job_id)
     record, happened = job.record, _events(job)
     if as_json:
-        from pai_sdk.execution.contract import public_fields
-
-        shown = public_fields(record.model_dump(mode="json", by_alias=True, exclude_none=True))
-        print_json({**shown, "Events": happened})
+        print_json({**shown_record(record), "Events": happened})
         return
     print_facts(_head(record))
     for group, facts in job_facts(record).items():

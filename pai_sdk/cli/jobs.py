@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,6 +33,7 @@ __all__ = [
     "json_of",
     "print_next_commands",
     "ps",
+    "shown_record",
     "status_text",
     "stop",
     "table_console",
@@ -264,5 +266,12 @@ def print_next_commands(job: TrainingJob) -> None:
 
 
 def json_of(record: JobRecord) -> str:
-    """A job as one line of JSON."""
-    return record.model_dump_json(by_alias=True, exclude_none=True)
+    """A job as one line of JSON. Values of environment variables and of secrets are masked."""
+    return json.dumps(shown_record(record), ensure_ascii=False, separators=(",", ":"))
+
+
+def shown_record(record: JobRecord) -> dict[str, Any]:
+    """A job's fields by their names on the wire, as they may be shown."""
+    from pai_sdk.execution.contract import public_fields
+
+    return public_fields(record.model_dump(mode="json", by_alias=True, exclude_none=True))

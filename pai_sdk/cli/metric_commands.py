@@ -13,6 +13,7 @@ import typer
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json, table_console
 from pai_sdk.cli.run_commands import follow_run, is_folder, run_points
+from pai_sdk.cli.tables import print_json
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.curves import curves_of
 from pai_sdk.job.training_job import TrainingJob
@@ -94,7 +95,7 @@ def _following(job: TrainingJob, name: str | None) -> Iterator[MetricPoint]:
 
 def _print_point(point: MetricPoint, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(point.model_dump_json(by_alias=True, exclude_none=True))
+        print_json(point.model_dump(by_alias=True, exclude_none=True))
         return
     moment = (point.timestamp or "").replace("T", " ").rstrip("Z").partition(".")[0]
     step = f"step {point.step}" if point.step is not None else ""

@@ -23,6 +23,7 @@ from pai_sdk.cli import (
     local,
     log_commands,
     metric_commands,
+    migrate,
     pack,
     run_commands,
     serve,
@@ -75,6 +76,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "tensorboard": metric_commands.tensorboard,
     },
     "Files": {
+        "migrate": migrate.migrate,
         "pack": pack.pack,
         "cp": transfers.cp,
         "ls": transfers.ls,

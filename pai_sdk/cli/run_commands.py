@@ -18,12 +18,14 @@ from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.tables import Column, print_json, print_table, table_console
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.curves import blocks_of
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import MetricPoint
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
+from pai_sdk.storage.local_store import path_of_file_uri
+from pai_sdk.storage.store import open_store
 from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
@@ -69,7 +71,8 @@ def runs(
         manager.refresh()
         _raise_if_failed(manager)
         page = manager.runs(filter_by, sort, limit)
-        if not watch:
+        if not watch:  # which waits for a folder, too
+            _check_folders(prefixes or [], page.total)
             _print_page(page, tag or [], as_json=as_json)
             return
         try:
@@ -97,9 +100,12 @@ def compare(
         manager.refresh()
         _raise_if_failed(manager)
         page = manager.runs(sort="id", limit=10_000)
-        having = [brief for brief in page.runs if tag in brief.tags]
+        _check_folders(run, page.total)
+        having = [brief for brief in page.runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
         if not having:
-            known = sorted({name for brief in page.runs for name in brief.tags})
+            known = sorted(
+                {name for brief in page.runs for name, one in brief.tags.items() if one.kind == "scalar"}
+            )
             hint = f"there are: {', '.join(known)}" if known else "nothing is reported yet"
             raise InvalidInputError([Problem("--tag", f"no run has a metric {tag!r}", hint)])
         ids = [brief.id for brief in having]
@@ -149,6 +155,7 @@ def _the_run(manager: RunManager, folder: str) -> str:
     manager.refresh()
     _raise_if_failed(manager)
     page = manager.runs(limit=2)
+    _check_folders([folder], page.total)
     if page.total == 1:
         return page.runs[0].id
     what = "has no event files" if not page.total else f"has {page.total} runs"
@@ -196,6 +203,25 @@ def _raise_if_failed(manager: RunManager) -> None:
         raise InvalidInputError([Problem("PREFIX", manager.state.error)])
 
 
+def _check_folders(names: Sequence[str], runs: int) -> None:
+    """See that folders are there.
+
+    Args:
+        names: ids, folders and URIs, as they were given.
+        runs: how many runs were found; where there are some, URIs are not asked again.
+
+    Raises:
+        ObjectNotFoundError: one is not there.
+    """
+    for name in filter(is_folder, names):
+        if (scheme := uri_scheme(name)) in (None, "file"):
+            is_there = Path(path_of_file_uri(name) if scheme else expanded(Path(name))).exists()
+        else:
+            is_there = bool(runs) or any(True for _ in open_store(name).list())
+        if not is_there:
+            raise ObjectNotFoundError(f"{name}: there is no such file or folder", uri=name)
+
+
 def _watch(manager: RunManager, page_of: Any, tags: Sequence[str], *, as_json: bool) -> None:
     """Show the runs again whenever they have changed."""
     version = -1
@@ -221,7 +247,8 @@ def _watch(manager: RunManager, page_of: Any, tags: Sequence[str], *, as_json: b
 
 
 def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
-    from pai_sdk.run.run_table import age_text, differing_hparams, usual_tags, value_text
+    from pai_sdk.run.run_table import age_text, usual_tags, value_text
+    from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 
     if as_json:
         for brief in page.runs:
@@ -231,7 +258,7 @@ def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
         typer.echo("no runs")
         return
     shown = tuple(tags) or usual_tags(page.runs)
-    differing = differing_hparams(page.runs)[0][:_MOST_HPARAMS]
+    differing = compare_hyperparameters([brief.hparams for brief in page.runs]).differing[:_MOST_HPARAMS]
     # The first metric stays, whatever the width; then others go from the right, then hyperparameters, then ages.
     columns = [Column("RUN"), Column("STATUS"), Column("AGE", drop=1, justify="right")]
     columns += [Column(visible_text(name), drop=2 + number) for number, name in enumerate(differing)]
@@ -256,9 +283,10 @@ def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
 
 
 def _print_comparison(briefs: Sequence[RunBrief], tag: str, found: Comparison) -> None:
-    from pai_sdk.run.run_table import differing_hparams, value_text
+    from pai_sdk.run.run_table import value_text
+    from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 
-    differing = differing_hparams(briefs)[0][:_MOST_HPARAMS]
+    differing = compare_hyperparameters([brief.hparams for brief in briefs]).differing[:_MOST_HPARAMS]
     columns = [Column("RUN"), Column("STATUS", drop=9)]
     columns += [Column(visible_text(name), drop=10 + number) for number, name in enumerate(differing)]
     columns += [Column(title, drop=drop, justify="right") for title, drop in _FIGURES]
@@ -317,7 +345,7 @@ def _number(value: float | None) -> str:
 
 
 def _json_of(brief: RunBrief, tags: Sequence[str]) -> dict[str, Any]:
-    """A run for scripts; what is no finite number is text, because JSON has no such numbers."""
+    """A run for scripts."""
     return {
         "Id": brief.id,
         "Uri": brief.uri,
@@ -330,7 +358,7 @@ def _json_of(brief: RunBrief, tags: Sequence[str]) -> dict[str, Any]:
         "Labels": dict(brief.labels),
         "Metrics": {
             tag: {
-                "Last": _json_number(one.last.value if one.last else None),
+                "Last": one.last.value if one.last else None,
                 "Step": one.last.step if one.last else None,
                 "Min": one.min,
                 "Max": one.max,
@@ -344,7 +372,3 @@ def _json_of(brief: RunBrief, tags: Sequence[str]) -> dict[str, Any]:
         **({"Error": brief.error} if brief.error else {}),
         **({"DamagedParts": brief.damaged} if brief.damaged else {}),
     }
-
-
-def _json_number(value: float | None) -> float | str | None:
-    return value if value is None or math.isfinite(value) else str(value)

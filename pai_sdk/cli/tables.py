@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -161,5 +162,19 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON object on one line, for scripts."""
-    typer.echo(json.dumps(value, ensure_ascii=False, default=str))
+    """Print one JSON object on one line, for scripts; nan and infinity are text, as JSON has no such numbers."""
+    typer.echo(json.dumps(_finite(value), ensure_ascii=False, default=str, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """The value with `nan`, `inf` and `-inf` as text.
+
+    Example:
+        >>> _finite({"loss": float("nan"), "scores": [1.0, float("-inf")]})
+        {'loss': 'nan', 'scores': [1.0, '-inf']}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {name: _finite(inside) for name, inside in value.items()}
+    return [_finite(inside) for inside in value] if isinstance(value, list | tuple) else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from enum import Enum
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pai_sdk.base.paths import expanded
+from pai_sdk.cli.tables import print_json
 from pai_sdk.display.base import visible_text
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.storage.uri import uri_scheme
@@ -36,16 +36,21 @@ class RowFormat(str, Enum):
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A job's id, or the folder or URI of a trace.")]
 Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="The most rows to print.")]
-Format = Annotated[RowFormat, typer.Option("--format", "-f", help="table, csv, or json: one object a line.")]
+Format = Annotated[
+    RowFormat, typer.Option("--format", "-f", help="table, csv, or json: one object a line, nan and inf as text.")
+]
+Uncommitted = Annotated[
+    bool, typer.Option("--uncommitted", help="Also rows that the training has sent and not committed.")
+]
 
 
 @app.command()
-def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table) -> None:
+def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table, uncommitted: Uncommitted = False) -> None:
     """Print the first rows.
 
     Example: pai-sdk trace head train129f212o89d --rows 5
     """
-    _print(_trace_of(run).head(rows), as_format)
+    _print(_trace_of(run, uncommitted).head(rows), as_format)
 
 
 @app.command()
@@ -54,29 +59,30 @@ def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="For DuckDB; the table is called trace.")],
     rows: Rows = 1000,
     as_format: Format = RowFormat.table,
+    uncommitted: Uncommitted = False,
 ) -> None:
     """Print the answer to a query: `SELECT step, avg(loss) FROM trace GROUP BY step`.
 
     Example: pai-sdk trace query train129f212o89d 'SELECT count(*) FROM trace'
     """
-    _print(_trace_of(run).rows_of(sql, rows), as_format)
+    _print(_trace_of(run, uncommitted).rows_of(sql, rows), as_format)
 
 
-def _trace_of(run: str) -> TraceData:
+def _trace_of(run: str, uncommitted: bool) -> TraceData:
     from pai_sdk.trace.trace_data import read_trace
 
     if uri_scheme(run) is not None:
-        return read_trace(run)
+        return read_trace(run, uncommitted=uncommitted)
     if "/" in run or Path(run).exists():
-        return read_trace(expanded(Path(run)))
-    return TrainingJob.get(run).trace()
+        return read_trace(expanded(Path(run)), uncommitted=uncommitted)
+    return TrainingJob.get(run).trace(uncommitted=uncommitted)
 
 
 def _print(found: pa.Table, as_format: RowFormat) -> None:
     rows = found.to_pylist()
     if as_format is RowFormat.json:
         for row in rows:
-            typer.echo(json.dumps(row, default=str, ensure_ascii=False))
+            print_json(row)
     elif as_format is RowFormat.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(found.column_names)

@@ -258,8 +258,10 @@ def _json_row(path: str, file: StoredFile | None) -> str:
 def _show(report: SyncReport, done: str, target: str, *, dry_run: bool) -> None:
     unchanged = f", {report.unchanged} unchanged" if report.unchanged else ""
     deleted = f", {report.deleted} deleted" if report.deleted else ""
+    grown = f", {len(report.grown)} still being written" if report.grown else ""
     head = f"would have {done}" if dry_run else done
-    _say(f"{head} {_objects(report.moved)} ({size_text(report.moved_bytes)}) to {target}{unchanged}{deleted}")
+    moved = f"{_objects(report.moved)} ({size_text(report.moved_bytes)})"
+    _say(f"{head} {moved} to {target}{unchanged}{deleted}{grown}")
 
 
 def _objects(count: int) -> str:

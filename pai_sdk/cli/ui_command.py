@@ -47,7 +47,7 @@ def ui(
 
     The link is valid once, for a minute; Enter prints a new one. On another machine, forward the port with ssh -L.
 
-    Example: pai-sdk ui runs --open
+    Example: pai-sdk ui --logdir runs --open
     """
     try:
         from pai_sdk.service.web.ui_server import UiServer, UiSettings

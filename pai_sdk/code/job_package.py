@@ -37,6 +37,7 @@ SHIPPED = (
     "run/callbacks.py",
     "run/checkpoints.py",
     "run/events.py",
+    "run/launch.py",
     "run/layout.py",
     "run/preemption.py",
     "run/report.py",

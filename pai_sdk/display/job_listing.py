@@ -7,8 +7,8 @@ from html import escape
 
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.card import MONO, status_html
+from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from pai_sdk.schemas.record import JobRecord
-from pai_sdk.schemas.secret_values import masked
 
 __all__ = ["job_table_html"]
 
@@ -30,15 +30,14 @@ def job_table_html(records: Sequence[JobRecord], *, has_more: bool = False) -> s
     """
     if not records:
         return "<i>no jobs</i>"
-    values = [{one.name: one.value for one in record.hyperparameters if one.name} for record in records]
-    names = dict.fromkeys(name for one in values for name in one)
-    differing = [name for name in names if len({one.get(name) for one in values}) > 1][:_MOST_HYPERPARAMETERS]
+    compared = compare_hyperparameters([record.hyperparameter_values for record in records])
+    differing = compared.differing[:_MOST_HYPERPARAMETERS]
     metrics = list(dict.fromkeys(p.name for r in records for p in r.latest_metrics if p.name))[:_MOST_METRICS]
     titles = ["status", "name", "job", "time", "created (UTC)", *differing, *metrics]
     head = "".join(f'<th style="{_CELL}">{escape(title)}</th>' for title in titles)
     rows = "".join(
-        _row(record, [masked(name, one.get(name) or "") for name in differing], metrics)
-        for record, one in zip(records, values, strict=True)
+        _row(record, [one.get(name) or "" for name in differing], metrics)
+        for record, one in zip(records, compared.rows, strict=True)
     )
     more = "<div>and more; iterate over the list for all</div>" if has_more else ""
     return (

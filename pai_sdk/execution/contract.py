@@ -20,7 +20,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.amounts import bytes_of
 from pai_sdk.execution.base import Environment, LaunchSpec, Limits, Mounts
 from pai_sdk.schemas.names import variable_name
-from pai_sdk.schemas.secret_values import MASK, masked, masked_command
+from pai_sdk.schemas.secret_values import MASK, masked, masked_spec
 
 if TYPE_CHECKING:
     from pai_sdk.schemas.request import TrainingJobRequest
@@ -182,7 +182,8 @@ def instance_environment(
         "PAI_USER_ARGS": _user_args_or_problem(request.hyperparameters, problems),
     }
     paths = {"PAI_WORKING_DIR": "usercode", "PAI_CONFIG_DIR": "input/config"}
-    if any((c.input_uri or "").startswith("odps://") for c in request.input_channels):
+    uris = [*(c.input_uri for c in request.input_channels), *(c.output_uri for c in request.output_channels)]
+    if any((uri or "").startswith("odps://") for uri in uris):
         paths["PAI_ODPS_CREDENTIAL"] = "input/credential/odps.json"
     inputs = [c.name for c in request.input_channels]
     outputs = output_channels(request)
@@ -248,8 +249,8 @@ def public_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     if fields.get("HyperParameters"):
         shown["HyperParameters"] = [_without_secret(each) for each in shown["HyperParameters"]]
     spec = shown.get("AlgorithmSpec")
-    if isinstance(spec, dict) and isinstance(spec.get("Command"), list):
-        spec["Command"] = [masked_command(word) if isinstance(word, str) else word for word in spec["Command"]]
+    if isinstance(spec, dict):
+        shown["AlgorithmSpec"] = masked_spec(spec)
     return shown
 
 

@@ -150,8 +150,9 @@ class OutputUploader:
         more: dict[str, Any] = {"folders": False, "takes_growing": live_only, "note": note, **self._options}
         if name in RESUMED_CHANNELS:
             sizes = {path: size_bytes for path, (_, size_bytes) in found.items()}
-            sync = CheckpointSync(source, target, memory=memory, found=sizes, skip=is_as_found, **more)
-            return sync.attempt()
+            # Another job may go on with these checkpoints, and replace or delete some of them.
+            more.update(verify=False, is_over=not live_only)
+            return CheckpointSync(source, target, memory=memory, found=sizes, skip=is_as_found, **more).attempt()
         return DirSync(source, target, remember=memory, skip=is_as_found, **more).attempt()
 
     def _memory(self, name: str) -> Path:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.hints import name_hint, wrong_type
@@ -15,6 +15,7 @@ from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.text_table import html_table, text_table
 from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
 from pai_sdk.job.gather import check_jobs
+from pai_sdk.schemas.hyperparameters import ComparedHyperparameters, compare_hyperparameters
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 
 if TYPE_CHECKING:
@@ -52,12 +53,13 @@ class ComparedJob:
 
     Attributes:
         record: the job.
-        hyperparameters: its hyperparameters; those that are numbers as numbers.
+        hyperparameters: its hyperparameters; those that are numbers as numbers. The values of secrets are not
+            masked here; they are masked wherever the comparison is shown, in its data frame too.
         metrics: its metrics by name.
     """
 
     record: JobRecord
-    hyperparameters: Mapping[str, object]
+    hyperparameters: Mapping[str, object] = field(repr=False)  # the record shows them, masked
     metrics: Mapping[str, MetricRange]
 
 
@@ -77,15 +79,16 @@ class JobComparison:
     @property
     def differing(self) -> list[str]:
         """The hyperparameters in which the jobs differ; one that only some of them have differs, too."""
-        names = dict.fromkeys(name for job in self.jobs for name in job.hyperparameters)
-        return [name for name in names if len({_identity(job, name) for job in self.jobs}) > 1]
+        return [*self._compared.differing]
 
     @property
     def constant(self) -> dict[str, object]:
-        """The hyperparameters that are the same in all jobs."""
-        differing = {*self.differing}
-        first: Mapping[str, object] = self.jobs[0].hyperparameters if self.jobs else {}
-        return {name: value for name, value in first.items() if name not in differing}
+        """The hyperparameters that are the same in all jobs; values of secrets are masked."""
+        return {**self._compared.constant}
+
+    @cached_property
+    def _compared(self) -> ComparedHyperparameters:
+        return compare_hyperparameters([job.hyperparameters for job in self.jobs])
 
     def best(self, metric: str, *, mode: str = "min") -> ComparedJob:
         """The job with the least or the largest value of a metric.
@@ -122,11 +125,11 @@ class JobComparison:
         except ImportError as error:
             raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
         rows = []
-        for job in self.jobs:
+        for job, hyperparameters in zip(self.jobs, self._compared.rows, strict=True):
             record = job.record
             row: dict[str, Any] = {"status": str(record.status), "name": record.training_job_name}
             row["duration_s"] = elapsed_s(record)
-            row.update({f"hparams.{name}": value for name, value in job.hyperparameters.items()})
+            row.update({f"hparams.{name}": value for name, value in hyperparameters.items()})
             for name in self.metrics:
                 found = job.metrics.get(name) or MetricRange(math.nan, math.nan, math.nan, 0)
                 row[f"metrics.{name}"] = found.last
@@ -146,16 +149,16 @@ class JobComparison:
         return html_table(columns, rows, caption=" · ".join(self._below()), height="none")
 
     def _table(self) -> tuple[list[str], list[list[object]]]:
-        hyperparameters, metrics = self.differing[:_SHOWN_HYPERPARAMETERS], self.metrics[: self._shown]
-        columns = ["job", "name", "status", "time", *hyperparameters]
+        differing, metrics = self.differing[:_SHOWN_HYPERPARAMETERS], self.metrics[: self._shown]
+        columns = ["job", "name", "status", "time", *differing]
         columns += [title for name in metrics for title in (name, f"{name} min", f"{name} max")]
         rows = []
-        for job in self.jobs:
+        for job, hyperparameters in zip(self.jobs, self._compared.rows, strict=True):
             record, seconds = job.record, elapsed_s(job.record)
             row: list[object] = [record.training_job_id, record.training_job_name or "", str(record.status)]
             row += [
                 duration_text(seconds) if seconds is not None else "",
-                *map(job.hyperparameters.get, hyperparameters),
+                *map(hyperparameters.get, differing),
             ]
             for name in metrics:
                 found = job.metrics.get(name)
@@ -223,7 +226,7 @@ def _row(job: TrainingJob, *, metrics: Sequence[str] | None) -> ComparedJob:
     found: dict[str, MetricRange] = {}
     for name in names:
         found.update(_ranges(job.metrics(name)))
-    values = {one.name: _value(one.value) for one in record.hyperparameters if one.name}
+    values = {name: _value(text) for name, text in record.hyperparameter_values.items()}
     return ComparedJob(record, values, found)
 
 
@@ -251,10 +254,6 @@ def _value(text: str | None) -> object:
         except ValueError:
             continue
     return text
-
-
-def _identity(job: ComparedJob, name: str) -> tuple[bool, object]:
-    return name in job.hyperparameters, job.hyperparameters.get(name)
 
 
 def _there_is(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pai_sdk.display.base import duration_text
 from pai_sdk.job.facts import job_facts
+from pai_sdk.schemas.hyperparameters import compare_hyperparameters, mask_hyperparameters
 from pai_sdk.schemas.record import JobRecord
 
 __all__ = ["Difference", "differences"]
@@ -45,9 +46,13 @@ def differences(first: JobRecord, second: JobRecord) -> list[Difference]:
     found = [
         Difference(*key, ours.get(key), theirs.get(key))
         for key in {**ours, **theirs}
-        if _same_in_both(ours.get(key), first) != _same_in_both(theirs.get(key), second)
+        if key[0] != "hyperparameters"
+        and _same_in_both(ours.get(key), first) != _same_in_both(theirs.get(key), second)
     ]
-    return sorted([*found, *_environments(first, second)], key=lambda one: _ORDER.get(one.group, len(_ORDER)))
+    return sorted(
+        [*found, *_hyperparameters(first, second), *_environments(first, second)],
+        key=lambda one: _ORDER.get(one.group, len(_ORDER)),
+    )
 
 
 _ORDER = {
@@ -87,6 +92,18 @@ def _same_in_both(text: str | None, record: JobRecord) -> str | None:
         if text and own:
             text = text.replace(own, "…")
     return text
+
+
+def _hyperparameters(first: JobRecord, second: JobRecord) -> list[Difference]:
+    """Those that differ. Values of secrets are compared, and shown as masks."""
+    rows = [{name: text or "" for name, text in one.hyperparameter_values.items()} for one in (first, second)]
+    pairs = [*zip(rows, (first, second), strict=True)]
+    alike = [{name: _same_in_both(text, record) for name, text in row.items()} for row, record in pairs]
+    ours, theirs = map(mask_hyperparameters, rows)
+    return [
+        Difference("hyperparameters", name, ours.get(name), theirs.get(name))
+        for name in compare_hyperparameters(alike).differing
+    ]
 
 
 def _environments(first: JobRecord, second: JobRecord) -> list[Difference]:

@@ -84,8 +84,8 @@ class Follower:
     A reader's `next_line` and `poll` are used only by the step that has the reader's current `turn`.
     `_schedule` takes the lock of the workers inside `_changed`, `_leave` that of the pollers; never the other way
     round: the poller of many jobs calls `_hear` without a lock.
-    Called with `_changed` held: `_leave`, `_publish`, `_finish_stream`, `_start_readers`, `_schedule_read`,
-    `_wake_readers`, `_listing_poll`, `_next_read_delay_s`.
+    Called with `_changed` held: `_leave`, `_publish`, `_publish_lines`, `_finish_stream`, `_start_readers`,
+    `_schedule_read`, `_wake_readers`, `_listing_poll`, `_next_read_delay_s`.
     """
 
     def __init__(
@@ -342,13 +342,11 @@ class Follower:
         lines = page.numbered(reader.instance, reader.next_line)
         with self._changed:
             if lines:
-                reader.next_line += len(lines)
                 reader.quiet_since = None
-                reader.last.extend(line.text for line in lines[-_LINES_FOR_A_REASON:])
-                self._queued_lines += _weight(lines)
-                self._publish(lines)
+                self._publish_lines(reader, lines)
             pause_s = self._next_read_delay_s(reader, page, asked_at, was_held=was_held)
             if pause_s is None:
+                self._publish_lines(reader, page.notice_of_rest(reader.instance, reader.next_line))
                 self._finish_stream()
             elif self._queued_lines >= _MOST_QUEUED_LINES:
                 self._parked.append(reader)
@@ -381,9 +379,14 @@ class Follower:
             reader.quiet_since = self._workers.now()
         # A slow answer shows the log at the time of the request, not now.
         quiet_s = self._quiet_needed_s(reader)
-        if not page.lines and asked_at - reader.quiet_since >= quiet_s:
+        needed_s = max(quiet_s, self._policy.failed_quiet_s) if has_more else quiet_s  # lines may be late
+        if page.unsure:  # they are searched for
+            needed_s = max(needed_s, self._policy.patience_s)
+        if not page.lines and asked_at - reader.quiet_since >= needed_s:
             self._gave_up |= quiet_s > self._policy.quiet_s
             return None
+        if page.unsure:
+            return min(FIRST_PAUSE_S, self._policy.pause_s)
         return min(self._policy.pause_s, self._policy.quiet_s / 3)
 
     def _quiet_needed_s(self, reader: _Reader) -> float:
@@ -452,6 +455,13 @@ class Follower:
             self._updates.append(update)
             self._changed.notify_all()
             self._wake()
+
+    def _publish_lines(self, reader: _Reader, lines: list[LogLine]) -> None:
+        if lines:
+            reader.next_line = lines[-1].next_number
+            reader.last.extend(line.text for line in lines[-_LINES_FOR_A_REASON:])
+            self._queued_lines += _weight(lines)
+            self._publish(lines)
 
     def _take(self) -> Update | Exception | None:
         with self._changed:

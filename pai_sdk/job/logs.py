@@ -14,7 +14,7 @@ from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.async_calls import ask
 from pai_sdk.job.follow import PAGE_LINES, Follower, FollowPolicy, LogFault, Update
-from pai_sdk.schemas.record import JobRecord, LogLine
+from pai_sdk.schemas.record import JobRecord, LogLine, LogPage
 
 __all__ = ["FollowPolicy", "LogLine", "LogStream"]
 
@@ -116,7 +116,7 @@ class LogStream:
             yield update
             return
         for line in update:
-            self.cursor[line.instance] = line.number + 1
+            self.cursor[line.instance] = line.next_number
             yield line
 
     def _begin_at_tail(self) -> None:
@@ -163,10 +163,18 @@ class LogStream:
             start = self.cursor.get(instance, 0)
             while True:
                 page = self._backend.read_log(self._job_id, instance, start=start, limit=PAGE_LINES)
-                if not page.lines:
+                lines = self._lines_of(page, record, instance, start)
+                if lines:
+                    yield lines
+                    start = lines[-1].next_number
+                if not page.lines and not page.unsure:
                     break
-                yield page.numbered(instance, start)
-                start += len(page.lines)
+
+    def _lines_of(self, page: LogPage, record: JobRecord, instance: str, start: int) -> list[LogLine]:
+        """The lines of a page; behind the last one of a job that has ended, a notice if there should be more."""
+        if page.lines or page.unsure or not record.status.is_terminal:
+            return page.numbered(instance, start)
+        return page.notice_of_rest(instance, start)
 
     def _followed(self, deadline: float | None) -> Generator[Update, None, None]:
         follower = Follower(self._backend, self._job_id, self._wanted, self.cursor, self._policy)
@@ -183,10 +191,12 @@ class LogStream:
             while True:
                 read = partial(backend.read_log, job_id, instance, start=start, limit=PAGE_LINES)
                 page = await ask(read, where, self._policy)
-                if not page.lines:
+                lines = self._lines_of(page, record, instance, start)
+                if lines:
+                    yield lines
+                    start = lines[-1].next_number
+                if not page.lines and not page.unsure:
                     break
-                yield page.numbered(instance, start)
-                start += len(page.lines)
 
     async def _followed_async(self) -> AsyncGenerator[Update, None]:
         follower = Follower(self._backend, self._job_id, self._wanted, self.cursor, self._policy)

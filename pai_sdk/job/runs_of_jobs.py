@@ -89,7 +89,7 @@ def run_record(record: JobRecord) -> RunRecord:
         status=str(record.status),
         name=record.training_job_name or "",
         labels={one.key: one.value or "" for one in record.labels if one.key},
-        hparams={one.name: one.value for one in record.hyperparameters if one.name},
+        hparams=record.hyperparameter_values,
         created_at=created,
         ended_at=(created or 0.0) + (record.duration or 0) if has_ended else None,
         uri=record.outputs.get(_CHANNEL, ""),

@@ -386,8 +386,11 @@ class TrainingJob(AlipaiNames):
             )
         return outputs[channel]
 
-    def trace(self) -> TraceData:
+    def trace(self, *, uncommitted: bool = False) -> TraceData:
         """The rows that the job has traced: in its output `trace`, else in the folder `trace` of `model`.
+
+        Args:
+            uncommitted: also those that it has sent and not committed, as for `read_trace`.
 
         Raises:
             InvalidInputError: the job has neither output.
@@ -402,7 +405,7 @@ class TrainingJob(AlipaiNames):
             folder = self.outputs["trace"]
         else:
             folder = f"{self._output('model').rstrip('/')}/trace/"
-        return trace_in(self._backend.store(folder), folder)
+        return trace_in(self._backend.store(folder), folder, uncommitted=uncommitted)
 
     def tensorboard(self, *, port: int = 0) -> Board:
         """Start TensorBoard on what the job has reported; it goes on to show what the job reports.

@@ -33,6 +33,7 @@ __all__ = [
     "open_signed",
     "series_of",
     "signed",
+    "suspends",
 ]
 
 CONFIG, CHECKPOINT_DIR, REPORTER = "config", "checkpoint_dir", "reporter"
@@ -59,7 +60,7 @@ def kind_of(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     if not callable(function):
         raise ValueError(f"{function!r} is not a function; a training is one of {shapes}")
-    if inspect.iscoroutinefunction(function):
+    if suspends(function) == "async":
         raise ValueError(f"{name} is an async function; a training is one of {shapes}")
     signature = inspect.signature(function)
     named = [each for each in (CHECKPOINT_DIR, REPORTER) if each in signature.parameters]
@@ -71,6 +72,21 @@ def kind_of(function: Callable[..., Any]) -> str:
     except TypeError as error:
         raise ValueError(f"{name}{signature} cannot be called as a training ({error}): it is {shapes}") from None
     return kind
+
+
+def suspends(function: Callable[..., Any]) -> str:
+    """Whether a call gives an object that still has to be run: `async` or `generator`; empty for others.
+
+    Example:
+        >>> suspends(lambda: (yield))
+        'generator'
+    """
+    for each in (function, type(function).__call__):
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            return "async"
+        if inspect.isgeneratorfunction(each):
+            return "generator"
+    return ""
 
 
 def call_training(function: Callable[..., Any], config: Any) -> Any:
@@ -101,7 +117,16 @@ def call_training(function: Callable[..., Any], config: Any) -> Any:
 
 
 def _exhausted(value: Any) -> Any:
-    """What a generator returns, when all that it yields is reported; any other value as it is."""
+    """What a generator returns, when all that it yields is reported; any other value as it is.
+
+    Raises:
+        TypeError: it is what an async function gives, which nothing runs.
+    """
+    if inspect.isasyncgen(value) or inspect.iscoroutine(value):
+        close = getattr(value, "close", None)
+        if close is not None:  # else Python warns that it was never awaited
+            close()
+        raise TypeError(f"the function is async: it returned a {type(value).__name__}; call asyncio.run() in it")
     if not inspect.isgenerator(value):
         return value
     from pai_sdk.run import report as reporting

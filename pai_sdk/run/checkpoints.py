@@ -4,6 +4,9 @@
     checkpoints/100/_COMPLETE  JSON, written last: {"format": 1, "step": 100, "time": …, "metrics": {…},
                                "files": {"model.pt": {"size": 123, "crc32": "0f1e2d3c"}}}
 
+In jobs of several processes the marker also has the launch that saved it, see `run.launch`.
+
+
 Readers use folders with a valid marker only. So no rename of a folder is needed, which object stores do not have.
 This module is shipped with jobs: standard library only, syntax of Python 3.8.
 """
@@ -14,6 +17,7 @@ import contextlib
 import io
 import json
 import math
+import operator
 import os
 import shutil
 import tempfile
@@ -29,14 +33,18 @@ from pai_sdk.errors import CheckpointError
 from pai_sdk.run.layout import RunLayout
 
 __all__ = [
+    "INCOMPLETE",
     "MARKER",
     "Checkpoint",
     "CheckpointConfig",
     "CheckpointFile",
     "FolderState",
     "add_metrics",
+    "begin",
     "commit",
     "complete_checkpoints",
+    "give_up",
+    "is_begun",
     "is_complete",
     "latest_checkpoint",
     "parsed_marker",
@@ -47,6 +55,9 @@ __all__ = [
 
 MARKER = "_COMPLETE"
 """The file that makes a folder a checkpoint. It is written last, and removed first."""
+
+INCOMPLETE = "_INCOMPLETE"
+"""The file of a folder in a store that is going to be a checkpoint. It is removed when the folder is one."""
 
 METADATA = ".metadata.json"
 _FORMAT = 1
@@ -72,6 +83,7 @@ class Checkpoint:
         time: when it was complete, in seconds since 1970.
         files: path in the folder, with `/`, to size and checksum.
         filesystem: of code that was written for Ray: a local one of pyarrow or fsspec, or None.
+        launch: of a job of several processes, the one that saved it, see `run.launch`.
 
     Raises:
         CheckpointError: the path or the filesystem is not local.
@@ -89,6 +101,7 @@ class Checkpoint:
     time: float = 0.0
     files: Mapping[str, CheckpointFile] = field(default_factory=dict)
     filesystem: InitVar[Any] = None
+    launch: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self, filesystem: Any) -> None:
         if self.step is not None and not hasattr(self.step, "__index__"):
@@ -203,7 +216,15 @@ def parsed_marker(content: str | bytes) -> Checkpoint | None:
         files = {name: CheckpointFile(int(f["size"]), str(f["crc32"])) for name, f in marker["files"].items()}
         step = marker["step"]
         metrics = {str(name): float(value) for name, value in marker["metrics"].items()}
-        found = Checkpoint(Path(), None if step is None else int(step), metrics, float(marker["time"]), files)
+        launch = marker.get("launch")
+        found = Checkpoint(
+            Path(),
+            None if step is None else int(step),
+            metrics,
+            float(marker["time"]),
+            files,
+            launch=launch if isinstance(launch, dict) else None,
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return found if all(map(_is_inside, files)) else None
@@ -301,7 +322,11 @@ class FolderState:
 
 
 def commit(
-    folder: str | os.PathLike[str], *, step: int | None = None, metrics: Mapping[str, float] | None = None
+    folder: str | os.PathLike[str],
+    *,
+    step: int | None = None,
+    metrics: Mapping[str, float] | None = None,
+    launch: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
     """Make a folder a checkpoint, where it is: force its files to the disk, then write the marker.
 
@@ -309,6 +334,7 @@ def commit(
         folder: with all its files in place.
         step: of the training.
         metrics: kept with it; those that are not finite are left out, since JSON has no such numbers.
+        launch: the one of the job that saves it.
 
     Raises:
         CheckpointError: the folder is missing or empty, or changes meanwhile.
@@ -324,7 +350,7 @@ def commit(
             sync(file.fileno())
         state.check(name)
         files[name] = CheckpointFile(size_bytes, crc32)
-    return _marked_as_complete(state.root, step, metrics or {}, files)
+    return _marked_as_complete(state.root, step, metrics or {}, files, launch)
 
 
 def save(
@@ -334,6 +360,7 @@ def save(
     step: int | None = None,
     metrics: Mapping[str, float] | None = None,
     copy: Callable[[Checkpoint, str], Any] | None = None,
+    launch: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
     """Copy a folder, and make the copy a checkpoint; what the target had is replaced.
 
@@ -343,22 +370,23 @@ def save(
         step: of the training.
         metrics: as for `commit`.
         copy: called with the checkpoint and the empty target, which it fills. It may return the checkpoint there.
+        launch: the one of the job that saves it.
 
     Raises:
         CheckpointError: the source has changed since, or `copy` wrote elsewhere. The target has no marker then.
         OSError: a file cannot be read or written.
     """
     if source.root.resolve() == target.resolve():
-        return commit(target, step=step, metrics=metrics)
+        return commit(target, step=step, metrics=metrics, launch=launch)
     _remove_marker(target)
     if target.is_dir():
         shutil.rmtree(target)
+    begin(target)
     if copy is not None:
-        target.mkdir(parents=True)
         written = getattr(copy(Checkpoint(source.root), str(target)), "path", target)
         if Path(written).resolve() != target.resolve():
             raise CheckpointError(f"the checkpoint was copied to {written} instead of {target}")
-        return commit(target, step=step, metrics=metrics)
+        return commit(target, step=step, metrics=metrics, launch=launch)
     files = {}
     for name, (size_bytes, _, _) in source.files.items():
         path = target / name
@@ -375,17 +403,51 @@ def save(
         source.check(name)
         shutil.copymode(source.root / name, path)
         files[name] = CheckpointFile(size_bytes, crc32)
-    return _marked_as_complete(target, step, metrics or {}, files)
+    return _marked_as_complete(target, step, metrics or {}, files, launch)
+
+
+def begin(folder: Path) -> None:
+    """Make the folder of a new checkpoint. It `is_begun` until it has its marker, also after a kill."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _draft_of(folder).touch()
+
+
+def give_up(folder: Path) -> None:
+    """Remove the folder of a checkpoint that was begun."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        _draft_of(folder).unlink()
+
+
+def is_begun(folder: str | os.PathLike[str]) -> bool:
+    """Whether a checkpoint is being written in a folder, or was when its process was killed."""
+    return _draft_of(Path(folder)).exists()
+
+
+def _draft_of(folder: Path) -> Path:
+    """The draft of the marker: not in the folder, whose readers and writers find their own files only.
+
+    Stores do not list this name.
+    """
+    return folder.with_name(f".pai-sdk-{zlib.crc32(os.fsencode(folder.name)):016x}.part")
 
 
 def _marked_as_complete(
-    folder: Path, step: int | None, metrics: Mapping[str, float], files: Mapping[str, CheckpointFile]
+    folder: Path,
+    step: int | None,
+    metrics: Mapping[str, float],
+    files: Mapping[str, CheckpointFile],
+    launch: Mapping[str, Any] | None,
 ) -> Checkpoint:
-    found = Checkpoint(folder, step, _finite(metrics), time.time(), files)
+    # Numbers of NumPy are steps too, and JSON does not know them.
+    number = None if step is None else operator.index(step)
+    found = Checkpoint(folder, number, _finite(metrics), time.time(), files, launch=launch)
     # The names of the files are on the disk before the marker is.
     for place in (*{(folder / name).parent for name in files}, folder):
         sync_folder(place)
-    _write_marker(found)
+    draft = _draft_of(folder)
+    # The rename of the draft ends what `begin` has begun. Otherwise the folder may be a file system of its own.
+    _write_marker(found, draft if draft.exists() else None)
     return found
 
 
@@ -399,9 +461,7 @@ def add_metrics(checkpoint: Checkpoint, metrics: Mapping[str, float]) -> Checkpo
     if there is None or there.time != checkpoint.time:
         return None
     found = replace(there, metrics={**there.metrics, **_finite(metrics)})
-    # Not beside the marker: readers of the folder find the same files all the time. Stores do not list this name.
-    draft = found.path.with_name(f".pai-sdk-{zlib.crc32(os.fsencode(found.path.name)):016x}.part")
-    _write_marker(found, draft)
+    _write_marker(found, _draft_of(found.path))
     return found
 
 
@@ -417,6 +477,8 @@ def _write_marker(checkpoint: Checkpoint, draft: Path | None = None) -> None:
         "metrics": checkpoint.metrics,
         "files": {name: {"size": file.size_bytes, "crc32": file.crc32} for name, file in checkpoint.files.items()},
     }
+    if checkpoint.launch is not None:
+        marker["launch"] = dict(checkpoint.launch)
     replace_file(checkpoint.path / MARKER, json.dumps(marker, indent=1), mode=0o666, durable=True, draft=draft)
     sync_folder(checkpoint.path)
 

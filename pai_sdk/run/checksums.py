@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pai_sdk.run.events import crc32c
 
-__all__ = ["BlockChecksum", "unmasked"]
+__all__ = ["BlockChecksum", "header_footers", "unmasked"]
 
 Words: TypeAlias = npt.NDArray[np.uint32]
 
@@ -30,6 +30,18 @@ def unmasked(footers: Words) -> Words:
     """The checksums that the footers of records stand for."""
     rotated = footers - _MASK_DELTA
     found: Words = (rotated >> np.uint32(17)) | (rotated << np.uint32(15))
+    return found
+
+
+def header_footers(lengths: Words) -> Words:
+    """The checksums that headers of records with these lengths end with, as they are stored.
+
+    Args:
+        lengths: below 2**32, so that the last four of their eight bytes are zeros.
+    """
+    parts = np.ascontiguousarray(lengths).view(np.uint8).reshape(-1, 4)
+    checksums = _sum(_shift_table(8).take(parts + _offsets(1)), 1) ^ np.uint32(_of_zeros(8))
+    found: Words = ((checksums >> np.uint32(15)) | (checksums << np.uint32(17))) + _MASK_DELTA
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from pai_sdk.run.train_jobs import (
     TrainJobDetailNotInCacheError,
     TrainJobNotExistError,
     _BasicTrainJob,
+    run_updaters,
 )
 
 __all__ = [
@@ -69,6 +70,7 @@ class _Cache:
         self._version = -1
         self._jobs: dict[str, CachedTrainJob] = {}
         self._lock = threading.Lock()  # of the three above; held for moments, never while a file is looked at
+        self._turn = threading.Lock()  # one thread at a time takes what the manager has found
 
     @property
     def size(self) -> int:
@@ -116,25 +118,24 @@ class _Cache:
 
     def update_cache(self) -> None:
         """Take what the manager has found: new train jobs, gone ones, changed facts."""
-        with self._lock:
-            manager, known, before = self._manager, self._version, self._jobs
-        if manager is None or manager.state.version == known:
-            return
-        page = manager.runs(sort="id", limit=100_000)
-        jobs: dict[str, CachedTrainJob] = {}
-        changed = []
-        for brief in page.runs:
-            train_id = train_id_of(brief.id)
-            job = before.get(train_id) or CachedTrainJob(self._basic(brief))
-            if job.get("version", raise_exception=False) != brief.version:
-                self._refresh(job, brief)
-                changed.append(job)
-            jobs[train_id] = job
-        with self._lock:
-            if manager is not self._manager or page.version <= self._version:
-                return  # another thread was faster
-            self._version, self._jobs = page.version, jobs
-        self._updated(changed)
+        with self._turn:
+            with self._lock:
+                manager, known, before = self._manager, self._version, self._jobs
+            if manager is None or manager.state.version == known:
+                return
+            page = manager.runs(sort="id", limit=100_000)
+            jobs: dict[str, CachedTrainJob] = {}
+            for brief in page.runs:
+                train_id = train_id_of(brief.id)
+                job = before.get(train_id) or CachedTrainJob(self._basic(brief))
+                if job.get("version", raise_exception=False) != brief.version:
+                    self._refresh(job, brief)
+                jobs[train_id] = job
+            with self._lock:
+                if manager is not self._manager:
+                    return
+                self._version, self._jobs = page.version, jobs
+        self._updated(jobs.values())
 
     def use(self, manager: RunManager | None) -> None:
         """Take the train jobs of another manager from now on."""
@@ -159,7 +160,7 @@ class _Cache:
             job.cache_status = CacheStatus.CACHED
 
     def _updated(self, jobs: Iterable[CachedTrainJob]) -> None:
-        """Called without a lock, with the train jobs that are new or changed."""
+        """Called without a lock, with all train jobs, after some of them have changed."""
 
 
 class BriefCacheManager(_Cache):
@@ -174,15 +175,17 @@ class BriefCacheManager(_Cache):
         with self._lock:
             self._updaters[type(updater).__qualname__] = updater
             self._version = -1
-            for job in self._jobs.values():
-                job.set("version", None)
+
+    def loaded(self) -> None:
+        """Called after each load: the updaters do their part, also those that have failed before."""
+        with self._lock:
+            self._version = -1
+        self.update_cache()
 
     def _updated(self, jobs: Iterable[CachedTrainJob]) -> None:
         with self._lock:
             updaters = list(self._updaters.values())
-        for job in jobs:
-            for updater in updaters:
-                updater.update_item(job)
+        run_updaters(updaters, jobs)
 
 
 class DetailCacheManager(_Cache):
@@ -201,6 +204,18 @@ class DetailCacheManager(_Cache):
             "tag_mapping": {plugin: sorted(names) for plugin, names in sorted(tags.items())},
         }
         job.set(DATAVISUAL, facts)
+
+
+class _LoadingManager(RunManager):
+    """A manager that calls something at the end of each pass, in its background thread."""
+
+    loaded: Callable[[], None]
+
+    def _pass(self, is_asked: bool) -> bool:
+        has_more = super()._pass(is_asked)
+        if not has_more:
+            self.loaded()
+        return has_more
 
 
 class DataManager:
@@ -306,7 +321,8 @@ class DataManager:
 
     def _use(self, interval: int) -> None:
         self.close()
-        manager = RunManager(self._base_dir, refresh_s=interval, threads=self._threads)
+        manager = _LoadingManager(self._base_dir, refresh_s=interval, threads=self._threads)
+        manager.loaded = self._brief_cache.loaded
         with self._lock:
             self._manager = manager
         self._brief_cache.use(manager)
@@ -322,7 +338,7 @@ class DataManager:
     # ---- train jobs -----------------------------------------------------------------------------------------
 
     def register_brief_cache_item_updater(self, updater: BaseCacheItemUpdater) -> None:
-        """Let an updater add to each train job of the brief cache."""
+        """Let an updater add to each train job of the brief cache, with each load and before each query."""
         self._brief_cache.register_cache_item_updater(updater)
 
     def get_brief_cache(self) -> BriefCacheManager:
@@ -423,7 +439,8 @@ class DataManager:
         if name not in tags:
             raise ParamValueError(_NO_DATA)
         if tags[name].kind != "scalar":
-            others = {"text": run.text, "histogram": run.histograms, "tensor": run.tensors}.get(tags[name].kind)
+            others = {"text": run.text, "histogram": run.histograms}.get(tags[name].kind)
+            others = run.tensors if tags[name].has_tensors else others
             return [TensorEvent(*one) for one in others(name)] if others is not None else []
         series = run.scalars(name) if sample is None else run.scalars(name).downsample(sample)
         columns = (series.wall.tolist(), series.step.tolist(), series.value.tolist())

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pai_sdk.run.checksums import header_footers
 from pai_sdk.run.event_layouts import (
     FOOTER_BYTES,
     FRAME_BYTES,
@@ -30,6 +31,7 @@ from pai_sdk.run.series import Floats, Integers, Series, Values
 __all__ = ["LARGEST_RECORD_BYTES", "DamagedRange", "EventDecoder"]
 
 LARGEST_RECORD_BYTES = 256 << 20
+_SEARCHED_BYTES = 1 << 17  # that are searched at once for the next header
 _FIRST_BATCH_BYTES = 1 << 16
 _LARGEST_BATCH_BYTES = 1 << 20
 _WINDOWS = (32, 128, 512, 2048)  # records after which a cycle is looked for
@@ -79,12 +81,14 @@ class EventDecoder:
         others: what was found beside numbers.
         damaged: the ranges that were passed over.
         open_damage: where bytes begin behind which no valid record was found yet; None where there are none.
+        wanted: how many bytes, from where the last call ended, the next record has. Fewer are of no use.
     """
 
     def __init__(self, layouts: LayoutCache = _layouts) -> None:
         self.others: list[OtherEvent] = []
         self.damaged: list[DamagedRange] = []
         self.open_damage: int | None = None
+        self.wanted = 0
         self._layouts = layouts
         self._lengths: dict[bytes, int] = {}
         self._least_period = 1
@@ -107,6 +111,7 @@ class EventDecoder:
             passed over.
         """
         at, end = 0, len(data)
+        self.wanted = 0
         waiting: list[_Waiting] = []
         while at + HEADER_BYTES <= end:
             header = data[at : at + HEADER_BYTES]
@@ -123,6 +128,8 @@ class EventDecoder:
                     self._read_waiting(data, waiting, offset)
                     self._report(offset + at, offset + stop, f"a record of {length:,} bytes is too large")
                     at = stop
+                else:
+                    self.wanted = stop - at
                 break
             record = self._identified(data, at, stop, offset)
             if record.layout is not None:
@@ -166,7 +173,7 @@ class EventDecoder:
         payload = record[HEADER_BYTES:-FOOTER_BYTES]
         if _UINT32.unpack_from(record, len(record) - FOOTER_BYTES)[0] != _masked(crc32c(payload)):
             # Where bytes are missing, the record seems to go on over those that follow it.
-            inner = self._next_header(data[: end + HEADER_BYTES], at + HEADER_BYTES)
+            inner = self._next_header(data, at + HEADER_BYTES, min(end + HEADER_BYTES, len(data)))
             end = end if inner is None else inner
             self._report(offset + at, offset + end, _WRONG_CHECKSUM)
             return _Waiting(at, end, None, None)
@@ -303,7 +310,7 @@ class EventDecoder:
     def _resync(self, data: bytes, at: int, offset: int) -> int:
         """Behind a header that is none: where the next valid one begins, or where to search on."""
         begin = self.open_damage if self.open_damage is not None else offset + at
-        found = self._next_header(data, at)
+        found = self._next_header(data, at, len(data))
         if found is None:
             self.open_damage = begin
             return max(len(data) - HEADER_BYTES + 1, at + 1)
@@ -311,16 +318,26 @@ class EventDecoder:
         self._report(begin, offset + found, _NO_HEADER)
         return found
 
-    def _next_header(self, data: bytes, at: int) -> int | None:
-        count = len(data) - HEADER_BYTES + 1 - at
-        if count <= 0:
-            return None
-        words = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8, offset=at), 4)
-        low, high = words[:count], words[4 : 4 + count]
-        # Lengths are below 2**32 and above 0: a quick test that most places fail.
-        for place in np.flatnonzero(~high.any(axis=1) & low.any(axis=1)).tolist():
-            if self._length(data[at + place : at + place + HEADER_BYTES]) is not None:
-                return at + int(place)
+    def _next_header(self, data: bytes, at: int, end: int) -> int | None:
+        """Where the first valid header begins, from `at` on, that ends by `end`.
+
+        Lengths are below 2**32 and above 0. So only those places are looked at where four zeros follow four bytes
+        that are not all zeros: in random bytes and in zeros there are hardly any.
+        """
+        for begin in range(at, end - HEADER_BYTES + 1, _SEARCHED_BYTES):
+            size = min(_SEARCHED_BYTES + HEADER_BYTES - 1, end - begin)
+            some = np.frombuffer(data, np.uint8, size, begin)
+            count = size - HEADER_BYTES + 1
+            zero = some == 0
+            two = zero[:-1] & zero[1:]
+            four = two[:-2] & two[2:]
+            places = np.flatnonzero(four[4 : 4 + count] & ~four[:count])
+            if not places.size:
+                continue
+            words = np.ndarray((size - 3,), "<u4", data, begin, (1,))  # at every byte
+            found = places[words[places + 8] == header_footers(words[places])]
+            if found.size:
+                return begin + int(found[0])
         return None
 
     def close_damage(self, end: int) -> None:

@@ -214,8 +214,8 @@ def _scalar_tensor(
                     count *= sizes[-1] if sizes else 0
         elif field in (4, 5, 6):
             places.append((wire, start, stop))
-    is_scalars = (plugin or (plugins.get(tag, "") if rank else "")) == "scalars"
-    if count != 1 or kind == 7 or not (is_scalars or (not plugin and rank == 0)):
+    named = plugin or plugins.get(tag, "")
+    if count != 1 or kind == 7 or not (named == "scalars" or (not named and rank == 0)):
         return None
     code = _CODES.get(kind, "")
     if code and len(places) == 1 and places[0][2] - places[0][1] == _STRUCTS[code].size:

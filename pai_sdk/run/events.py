@@ -47,6 +47,7 @@ _MOST_PENDING_BYTES = 32 << 20
 _MOST_TEMPLATES = 256
 _LARGEST_READ_BYTES = 4 << 20
 _SEARCHED_BYTES = 1 << 16
+_BEFORE_ZEROS = re.compile(rb"[^\0]\0{4}")
 _EXACT_FIELD = 100  # of Summary.Value; the numbers that TensorBoard uses end at 9
 _FLOAT_TYPE, _DOUBLE_TYPE, _STRING_TYPE = 1, 2, 7  # of the enum DataType
 
@@ -653,10 +654,12 @@ def _next_record(file: BinaryIO, offset: int) -> int:
     """Where the next valid frame begins; where a search has to go on later, when there is none yet."""
     file.seek(offset)
     data = file.read(_SEARCHED_BYTES)
-    for place in range(len(data) - _FRAME.size + 1):
-        # Lengths are below 2**32: a quick test that most places fail.
-        if data[place + 4 : place + 8] == b"\0\0\0\0" and _length(data[place : place + _FRAME.size]) is not None:
-            return offset + place
+    # Lengths are below 2**32 and above 0: only where four zeros follow four bytes that are not all zeros.
+    for match in _BEFORE_ZEROS.finditer(data):
+        for place in range(max(match.start() - 3, 0), match.start() + 1):
+            is_below = data[place + 4 : place + 8] == b"\0\0\0\0"
+            if is_below and _length(data[place : place + _FRAME.size]) is not None:
+                return offset + place
     return offset + max(len(data) - _FRAME.size + 1, 1)
 
 

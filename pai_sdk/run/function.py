@@ -28,6 +28,7 @@ __all__ = ["FunctionRun", "wrap"]
 logger = logging.getLogger(__name__)
 
 _GRACE_S = 10.0
+_SAVE_S = 300.0
 _AHEAD = 10_000
 _MODES = ("thread", "process")
 _COUNTERS = ("iteration", "time_total", "timesteps_total", "episodes_total")
@@ -130,7 +131,7 @@ class FunctionRun:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The results of all reports; errors as for `step`."""
-        while not (result := self.train())["done"]:
+        while not (result := self.train()).get("__duplicate__"):
             yield result
 
     def result(self, timeout_s: float | None = None) -> Any:
@@ -218,7 +219,7 @@ class FunctionRun:
 
     def _taken(self, report: Report) -> dict[str, Any]:
         now = time.monotonic()
-        result = {"time_this_iter_s": now - self._reported_at, **report.metrics, "done": False}
+        result = {"time_this_iter_s": now - self._reported_at, "done": False, **report.metrics}
         self._reported_at = now
         self._last_metrics = dict(result)
         counters = self._counters
@@ -331,14 +332,24 @@ class FunctionRun:
 
     # ---- the end
 
-    def stop(self, grace_s: float = _GRACE_S) -> None:
+    def stop(self, grace_s: float = _GRACE_S, *, save_s: float = _SAVE_S) -> None:
         """End the function: its next report raises `StopTraining`; a process is killed after the grace period.
 
+        Checkpoints that are being saved or validated then are waited for.
+
+        Args:
+            grace_s: the longest wait for the next report.
+            save_s: the longest wait for checkpoints after that.
+
         Raises:
-            FunctionError: the function runs in a thread, and has not called `report` within the grace period.
+            FunctionError: the function runs in a thread, and has not called `report` within the grace period; or a
+                checkpoint was not saved within `save_s`. Then the thread goes on, and a process is killed.
         """
-        self._end_function(grace_s)
-        self._ended = self._ended or "was stopped"
+        try:
+            self._end_function(grace_s, save_s)
+        finally:
+            if self._host is None:
+                self._ended = self._ended or "was stopped"
 
     def __enter__(self) -> FunctionRun:
         return self
@@ -346,11 +357,18 @@ class FunctionRun:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def _end_function(self, grace_s: float = _GRACE_S) -> None:
+    def _end_function(self, grace_s: float = _GRACE_S, save_s: float = _SAVE_S) -> None:
         """End the function, and remove the temporary checkpoint, which only it reads."""
-        if self._host is not None:
-            self._host.stop(grace_s)
-            self._host = None
+        host = self._host
+        try:
+            if host is not None:
+                host.stop(grace_s, save_s)
+        finally:
+            if host is None or host.has_ended:
+                self._host = None
+                self._clean_up()
+
+    def _clean_up(self) -> None:
         self._is_requested = False
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)

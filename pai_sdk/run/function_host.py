@@ -6,9 +6,11 @@ taken when the checkpoint is complete; the function does not wait for that.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +23,9 @@ from pai_sdk.run.checkpoints import Checkpoint, read_checkpoint
 from pai_sdk.run.report import Context, Report, ReportSession, StopTraining
 
 logger = logging.getLogger(__name__)
+
+AFTER_SAVE_S = 5.0
+"""The longest time between the last save of a function and its end."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,11 @@ class Host(Protocol):
 
     pid: int
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of the function is left."""
+        ...
+
     def request(self) -> None:
         """Let a function in lock-step go on to its next report."""
         ...
@@ -69,11 +79,15 @@ class Host(Protocol):
         """The next message; None when the time has passed."""
         ...
 
-    def stop(self, grace_s: float) -> None:
+    def stop(self, grace_s: float, save_s: float) -> None:
         """End the function, if it has not ended.
 
+        Args:
+            grace_s: the longest wait for its next report.
+            save_s: the longest wait for checkpoints that are being saved after that.
+
         Raises:
-            FunctionError: it is still running.
+            FunctionError: it is still running, or was killed during a save.
         """
         ...
 
@@ -129,13 +143,17 @@ class Outbox:
 
     def take(self, timeout_s: float | None) -> Message | None:
         """The next message, when its checkpoint is complete; None when the time has passed."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             if not self._changed.wait_for(lambda: self._messages, timeout_s):
                 return None
-            message = self._messages.popleft()
+            message = self._messages[0]  # only one thread takes messages
         if isinstance(message, Report) and message.saved is not None:
-            message.saved.wait()
-        return message
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not message.saved.wait(left_s):
+                return None
+        with self._changed:
+            return self._messages.popleft()
 
     def close(self) -> None:
         """Let every waiting and later `put` raise `StopTraining`."""
@@ -154,6 +172,8 @@ class TrainingSession(ReportSession):
         self._outbox = outbox
         self._restored = task.restored
         self._latest: Path | None = None
+        with contextlib.suppress(OSError):  # the first metrics or the first checkpoint say so
+            task.folder.mkdir(parents=True, exist_ok=True)
 
     def checkpoint(self) -> Checkpoint | None:
         """The latest one of this run; at first the restored one."""
@@ -162,8 +182,7 @@ class TrainingSession(ReportSession):
         found = None if self._latest is None else read_checkpoint(self._latest)
         if found is None and self._restored:
             found = Checkpoint.from_directory(self._restored)
-        if found is not None and self.last_step is None:
-            self.last_step = found.step
+        self._go_on_from(found)
         return found
 
     def _hand_over(self, report: Report) -> None:
@@ -182,6 +201,11 @@ def run_task(task: Task, session: TrainingSession) -> Ended:
         return Ended(checkpoint=session.unreported_checkpoint)
     except BaseException as error:  # SystemExit too: it is one of the function, not of this thread
         return Ended(error=error, checkpoint=session.unreported_checkpoint)
+
+
+def note_wait(name: str, unfinished: tuple[int, str]) -> None:
+    """Say why `stop` waits longer than the grace period."""
+    logger.warning("%s is stopped when the checkpoint of step %s is %s", name, *unfinished)
 
 
 class ThreadHost:
@@ -208,8 +232,13 @@ class ThreadHost:
             self._thread.join()
         return message
 
-    def stop(self, grace_s: float) -> None:
-        """Raise `StopTraining` in the next report, and wait for the thread.
+    @property
+    def has_ended(self) -> bool:
+        """Whether the thread has ended."""
+        return not self._thread.is_alive()
+
+    def stop(self, grace_s: float, save_s: float) -> None:
+        """Raise `StopTraining` in the next report, and wait for the thread and for its saves.
 
         Raises:
             FunctionError: the thread has not ended in time; a thread cannot be killed.
@@ -217,6 +246,17 @@ class ThreadHost:
         self._session.stop()
         self._outbox.close()
         self._thread.join(grace_s)
+        unfinished = self._session.wait_until_saved(0) if self._thread.is_alive() else None
+        if unfinished is not None:
+            note_wait(self._name, unfinished)
+            unfinished = self._session.wait_until_saved(save_s)
+            if unfinished is not None:
+                step, verb = unfinished
+                raise FunctionError(
+                    f"{self._name} is still running: the checkpoint of step {step} was not {verb} within "
+                    f"{save_s:g} s; call stop() again to wait for it"
+                )
+            self._thread.join(AFTER_SAVE_S)
         if self._thread.is_alive():
             raise FunctionError(
                 f"{self._name} is still running: it has not called report() for {grace_s:g} s, and a thread "

@@ -10,22 +10,35 @@ import contextlib
 import json
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 from pai_sdk.errors import FunctionError
 from pai_sdk.run.calling import error_message, error_of
-from pai_sdk.run.function_host import Ended, Message, Outbox, Task, TrainingSession, run_task
+from pai_sdk.run.function_host import (
+    AFTER_SAVE_S,
+    Ended,
+    Message,
+    Outbox,
+    Task,
+    TrainingSession,
+    note_wait,
+    run_task,
+)
 from pai_sdk.run.report import Report
 
 __all__ = ["ProcessHost", "main"]
 
-_NEXT, _STOP = b"next", b"stop"
+_NEXT, _STOP, _SAVING = b"next", b"stop", b"saving"
+_REPLY_S = 5.0  # of a child that does not hang
+_ASK_EVERY_S = 0.2
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from pai_sdk.run.function_process import main; main(int(sys.argv[2]), int(sys.argv[3]))"
@@ -85,28 +98,80 @@ class ProcessHost:
             return Ended(error=error_of(*content), checkpoint=checkpoint)
         return Ended(pickle.loads(content), checkpoint=checkpoint)  # noqa: S301 # from our own child
 
-    def stop(self, grace_s: float) -> None:
-        """Raise `StopTraining` in the next report, wait, then kill the process with all that it has started."""
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended, and its pipes are closed."""
+        return self._results.closed
+
+    def stop(self, grace_s: float, save_s: float) -> None:
+        """Raise `StopTraining` in the next report, wait, then kill the process with all that it has started.
+
+        Raises:
+            FunctionError: a checkpoint was not saved in time, and is lost.
+        """
         if self._results.closed:
             return
         with contextlib.suppress(OSError):
             self._commands.send_bytes(_STOP)
         # The child may be waiting for a full pipe to be read.
-        drain = threading.Thread(target=self._drain, daemon=True)
+        replies: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
+        drain = threading.Thread(target=self._drain, args=(replies,), daemon=True)
         drain.start()
+        unfinished = None
         try:
-            self._process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            pass
+            if not self._has_exited_within(grace_s):
+                unfinished = self._wait_for_saves(replies, save_s)
         finally:
             self._kill()
             drain.join()
             self._close()
+        if unfinished is not None:
+            step, verb = unfinished
+            raise FunctionError(
+                f"the process of {self._name} was killed: the checkpoint of step {step} was not {verb} within "
+                f"{save_s:g} s"
+            )
 
-    def _drain(self) -> None:
+    def _wait_for_saves(
+        self, replies: queue.SimpleQueue[tuple[int, str] | None], save_s: float
+    ) -> tuple[int, str] | None:
+        """Wait for the child's checkpoints; the step of one that is not saved or validated in time, or None."""
+        deadline = time.monotonic() + save_s
+        has_waited = False
+        while True:
+            try:
+                self._commands.send_bytes(_SAVING)
+                unfinished = replies.get(timeout=_REPLY_S)
+            except (OSError, queue.Empty):  # it has ended, or hangs in code that lets no other thread run
+                return None
+            if unfinished is None:
+                if has_waited:
+                    self._has_exited_within(AFTER_SAVE_S)
+                return None
+            if not has_waited:
+                note_wait(self._name, unfinished)
+                has_waited = True
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return unfinished
+            if self._has_exited_within(min(_ASK_EVERY_S, left_s)):
+                return None
+
+    def _has_exited_within(self, timeout_s: float) -> bool:
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _drain(self, replies: queue.SimpleQueue[tuple[int, str] | None]) -> None:
+        """Read what the child sends, and pass its replies on."""
         with contextlib.suppress(EOFError, OSError):
             while True:
-                self._results.recv_bytes()
+                kind, value = pickle.loads(self._results.recv_bytes())  # noqa: S301 # from our own child
+                if kind == "saving":
+                    replies.put(value)
+        replies.put(None)  # it has ended, and sends no reply
 
     def _exit_error(self) -> FunctionError:
         code = self._process.wait()
@@ -147,19 +212,30 @@ def main(commands_descriptor: int, results_descriptor: int) -> None:
     except BaseException as error:
         results.send_bytes(pickle.dumps(_last(Ended(error=error), dumps)))
         return
-    threading.Thread(target=_obey, args=(commands, outbox, session), daemon=True).start()
-    sender = threading.Thread(target=_send, args=(outbox, results))
+    writing = threading.Lock()  # of messages; both threads send some
+    threading.Thread(target=_obey, args=(commands, outbox, session, results, writing), daemon=True).start()
+    sender = threading.Thread(target=_send, args=(outbox, results, writing))
     sender.start()
     outbox.end(run_task(task, session))
     sender.join()
 
 
-def _obey(commands: Connection, outbox: Outbox, session: TrainingSession) -> None:
+def _obey(
+    commands: Connection,
+    outbox: Outbox,
+    session: TrainingSession,
+    results: Connection,
+    writing: threading.Lock,
+) -> None:
     """Carry out the parent's commands; when it is gone, end this process and all that it has started."""
     try:
         while True:
-            if commands.recv_bytes() == _NEXT:
+            command = commands.recv_bytes()
+            if command == _NEXT:
                 outbox.request()
+            elif command == _SAVING:
+                with writing:
+                    results.send_bytes(pickle.dumps(("saving", session.wait_until_saved(0))))
             else:
                 session.stop()
                 outbox.close()
@@ -167,16 +243,21 @@ def _obey(commands: Connection, outbox: Outbox, session: TrainingSession) -> Non
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _send(outbox: Outbox, results: Connection) -> None:
+def _send(outbox: Outbox, results: Connection, writing: threading.Lock) -> None:
     from cloudpickle import dumps
 
     while True:
         message = outbox.take(None)
         if isinstance(message, Report):
             # The event of the checkpoint stays here: it has happened.
-            results.send_bytes(pickle.dumps(("report", replace(message, saved=None))))
+            content = pickle.dumps(("report", replace(message, saved=None)))
         elif message is not None:
-            results.send_bytes(pickle.dumps(_last(message, dumps)))
+            content = pickle.dumps(_last(message, dumps))
+        else:
+            continue
+        with writing:
+            results.send_bytes(content)
+        if isinstance(message, Ended):
             return
 
 

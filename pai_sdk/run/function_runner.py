@@ -43,6 +43,14 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+_ARGUMENTS = (  # of `pai_sdk.report`, which are no metrics here
+    "checkpoint",
+    "checkpoint_upload_mode",
+    "delete_local_checkpoint_after_upload",
+    "checkpoint_dir_name",
+    "checkpoint_upload_fn",
+)
+
 
 class FunctionRunner(FunctionRun):
     """A `FunctionRun` with the other method names of the original."""
@@ -113,10 +121,23 @@ def wrap_function(train_func: Callable[..., Any], warn: bool = True) -> type[Fun
 
 
 def report(_metric: Any = None, **metrics: Any) -> None:
-    """Report metrics: keywords, a mapping, or one number. All arguments of `pai_sdk.report` work too."""
+    """Report metrics: keywords, a mapping, or one number.
+
+    `checkpoint` and the arguments of `pai_sdk.report` that say how it is saved work too; so does `validation`, if
+    it is a function. `step` is a metric, as in the original; a whole number is the step of the report too.
+    """
     if _metric is not None and not isinstance(_metric, Mapping):
         _metric = {"_metric": _metric}
-    reporting.report(_metric, **metrics)
+    if isinstance(metrics.get("metrics"), Mapping):
+        _metric = {**(_metric or {}), **metrics.pop("metrics")}
+    arguments = {
+        name: metrics.pop(name)
+        for name in (*_ARGUMENTS, "validation")
+        if name in metrics and (name != "validation" or callable(metrics[name]))
+    }
+    step: Any = metrics.get("step")
+    is_step = hasattr(step, "__index__") and not isinstance(step, bool) and step >= 0
+    reporting.report({**(_metric or {}), **metrics}, step if is_step else None, **arguments)
 
 
 @contextlib.contextmanager

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 from pai_sdk.run.records import HparamDiff, HparamsDiff, RunBrief
 from pai_sdk.run.run_filter import metric_value
+from pai_sdk.schemas.hyperparameters import compare_hyperparameters, hyperparameter_identity
 
 __all__ = ["hparams_diff"]
 
@@ -32,30 +32,14 @@ def hparams_diff(briefs: Sequence[RunBrief], metric: str | None = None) -> Hpara
     metric_values = {
         run_id: value for run_id, value in found.items() if value is not None and not math.isnan(value)
     }
-    names = list(dict.fromkeys(name for brief in briefs for name in brief.hparams))
-    differing: list[HparamDiff] = []
-    constant: dict[str, Any] = {}
-    for name in names:
-        values = {brief.id: brief.hparams[name] for brief in briefs if name in brief.hparams}
-        if len(values) == len(briefs) and len({_identity(value) for value in values.values()}) == 1:
-            constant[name] = next(iter(values.values()))
-        else:
-            differing.append(_ranked(name, values, metric_values))
+    compared = compare_hyperparameters([brief.hparams for brief in briefs])
+    differing = []
+    for name in compared.differing:
+        values = {brief.id: row[name] for brief, row in zip(briefs, compared.rows, strict=True) if name in row}
+        differing.append(_ranked(name, values, metric_values))
     differing.sort(key=lambda one: (-1.0 if one.explained is None else -2.0 - one.explained, one.name))
     ids = tuple(brief.id for brief in briefs)
-    return HparamsDiff(ids, tuple(differing), constant, metric or "", metric_values)
-
-
-def _identity(value: Any) -> Hashable:
-    """What is equal for equal values: 1 and 1.0 are, 1 and True are not, nor are 1 and "1"."""
-    if isinstance(value, bool) or value is None:
-        return (type(value).__name__, value)
-    if isinstance(value, (int, float)):
-        return ("number", "nan" if value != value else float(value) if abs(value) < 2**53 else value)
-    return (
-        type(value).__name__,
-        value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str),
-    )
+    return HparamsDiff(ids, tuple(differing), compared.constant, metric or "", metric_values)
 
 
 def _ranked(name: str, values: Mapping[str, Any], metric_values: Mapping[str, float]) -> HparamDiff:
@@ -69,7 +53,9 @@ def _ranked(name: str, values: Mapping[str, Any], metric_values: Mapping[str, fl
         correlation = _correlation(_ranks([float(values[run_id]) for run_id in both]), ranks)
         explained = None if correlation is None else correlation**2
         return HparamDiff(name, kind, values, correlation, explained)
-    return HparamDiff(name, kind, values, None, _between([_identity(values[run_id]) for run_id in both], ranks))
+    return HparamDiff(
+        name, kind, values, None, _between([hyperparameter_identity(values[run_id]) for run_id in both], ranks)
+    )
 
 
 def _kind(values: Any) -> Literal["number", "bool", "text", "mixed"]:

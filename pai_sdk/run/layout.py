@@ -3,6 +3,8 @@
     <runs>/<run id>/            a run; its id is the job's id
         logs/
         checkpoints/<step>/     one checkpoint; it is complete when it has its file `_COMPLETE`
+        checkpoints/<step>.pai-sdk-new/  in a store, what is about to replace a complete checkpoint
+        checkpoints/rank-<n>/   those of process n, likewise
         tensorboard/
         model/
         trace/
@@ -15,16 +17,44 @@ jobs import this module in images without pai_sdk.
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["RunLayout", "check_run_id", "is_run_id", "join"]
+__all__ = ["CheckpointPath", "RunLayout", "check_run_id", "is_run_id", "join"]
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_CHECKPOINT_PATH = re.compile(
+    r"(?:rank-([1-9][0-9]*)/)?(0|[1-9][0-9]*)(\.pai-sdk-new)?/(.*)", re.ASCII | re.DOTALL
+)
+_REPLACEMENT = ".pai-sdk-new"
 _LONGEST_NAME_BYTES = 255  # the limit of most file systems
 _RUN_ID_HINT = "a letter or digit, then letters, digits, '_', '.' and '-', such as train-2026.11"
+
+
+class CheckpointPath(NamedTuple):
+    """A file of a checkpoint, by its path below the folder of checkpoints.
+
+    Attributes:
+        rank: of the process that saved it.
+        step: of the training.
+        name: relative to the checkpoint's folder.
+        is_replacement: whether it is about to replace a complete checkpoint of this step, in a store.
+    """
+
+    rank: int
+    step: int
+    name: str = ""
+    is_replacement: bool = False
+
+    @property
+    def folder(self) -> str:
+        """The checkpoint's folder, with a `/` at its end."""
+        step = f"{self.step}{_REPLACEMENT}/" if self.is_replacement else f"{self.step}/"
+        return f"rank-{self.rank}/{step}" if self.rank else step
 
 
 @dataclass(frozen=True)
@@ -113,9 +143,13 @@ class RunLayout:
         Raises:
             InvalidInputError: the step is not a whole number from 0.
         """
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        try:
+            number = -1 if isinstance(step, bool) else operator.index(step)  # those of NumPy too
+        except TypeError:
+            number = -1
+        if number < 0:
             raise InvalidInputError([Problem("step", f"{step!r} is not a step", "give a whole number from 0")])
-        return join(self.checkpoints, str(step))
+        return join(self.checkpoints, str(number))
 
     def checkpoint_marker(self, step: int) -> str:
         """The file that completes a checkpoint: it lists the checkpoint's files and is written last."""
@@ -140,6 +174,22 @@ class RunLayout:
             (300, None, None)
         """
         return int(name) if re.fullmatch("0|[1-9][0-9]*", name, re.ASCII) else None
+
+    @staticmethod
+    def checkpoint_path(path: str) -> CheckpointPath | None:
+        """Parse a path below the folder of checkpoints; None when it is in no checkpoint.
+
+        Example:
+            >>> RunLayout.checkpoint_path("rank-2/300/weights/a")
+            CheckpointPath(rank=2, step=300, name='weights/a', is_replacement=False)
+            >>> RunLayout.checkpoint_path("300.pai-sdk-new/a").folder, RunLayout.checkpoint_path("notes/a")
+            ('300.pai-sdk-new/', None)
+        """
+        found = _CHECKPOINT_PATH.fullmatch(path)
+        if found is None:
+            return None
+        rank, step, replacement, name = found.groups()
+        return CheckpointPath(int(rank or 0), int(step), name, bool(replacement))
 
 
 def is_run_id(text: object) -> bool:

@@ -97,7 +97,7 @@ class RunManager:
         self._refresh = _run_refresh()(
             opened, records, opener or (lambda uri: open_store(uri, session)), memory_bytes, threads
         )
-        self._poller = Poller(self._refresh.run, refresh_s, "run-manager")
+        self._poller = Poller(self._pass, refresh_s, "run-manager")
 
     def __repr__(self) -> str:
         state = self.state
@@ -137,6 +137,15 @@ class RunManager:
         """How far the manager is, and why the last pass failed."""
         return self._refresh.current_state()
 
+    @property
+    def refresh_s(self) -> float:
+        """The time between two passes in seconds; it may be set at any time, by what knows that nobody looks."""
+        return self._poller.every_s
+
+    @refresh_s.setter
+    def refresh_s(self, seconds: float) -> None:
+        self._poller.every_s = seconds
+
     def close(self, deadline_s: float = _CLOSE_S) -> None:
         """End the background thread, and all subscriptions. What is known stays, and can be asked for.
 
@@ -147,6 +156,10 @@ class RunManager:
         self._refresh.snapshots.close()
         if not self._poller.close(deadline_s):
             raise TimeoutError(f"a run is still being read after {deadline_s:g} s; nothing is lost by that")
+
+    def _pass(self, is_asked: bool) -> bool:
+        """One pass, in the background thread; a subclass adds to it. True if more is to be read at once."""
+        return self._refresh.run(is_asked)
 
     def _state_after(self, is_done: bool, timeout_s: float) -> ManagerState:
         if not is_done:

@@ -21,13 +21,14 @@ class Poller:
     running may have passed what the request is about. Requests that wait for the same call share it.
 
     Args:
-        work: what to do, called with True when somebody waits for it. What it raises is logged, and the thread
+        work: what to do, called with True when somebody waits for it. It returns True if it is to be called again
+            at once, to go on; requests wait for the call that does not. What it raises is logged, and the thread
             goes on.
         every_s: the pause between two calls, in seconds; 0 for calls on request only.
         name: of the thread.
     """
 
-    def __init__(self, work: Callable[[bool], None], every_s: float, name: str) -> None:
+    def __init__(self, work: Callable[[bool], bool | None], every_s: float, name: str) -> None:
         self._work = work
         self._every_s = every_s
         self._name = name
@@ -63,6 +64,17 @@ class Poller:
             return self._wait_for(1, timeout_s)
 
     @property
+    def every_s(self) -> float:
+        """The time between two calls, in seconds; it may be set at any time."""
+        return self._every_s
+
+    @every_s.setter
+    def every_s(self, seconds: float) -> None:
+        with self._state:
+            self._every_s = seconds
+            self._state.notify_all()
+
+    @property
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._is_closed
@@ -92,21 +104,28 @@ class Poller:
         return self._ended >= number
 
     def _run(self) -> None:
-        next_at = time.monotonic() + self._every_s
+        begun_at = time.monotonic()
+        goes_on: bool | None = False
         while True:
             with self._state:
-                pause = max(next_at - time.monotonic(), 0.0) if self._every_s else None
-                self._state.wait_for(lambda: self._is_closed or self._wanted > self._begun, pause)
+                while not self._is_closed and self._wanted <= self._begun and not goes_on:
+                    # Computed again after each wait: the time between two calls may have been changed.
+                    pause = begun_at + self._every_s - time.monotonic() if self._every_s else None
+                    if pause is not None and pause <= 0:
+                        break
+                    self._state.wait(pause)
                 if self._is_closed:
                     return
                 is_asked = self._wanted > self._begun
                 self._begun += 1
-            next_at = time.monotonic() + self._every_s
+            begun_at = time.monotonic()
+            goes_on = False
             try:
-                self._work(is_asked)
+                goes_on = self._work(is_asked)
             except Exception:
                 logger.exception("%s failed; it is called again", self._name)
             finally:
-                with self._state:
-                    self._ended = self._begun
-                    self._state.notify_all()
+                if not goes_on:
+                    with self._state:
+                        self._ended = self._begun
+                        self._state.notify_all()

@@ -9,7 +9,8 @@ Needs numpy, from the extras `watch` and `service`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from pai_sdk.errors import FileChangedError, StorageError
@@ -50,6 +51,7 @@ class EventChunk:
             until a valid record follows them.
         size: how many bytes of the file are known now.
         error: why the rest could not be read; the next call goes on there.
+        is_cut: `is_over` has ended the call before the end of the file; the next call goes on there.
     """
 
     scalars: dict[str, Series] = field(default_factory=dict)
@@ -57,6 +59,7 @@ class EventChunk:
     damaged: list[DamagedRange] = field(default_factory=list)
     size: int = 0
     error: StorageError | None = None
+    is_cut: bool = False
 
     def __len__(self) -> int:
         """How many points there are."""
@@ -104,11 +107,13 @@ class EventFileReader:
         """Whether the file, as it was at the last call, ends with a whole and valid record."""
         return self.offset == self.size
 
-    def read(self, size: int | None = None) -> EventChunk:
+    def read(self, size: int | None = None, is_over: Callable[[bool], bool] = lambda _: False) -> EventChunk:
         """What was appended since the last call. Damage is no error: it is in the answer.
 
         Args:
             size: of the file, where it is known; only so much is read. Without it, all that is there.
+            is_over: asked after each piece whether to end the call, with whether it has come any further. The next
+                call reads the bytes of a record that is not whole again.
 
         Raises:
             ObjectNotFoundError: the file is not there any more.
@@ -117,25 +122,37 @@ class EventFileReader:
         """
         decoder, offset, known = self._decoder, self.offset, self.offset
         before = len(decoder.damaged)
-        rest, seen, skipped, failure = b"", self._seen, 0, None
+        seen, skipped, failure, is_cut = self._seen, 0, None, False
+        parts: list[bytes] = []  # not decoded yet
+        length = 0
         try:
-            for piece in self._pieces(size):
-                known += len(piece)
-                rest += piece[skipped:]
-                skipped = max(skipped - len(piece), 0)
-                taken = decoder.feed(rest, offset)
-                seen = (seen + rest[max(taken - _COMPARED_BYTES, 0) : taken])[-_COMPARED_BYTES:]
-                offset += taken
-                skipped += max(taken - len(rest), 0)
-                rest = rest[taken:]
+            with closing(self._pieces(size, is_over)) as pieces:
+                for piece in pieces:
+                    known += len(piece)
+                    parts.append(piece[skipped:] if skipped else piece)
+                    length += len(parts[-1])
+                    skipped = max(skipped - len(piece), 0)
+                    if length >= decoder.wanted:  # joining a large record with each piece would take long
+                        rest = b"".join(parts)
+                        taken = decoder.feed(rest, offset)
+                        seen = (seen + rest[max(taken - _COMPARED_BYTES, 0) : taken])[-_COMPARED_BYTES:]
+                        offset += taken
+                        skipped += max(taken - len(rest), 0)
+                        parts = [rest[taken:]]
+                        length = len(parts[0])
+                    if known != size and is_over(offset > self.offset):
+                        is_cut = True
+                        break
         except StorageError as error:
             if offset == self.offset:
                 raise
             failure = error
-        self.offset, self.size = self._behind_damage(offset, known), known
+        if known == self.offset > self.size:  # nothing was read behind a record that is too large
+            known = max(self.size, size or 0)
+        self.offset, self.size = offset if is_cut else self._behind_damage(offset, known), known
         self._seen = seen if self.offset == offset <= known else b""
         others, decoder.others = decoder.others, []
-        return EventChunk(decoder.take(), others, self.damaged[before:], known, failure)
+        return EventChunk(decoder.take(), others, self.damaged[before:], known, failure, is_cut)
 
     @property
     def damaged(self) -> list[DamagedRange]:
@@ -155,8 +172,8 @@ class EventFileReader:
         self._open_damage = [DamagedRange(begin, known, _OPEN_DAMAGE)]
         return begin
 
-    def _pieces(self, size: int | None) -> Iterator[bytes]:
-        """The bytes from the offset on, in pieces that are worth decoding."""
+    def _pieces(self, size: int | None, is_over: Callable[[bool], bool]) -> Generator[bytes, None, None]:
+        """The bytes from the offset on, in pieces that are worth decoding; smaller ones when the time is over."""
         if size is not None and size < self.size:
             raise self._is_another()
         # The bytes before are read again: where they differ, the file is another one.
@@ -166,7 +183,7 @@ class EventFileReader:
         for piece in self.store.read(self.path, self.offset - len(compared), size):
             parts.append(piece)
             length += len(piece)
-            if length < _PIECE_BYTES:
+            if length < len(compared) or (length < _PIECE_BYTES and not is_over(True)):
                 continue
             yield self._behind(compared, b"".join(parts))
             parts, length, compared = [], 0, b""

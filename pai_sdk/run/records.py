@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from pai_sdk.schemas.hyperparameters import mask_hyperparameters
+
 if TYPE_CHECKING:
     from pai_sdk.run.series import TagSummary
 
@@ -29,7 +31,8 @@ class RunRecord:
         status: of the job, as `JobStatus` names it; empty when it is not known.
         name: what a person calls it.
         labels: of the job.
-        hparams: the hyperparameters it was started with. Those in its event files come first.
+        hparams: the hyperparameters it was started with. Those in its event files come first. Values whose names
+            look secret are masked when the record is made.
         created_at: when it was created, in seconds since 1970.
         ended_at: when it ended, likewise; None while it has not.
         uri: the folder of its event files. Without one, the run is looked for below the prefixes of the manager.
@@ -48,6 +51,9 @@ class RunRecord:
     ended_at: float | None = None
     uri: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
+
 
 @dataclass(frozen=True)
 class RunBrief:
@@ -63,7 +69,8 @@ class RunBrief:
         updated_at: when a file of it was changed last, likewise.
         ended_at: when its job ended, likewise; None when that is not known.
         tags: each metric with its last, least and largest value, and what else is in the event files.
-        hparams: its hyperparameters; those that a job has nested have dots between the names.
+        hparams: its hyperparameters; those that a job has nested have dots between the names. Values whose names
+            look secret are masked, so no list, table or page has them.
         labels: of its job.
         damaged: how many ranges of its files could not be read; they were passed over.
         is_loading: whether files of it were not read to their ends yet.
@@ -85,6 +92,9 @@ class RunBrief:
     is_loading: bool = False
     error: str = ""
     version: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
 
     def with_tags(self, tags: Iterable[str]) -> RunBrief:
         """The same with some of its tags only."""

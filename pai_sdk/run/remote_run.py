@@ -1,11 +1,13 @@
 """A run store as one job sees it: plain paths, a local folder, and `sync`. Usable in a process without pai_sdk.
 
-A pickled `RemoteRun` carries this module's source, so standard pickle loads it where pai_sdk is not installed.
+A pickled `RemoteRun` carries this module's source, so standard pickle loads it where pai_sdk is not installed. For
+`oss://` it also carries the sources that send and sign, but no key.
 Standard library only, for Python 3.8 and newer.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import shutil
@@ -13,9 +15,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["RemoteRun", "local_output_dir", "must_be_same_folder"]
+__all__ = ["RemoteRun", "local_output_dir", "must_be_same_folder", "sources_for_oss"]
+
+_MARKER = "_COMPLETE"  # of a checkpoint, as in `run/checkpoints.py`
 
 
 @contextmanager
@@ -81,7 +86,8 @@ class RemoteRun:
     logs_subdir: str
 
     def __init__(self, public: dict[str, Any], private: dict[str, Any]) -> None:
-        # `private`: run_folder (on the local disk), temp_dir, run_id, store (pickled), fs_uri, fs_options.
+        # `private`: run_folder (on the local disk), temp_dir, run_id, store (pickled), fs_uri, fs_options, and for
+        # OSS `oss`: where the folder is, and the sources that reach it.
         vars(self).update(public)
         self._private = private
         self._sync: Callable[[str], object] | None = None
@@ -101,16 +107,21 @@ class RemoteRun:
     def sync(self, local_dir: str) -> None:
         """Send what is new or changed in a local folder to the run's folder.
 
-        With pai_sdk in this process, its engine sends the files; otherwise fsspec does, one after the other.
+        With pai_sdk in this process, its engine sends the files. Otherwise they are sent one after the other: to
+        `oss://` by ossfs, or by code of this object, with the key of the environment (ALIBABA_CLOUD_ACCESS_KEY_ID,
+        ALIBABA_CLOUD_ACCESS_KEY_SECRET, ALIBABA_CLOUD_SECURITY_TOKEN); elsewhere by fsspec.
 
         Raises:
+            ValueError: runs are not saved.
             OSError: without pai_sdk: some files could not be sent; the others were. Otherwise `SyncError`.
         """
+        if not self.saving_runs:
+            raise ValueError(f"{self.runs_path} keeps no runs: its store was made with save_runs=False")
         if self._private["run_folder"] is not None:
             must_be_same_folder(local_dir, self._private["run_folder"])
             return
         if self._sync is None:
-            self._sync = self._with_pai_sdk() or _FolderSync(self._private["fs_uri"], self._private["fs_options"])
+            self._sync = self._with_pai_sdk() or _FolderSync(self._private)
         self._sync(local_dir)
 
     def _with_pai_sdk(self) -> Callable[[str], object] | None:
@@ -137,37 +148,81 @@ def _source() -> str:
     return Path(__file__).read_text(encoding="utf-8")
 
 
+def sources_for_oss() -> dict[str, str]:
+    """The sources that send files to OSS without pai_sdk, by the names of their modules."""
+    package = Path(__file__).parents[1]
+    paths = {"oss_folder": package / "run" / "oss_folder.py", "oss_v4": package / "storage" / "oss_v4.py"}
+    return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+
+
 class _FolderSync:
-    """Sends a local folder through fsspec; remembers what was sent."""
+    """Sends a local folder; remembers what was sent."""
 
-    def __init__(self, uri: str, options: dict[str, Any]) -> None:
-        try:
-            import fsspec
-
-            self._fs, self._root = fsspec.url_to_fs(uri, **options)
-        except ImportError as error:
-            raise RuntimeError(
-                f"files cannot be sent to {uri} from this process ({error}); install pai-sdk here, or fsspec with "
-                "what it needs for this kind of URI"
-            ) from error
+    def __init__(self, private: dict[str, Any]) -> None:
+        self._private = private
+        self._send = (
+            _sender_to_oss(private) if private["oss"] else _sender_by_fsspec(private["fs_uri"], {}, private)
+        )
         self._sent: dict[str, tuple[int, int, int]] = {}
 
     def __call__(self, folder: str) -> None:
         failures = []
-        for path in _files(Path(folder)):
+        # The marker of a checkpoint says that the files are there, so it comes after them.
+        for path in sorted(_files(Path(folder)), key=lambda path: path.name == _MARKER):
             name = path.relative_to(folder).as_posix()
             try:
                 state = _state(path)
                 if self._sent.get(name) != state:
-                    target = "{}/{}".format(self._root.rstrip("/"), name)
-                    self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
-                    self._fs.put_file(str(path), target)
+                    self._send(path, name)
                     if _state(path) == state:  # otherwise it was changed while it was read, and is sent again
                         self._sent[name] = state
             except Exception as error:  # each file gets its attempt; all failures are raised below
                 failures.append(f"{name}: {type(error).__name__}: {error}")
         if failures:
             raise OSError("{} files could not be sent:\n  - {}".format(len(failures), "\n  - ".join(failures)))
+
+
+def _sender_to_oss(private: dict[str, Any]) -> Callable[[Path, str], None]:
+    place, sources = private["oss"]["place"], private["oss"]["sources"]
+    oss_folder, oss_v4 = (_executed(name, sources[name]) for name in ("oss_folder", "oss_v4"))
+    try:
+        for name in ("fsspec", "ossfs"):
+            importlib.import_module(name)
+    except ImportError:
+        send: Callable[[Path, str], None] = oss_folder.OssFolder(place, oss_v4).send
+        return send
+
+    def by_ossfs(path: Path, name: str) -> None:
+        key = oss_folder.key_of_environment()  # anew for each file, as it may be renewed
+        options = {"endpoint": oss_folder.endpoint_of(place)[0], "key": key[0], "secret": key[1], "token": key[2]}
+        _sender_by_fsspec("oss://{bucket}/{key}".format(**place), options, private)(path, name)
+
+    return by_ossfs
+
+
+def _executed(name: str, source: str) -> Any:
+    module = {"__name__": name}
+    exec(compile(source, f"{name}.py", "exec"), module)  # noqa: S102 - from the pickle that this object came in
+    return SimpleNamespace(**module)
+
+
+def _sender_by_fsspec(uri: str, options: dict[str, Any], private: dict[str, Any]) -> Callable[[Path, str], None]:
+    try:
+        import fsspec
+
+        files, root = fsspec.url_to_fs(uri, **{**options, **private["fs_options"]})
+    except ImportError as error:
+        raise RuntimeError(
+            f"files cannot be sent to {uri} from this process ({error}); install pai-sdk here, or fsspec with "
+            "what it needs for this kind of URI"
+        ) from error
+
+    def send(path: Path, name: str) -> None:
+        target = "{}/{}".format(root.rstrip("/"), name)
+        files.makedirs(target.rpartition("/")[0], exist_ok=True)
+        files.put_file(str(path), target)
+
+    return send
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import json
 import logging
+import operator
 import os
 import queue
 import re
@@ -24,7 +25,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,16 @@ from pai_sdk.run.checkpoints import (
     CheckpointConfig,
     FolderState,
     add_metrics,
+    begin,
     complete_checkpoints,
+    give_up,
     latest_checkpoint,
     read_checkpoint,
     rotate,
     save,
 )
 from pai_sdk.run.events import EventWriter, as_float64
+from pai_sdk.run.launch import Launch
 from pai_sdk.run.layout import RunLayout
 
 __all__ = [
@@ -62,6 +66,8 @@ logger = logging.getLogger(__name__)
 
 MODES = ("SYNC", "ASYNC", "NO_UPLOAD")
 CONSISTENCIES = ("COMMITTED", "VALIDATED")
+_MOST_UNSAVED = 4  # checkpoints; at the end of a training, all of them are waited for
+_TEMPORARY_NAME = re.compile("tmp[a-z0-9_]{8}")  # those of `tempfile.mkdtemp`
 _EXIT_CODE = 1  # of a process whose last checkpoint could not be saved
 _NO_SESSION = (
     "this code runs outside a job, so report() and the functions beside it have no effect; within "
@@ -222,6 +228,7 @@ class _Task:
     metrics: Mapping[str, float]
     options: _Options = field(default_factory=_Options)
     done: threading.Event = field(default_factory=threading.Event)
+    launch: Mapping[str, Any] | None = None
 
 
 class _Worker:
@@ -241,9 +248,14 @@ class _Worker:
                 self._thread.start()
             self._actions.put(action)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether an action of this worker asks."""
+        return self._thread is threading.current_thread()
+
     def wait(self) -> None:
         """Wait for all that was added, unless an action of this worker asks for it."""
-        if self._thread not in (None, threading.current_thread()):
+        if self._thread is not None and not self.is_here:
             done = threading.Event()
             self.add(done.set)
             done.wait()
@@ -319,15 +331,25 @@ class ReportSession:
         self._layout = layout
         self._events = EventWriter(self._tensorboard, source=self.context.instance)
         self._stops = False
-        self._has_warned = False
+        self._has_warned = self._has_warned_of_wait = False
         self._unreported: _Task | None = None
         # The metrics of the last step, for its checkpoint; and the last checkpoint if it has none yet.
         self._of_step: tuple[int | None, Mapping[str, Any]] = (None, {})
         self._bare: _Task | None = None
+        self._launch: Launch | None = None
+        if self.context.world_size > 1:
+            size = self.context.world_size
+            self._launch = Launch(Path(layout.checkpoints), self.context.job_id, rank, size, os.environ)
+        self._is_to_note = rank > 0 and self._launch is not None
         self._begin_workers()
         _sessions.add(self)
 
     def _begin_workers(self) -> None:
+        # Of the step and what belongs to it, so that reports of several threads have one step each. A signal
+        # handler may report while its own thread holds it.
+        self._lock = threading.RLock()
+        self._unsaved: deque[_Task] = deque()
+        self._saved = threading.Condition()  # guards `_unsaved`
         self._failures: deque[tuple[str, BaseException]] = deque()
         saving, validating = "a checkpoint could not be saved", "the validation of a checkpoint failed"
         self._saver = _Worker("checkpoint-saver", lambda error: self._failures.append((saving, error)))
@@ -339,6 +361,8 @@ class ReportSession:
     def _begin_in_child(self) -> None:
         """After a fork: the threads that save checkpoints are the parent's, and so are their failures."""
         self._begin_workers()
+        if self._launch is not None:
+            self._launch.renew_lock()
 
     def __enter__(self) -> ReportSession:
         return self
@@ -376,23 +400,47 @@ class ReportSession:
             raise StopTraining("the training is to end")
         if self._failures:
             self._raise_failure()
-        if step is None:
-            step = (self.last_step or 0) + 1
-        # What is wrong with the checkpoint is found before anything is recorded.
-        task = None if checkpoint is None else self._task(metrics, step, checkpoint, options)
-        if metrics:
-            self._record(metrics, step)
-            if step == self._of_step[0] or self._bare is not None:
-                self._note(metrics, step)
-            else:
-                self._of_step = (step, dict(metrics))
-        self.last_step = step
-        if task is not None:
-            self._save(task)
-        task, self._unreported = task or self._unreported, None
+        if checkpoint is not None and options.mode != "SYNC":
+            self._wait_for_room()
+            if self._stops:
+                raise StopTraining("the training is to end")
+        with self._lock:
+            if step is None:
+                step = self._next_step()
+            elif type(step) is not int:
+                step = operator.index(step)
+            # What is wrong with the checkpoint is found before anything is recorded.
+            task = None if checkpoint is None else self._task(metrics, step, checkpoint, options)
+            if metrics:
+                self._record(metrics, step)
+                if step == self._of_step[0] or self._bare is not None:
+                    self._note(metrics, step)
+                else:
+                    self._of_step = (step, dict(metrics))
+            self.last_step = step
+            if task is not None:
+                self._save(task)
+            reported, before = task or self._unreported, self._unreported
+            self._unreported = None
+        if task is not None and task.options.mode == "SYNC":
+            task.done.wait()
+            if self._failures:
+                self._unreported = before  # the next report hands it over
+                self._raise_failure()
+        if self._is_to_note:
+            self._leave_note()
         if self.on_report is not None:
-            target, saved = (None, None) if task is None else (task.target, task.done)
+            target, saved = (None, None) if reported is None else (reported.target, reported.done)
             self.on_report(Report(dict(metrics), step, time.time(), target, saved))
+
+    def _next_step(self) -> int:
+        return (self.last_step or 0) + 1
+
+    def _leave_note(self) -> None:
+        """Let rank 0 know that this rank has begun; in the background, since files are looked at."""
+        self._is_to_note = False
+        if self._launch is not None:
+            self._saver.add(self._launch.note)
 
     def _note(self, metrics: Mapping[str, Any], step: int) -> None:
         """Keep the metrics for the checkpoint of this step, or give them to it if it has none."""
@@ -410,6 +458,8 @@ class ReportSession:
     def stop(self) -> None:
         """Make the next report raise `StopTraining`."""
         self._stops = True
+        with self._saved:
+            self._saved.notify_all()
 
     def flush(self) -> None:
         """Append to the file all metrics reported so far."""
@@ -418,15 +468,33 @@ class ReportSession:
     def checkpoint(self) -> Checkpoint | None:
         """The complete checkpoint of the latest step: of this rank, or else of rank 0. None without one.
 
-        Waits until the checkpoints that this session has taken are saved, so that the latest one is seen.
+        Waits until the checkpoints that this session has taken are saved, so that the latest one is seen. Of the
+        checkpoints of rank 0, another rank sees those that were complete when the launch began, until all ranks
+        have asked.
+
+        Raises:
+            CheckpointError: the checkpoint that this launch began with was removed.
         """
         self._saver.wait()
         found = latest_checkpoint(self._checkpoints)
-        if found is None and self.context.rank:
+        if self._launch is not None:
+            if self.context.rank == 0:
+                self._launch.begin(found)
+            elif found is None:
+                found = self._launch.resume_point()
+            else:
+                self._launch.note()
+            self._is_to_note = False
+        elif found is None and self.context.rank:
             found = latest_checkpoint(self._layout.checkpoints)
-        if found is not None and self.last_step is None:
-            self.last_step = found.step  # the first report without a step is the next one
+        self._go_on_from(found)
         return found
+
+    def _go_on_from(self, found: Checkpoint | None) -> None:
+        """Let the first report without a step be the one after a checkpoint."""
+        with self._lock:
+            if found is not None and self.last_step is None:
+                self.last_step = found.step
 
     def checkpoints(self, consistency_mode: str | None = None) -> list[Checkpoint]:
         """All complete checkpoints, the earliest step first; arguments as for `get_all_reported_checkpoints`."""
@@ -450,20 +518,37 @@ class ReportSession:
     def checkpoint_dir(self, step: int | None = None, metrics: Mapping[str, Any] | None = None) -> Iterator[Path]:
         """An empty folder that becomes the checkpoint of a step when the block ends; removed after an error."""
         numbers = _numbers(metrics or {})
-        if step is None:
-            step = (self.last_step or 0) + 1
+        step = self._next_step() if step is None else step
         folder = self._folder_of(step)
+        step = operator.index(step)
+        self._wait_for_room()
+        launch = self._stamp()
         if folder.exists():
             self._saver.wait()  # it may be a checkpoint of this step that is being saved
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        begin(folder)
         try:
             yield folder
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            give_up(folder)
             raise
-        self._unreported = _Task(FolderState.of(folder), folder, step, numbers or self._of_this_step(step))
-        self._save(self._unreported)
+        state = FolderState.of(folder)
+        with self._lock:
+            task = _Task(state, folder, step, numbers or self._of_this_step(step), launch=launch)
+            self._unreported = task
+            self._save(task)
+
+    def wait_until_saved(self, timeout_s: float) -> tuple[int, str] | None:
+        """Wait until all checkpoints are saved and validated.
+
+        Returns:
+            The step of one that is not, and what it is not: `saved` or `validated`. None if there is no such one.
+        """
+        with self._saved:
+            self._saved.wait_for(lambda: not self._unsaved and not self._to_validate, timeout_s)
+            if self._unsaved:
+                return self._unsaved[0].step, "saved"
+            return next(((int(path.name), "validated") for path in list(self._to_validate)), None)
 
     def close(self, deadline_s: float | None = None) -> None:
         """Save the rest of the metrics and checkpoints. Reports raise `StopTraining` afterwards.
@@ -474,7 +559,7 @@ class ReportSession:
         Raises:
             CheckpointError: a checkpoint could not be saved, or not in time.
         """
-        self._stops = True
+        self.stop()
         deadline = None if deadline_s is None else time.monotonic() + deadline_s
         try:
             self._saver.close(deadline)
@@ -510,30 +595,62 @@ class ReportSession:
         folder = Path(_folder_of(checkpoint))
         source, target = FolderState.of(folder), self._folder_of(step)
         options.check(folder, target)
-        return _Task(source, target, step, _numbers(metrics) or self._of_this_step(step), options)
+        if options.mode == "ASYNC" and _is_temporary(folder, but_for=target):
+            options = replace(options, mode="SYNC")
+        of_step = _numbers(metrics) or self._of_this_step(step)
+        return _Task(source, target, step, of_step, options, launch=self._stamp())
+
+    def _stamp(self) -> Mapping[str, Any] | None:
+        """The launch for the marker of a checkpoint; only rank 0 saves what other ranks read."""
+        return None if self._launch is None or self.context.rank else self._launch.stamp()
 
     def _folder_of(self, step: int) -> Path:
         return self._checkpoints / Path(self._layout.checkpoint(step)).name
 
     def _save(self, task: _Task) -> None:
         self._bare = None if task.metrics else task
+        with self._saved:
+            self._unsaved.append(task)
         self._saver.add(partial(self._save_now, task))
-        if task.options.mode == "SYNC":
-            task.done.wait()
-            self._raise_failure()
+
+    def _wait_for_room(self) -> None:
+        """Wait while many checkpoints are not saved yet, unless the training is to end."""
+        with self._saved:
+            if len(self._unsaved) < _MOST_UNSAVED or self._saver.is_here or self._validator.is_here:
+                return
+            if not self._has_warned_of_wait:
+                self._has_warned_of_wait = True
+                logger.warning(
+                    "%s checkpoints are not saved yet, so the training waits: it reports them faster than they "
+                    "can be copied to %s; save fewer of them",
+                    len(self._unsaved), self._checkpoints,
+                )  # fmt: skip
+            self._saved.wait_for(lambda: len(self._unsaved) < _MOST_UNSAVED or self._stops)
 
     def _save_now(self, task: _Task) -> None:
         options = task.options
         try:
             with self._changes:
-                saved = save(task.source, task.target, step=task.step, metrics=task.metrics, copy=options.copy)
+                saved = save(
+                    task.source,
+                    task.target,
+                    step=task.step,
+                    metrics=task.metrics,
+                    copy=options.copy,
+                    launch=task.launch,
+                )
                 if options.validation is not None:
                     self._to_validate.add(task.target)
                     self._validator.add(partial(self._validate, saved, task))
                 self._rotate()
+                if task.launch is not None and self._launch is not None:
+                    self._launch.saved(task.launch)
             if options.delete_source and task.source.root.resolve() != task.target.resolve():
                 shutil.rmtree(task.source.root)
         finally:
+            with self._saved:
+                self._unsaved.remove(task)
+                self._saved.notify_all()
             task.done.set()
 
     def _validate(self, saved: Checkpoint, task: _Task) -> None:
@@ -551,6 +668,8 @@ class ReportSession:
                 self._to_validate.discard(task.target)
                 add_metrics(saved, numbers)
                 self._rotate()
+            with self._saved:
+                self._saved.notify_all()
 
     def _add_to_saved(self, task: _Task, metrics: Mapping[str, float]) -> None:
         with self._changes:
@@ -560,7 +679,8 @@ class ReportSession:
                 self._rotate()
 
     def _rotate(self) -> None:
-        rotate(self._checkpoints, self.checkpoint_config, held=self._to_validate)
+        held = None if self._launch is None else self._launch.held
+        rotate(self._checkpoints, self.checkpoint_config, held={*self._to_validate, *([held] if held else [])})
 
     def _raise_failure(self) -> None:
         if not self._failures:
@@ -641,7 +761,9 @@ def report(
     validation: Callable[[Checkpoint], Mapping[str, Any] | None] | None = None,
     **more: Any,
 ) -> None:
-    """Record metrics, and a checkpoint. Does not wait, unless a scheduler asked for lock-step.
+    """Record metrics, and a checkpoint.
+
+    It does not wait, unless a scheduler asked for lock-step, or four checkpoints are not saved yet.
 
     Outside a job and a session, the first call logs a warning, and no call has an effect.
 
@@ -653,7 +775,8 @@ def report(
             when its marker is written. It must not change before that. It keeps the metrics of this report, or
             else those of the other reports of the same step.
         checkpoint_upload_mode: `ASYNC`, or `SYNC` to wait for the copy, or `NO_UPLOAD` for a folder that is
-            `checkpoints/<step>` already, which only gets its marker.
+            `checkpoints/<step>` already, which only gets its marker. For a folder of `tempfile`, `ASYNC` is the
+            same as `SYNC`, since it is removed soon.
         delete_local_checkpoint_after_upload: remove the folder when it is copied.
         checkpoint_dir_name: letters and the step, such as `checkpoint_000012`; the folder is named by the step.
         checkpoint_upload_fn: called in the background instead of the copy, with the checkpoint and the path of the
@@ -706,7 +829,8 @@ def _step_named(name: str, step: int | None) -> int:
 def get_checkpoint() -> Checkpoint | None:
     """The checkpoint to go on from: the complete one of the latest step. None at the start of a training.
 
-    Waits until the checkpoints reported here are saved.
+    Waits until the checkpoints reported here are saved. In a job of several processes, the checkpoints that rank 0
+    has saved since the job began are seen by the other ranks when all have asked.
 
     Example:
         >>> get_checkpoint() is None
@@ -804,6 +928,32 @@ def _folder_of(checkpoint: Any) -> str:
             f"a checkpoint is the path of a folder, not {type(checkpoint).__name__}; write the state into files"
         )
     return os.fspath(found)
+
+
+def _is_temporary(folder: Path, *, but_for: Path) -> bool:
+    """Whether a folder is likely to be removed when `report` has returned: one of `tempfile`, or in one.
+
+    Args:
+        folder: absolute or not.
+        but_for: what is around this one too is there for the whole run.
+    """
+    places = {folder.resolve(), *folder.resolve().parents} - set(but_for.resolve().parents)
+    # The registry of finalizers has the name of each TemporaryDirectory that there is. Where a Python has no such
+    # registry, their usual names are left to go by.
+    finalizers = list(getattr(weakref.finalize, "_registry", {}).values())
+    made = [info.args[0] for info in finalizers if info.args and _is_of_temporary_directory(info.func)]
+    if any(Path(os.fsdecode(name)).resolve() in places for name in made):
+        return True
+    try:
+        temporary = Path(tempfile.gettempdir()).resolve()
+    except FileNotFoundError:  # an image without one
+        return False
+    return any(place.parent == temporary and _TEMPORARY_NAME.fullmatch(place.name) for place in places)
+
+
+def _is_of_temporary_directory(function: Any) -> bool:
+    owner = getattr(function, "__self__", None)
+    return isinstance(owner, type) and issubclass(owner, tempfile.TemporaryDirectory)
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -41,7 +41,10 @@ class ResumePoint:
     @property
     def is_in_place(self) -> bool:
         """Whether nothing needs to be copied."""
-        return all(checkpoint.uri.startswith(self.target) for checkpoint in self.checkpoints)
+        return all(
+            checkpoint.uri.startswith(self.target) and not checkpoint.is_replacement
+            for checkpoint in self.checkpoints
+        )
 
     def __str__(self) -> str:
         if not self.checkpoints:

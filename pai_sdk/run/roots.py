@@ -68,6 +68,11 @@ class LocalRoot:
             raise _foreign(path, "the local disk")
         if place.startswith("/"):
             _without_up(place, path)
+        elif place.startswith("~") and place is path:
+            place = os.path.expanduser(place)  # noqa: PTH111 - it raises nothing
+            if place == path:
+                hint = "write the whole path, or './~…' for a name that begins with '~'"
+                raise InvalidInputError([Problem("path", f"{path!r} names a home folder that is not known", hint)])
         # Without resolving links: a path below the prefix stays below it.
         return os.path.abspath(_given(place))  # noqa: PTH100
 

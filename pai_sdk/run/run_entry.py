@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +25,7 @@ __all__ = ["RunEntry", "brief_of_record", "flat"]
 
 logger = logging.getLogger(__name__)
 
+_LOCK_S = 0.05
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _BEGAN = re.compile(r"(?:tfevents|summary)\.([0-9]{9,11})(?:\.|$|_)")
 
@@ -38,6 +39,7 @@ class RunEntry:
         files: as they were listed last.
         is_dirty: whether they have changed since they were read, or could not be read.
         retry_at: when what failed is tried again, on the monotonic clock.
+        refreshed_at: when its files were read last, likewise.
         used_at: when somebody asked for its points, likewise.
         points_bytes: the memory of its points.
         lock: held while its files are read.
@@ -49,7 +51,7 @@ class RunEntry:
         self.files: tuple[StoredFile, ...] = ()
         self.is_dirty = True
         self.retry_at = 0.0
-        self.used_at = 0.0
+        self.used_at = self.refreshed_at = 0.0
         self.points_bytes = 0
         self.lock = threading.Lock()
         self.is_local = isinstance(store, LocalStore)
@@ -80,23 +82,34 @@ class RunEntry:
         """Whether its files are to be read now."""
         return self.is_dirty and self.retry_at <= now
 
-    def refresh(self) -> None:
-        """Read what is new in its files. A failure is kept as the state of this run, and tried again later."""
-        with self.lock:
+    def refresh(self, is_over: Callable[[bool], bool]) -> None:
+        """Read what is new in its files. A failure is kept as the state of this run, and tried again later.
+
+        Args:
+            is_over: asked whether to end the call, with whether it has come any further; the run stays due then.
+        """
+        self.refreshed_at = time.monotonic()
+        # A query may be reading this run again, as a whole. The other runs do not wait for it.
+        if not self.lock.acquire(timeout=_LOCK_S):
+            return
+        try:
             self.is_dirty = False  # first: a scan may find more while this reads
             files = self.files
             try:
-                self.reader.refresh(files)
+                self.reader.refresh(files, is_over)
+                self.is_dirty |= self.reader.is_behind
                 self._tags, self._hparams = self.reader.tags(), flat(self.reader.hparams())
                 self._damaged = len(self.reader.damaged)
                 self._version = self.reader.version
                 self._error, self._failures = "", 0
-                self._read_bytes = sum(file.size_bytes for file in files)
+                self._read_bytes = self.reader.read_bytes
             except Exception as error:  # whatever it is, it concerns this run only
                 self._failed(error)
             finally:
                 self._is_read = True
                 self.points_bytes = self.reader.nbytes if self._has_points else 0
+        finally:
+            self.lock.release()
 
     def _failed(self, error: Exception) -> None:
         self.is_dirty = True

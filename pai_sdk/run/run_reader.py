@@ -17,7 +17,7 @@ from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
 from pai_sdk.run.columns import GrowingSeries, GrowingSummary
 from pai_sdk.run.events import event_file_source
 from pai_sdk.run.reader import DamagedRange, EventChunk, EventFileReader, OtherEvent
-from pai_sdk.run.series import Series, TagSummary
+from pai_sdk.run.series import Series, TagSummary, is_tensor_kind
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stored_file import StoredFile
 
@@ -114,6 +114,7 @@ class RunReader:
         version: grows with each change of what can be read here.
         epoch: grows when what was read before is not valid any more: a file was replaced, cut off or removed, or a
             restart went back in steps.
+        is_behind: the last `refresh` was ended before it had read everything.
 
     Example:
         >>> import tempfile
@@ -137,13 +138,16 @@ class RunReader:
         self._hparams: dict[str, bool | float | str] = {}
         self._merged: dict[_Key, Series] = {}
         self.version = self.epoch = 0
+        self.is_behind = False
         self.refresh(files)
 
-    def refresh(self, files: Iterable[StoredFile]) -> bool:
+    def refresh(self, files: Iterable[StoredFile], is_over: Callable[[bool], bool] = lambda _: False) -> bool:
         """Read what is new.
 
         Args:
             files: the event files of the run, as they are listed now. Those that are not among them were removed.
+            is_over: asked again and again whether to end the call, with whether it has come any further. The next
+                call goes on there.
 
         Returns:
             Whether anything has changed.
@@ -156,10 +160,10 @@ class RunReader:
         if self._files.keys() - {file.path for file in listed}:
             self._begin_epoch()
         try:
-            self._read(listed)
+            self._read(listed, is_over)
         except FileChangedError:
             self._begin_epoch()
-            self._read(listed)
+            self._read(listed, is_over)
         return self.version != version
 
     # ---- what is there --------------------------------------------------------------------------------------
@@ -209,19 +213,25 @@ class RunReader:
         return self._entries("histogram", tag, OtherEvent.histogram)
 
     def tensors(self, tag: str) -> list[Entry]:
-        """The tensors of a tag, by step.
+        """The tensors of a tag, by step: also those of plugins that are not known here, such as `pr_curves`.
 
         Raises:
             KeyError: no tensor has this tag.
             StorageError: the files cannot be read again.
         """
-        return self._entries("tensor", tag, OtherEvent.tensor)
+        kinds = [kind for kind, name in self._names if name == tag and is_tensor_kind(kind)]
+        return self._entries(kinds[0] if kinds else "tensor", tag, OtherEvent.tensor)
 
     @property
     def damaged(self) -> list[DamagedRange]:
         """The ranges that were passed over, with the paths of their files."""
         files = sorted(self._files.items())
         return [replace(damage, path=path) for path, file in files for damage in file.reader.damaged]
+
+    @property
+    def read_bytes(self) -> int:
+        """How much of its files was read."""
+        return sum(file.seen[0] for file in self._files.values())
 
     @property
     def nbytes(self) -> int:
@@ -240,17 +250,21 @@ class RunReader:
 
     # ---- reading --------------------------------------------------------------------------------------------
 
-    def _read(self, listed: Iterable[StoredFile]) -> None:
+    def _read(self, listed: Iterable[StoredFile], is_over: Callable[[bool], bool]) -> None:
         """Read what is new in each file."""
         failure: StorageError | None = None
+        self.is_behind = has_read = False
         for stored in listed:
             file = self._files.get(stored.path) or _File(self._store, stored.path)
             seen = (stored.size_bytes, stored.etag)
             if file.seen == seen:
                 continue
+            if is_over(has_read):
+                self.is_behind = True
+                break
             damage = file.reader.damaged
             try:
-                chunk = file.reader.read(stored.size_bytes)
+                chunk = file.reader.read(stored.size_bytes, is_over)
             except FileChangedError:
                 raise
             except ObjectNotFoundError:  # removed since it was listed; the next listing will say so
@@ -259,8 +273,10 @@ class RunReader:
                 failure = failure or error
                 continue
             # What fails is tried again.
-            file.seen = seen if chunk.error is None else (chunk.size, "")
+            has_read = True
+            file.seen = seen if chunk.error is None and not chunk.is_cut else (chunk.size, "")
             failure = failure or chunk.error
+            self.is_behind |= chunk.is_cut
             self._files[stored.path] = file
             self._take(file, chunk)
             if chunk.scalars or chunk.others or damage != file.reader.damaged:

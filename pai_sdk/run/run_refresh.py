@@ -1,10 +1,15 @@
 """One pass over all runs: what is new is found, read and published. The background thread calls it regularly.
 
     INIT ──> LOADING ──> DONE                       nothing failed
-                    └──> FAILED (error) ──> LOADING  something failed; the next pass tries again
+                    ├──> FAILED (error) ──> LOADING  something failed; the next pass tries again
+                    └──> LOADING                     more is to be read; the next pass follows at once
 
-A pass always ends in DONE or FAILED, whatever it meets. A run that cannot be read is a state of that run, and not
-of the pass.
+A pass always ends in one of these states, whatever it meets. A run that cannot be read is a state of that run, and
+not of the pass.
+
+No run holds up the others: a pass reads what has grown a little first. Then it reads the new and the large runs,
+those first that have waited the longest, each for a slice of time, and ends when its own time is over. The rest
+goes on in the next pass, which looks for changes again.
 """
 
 from __future__ import annotations
@@ -39,6 +44,18 @@ _PUBLISHED_RUNS = 64
 
 _MUCH_BYTES = 32 << 20
 """From here on, several threads read local files: they wait for the disk at the same time."""
+
+_LITTLE_BYTES = 1 << 20
+"""What each known run may have read in a pass, whatever the time."""
+
+_SLICE_S, _REMOTE_SLICE_S = 0.1, 0.5
+"""How long a run may read in a pass. A request to a remote store costs more than the piece of a local file."""
+
+_MUCH_S = 0.4
+"""How long a pass begins to read new and large runs."""
+
+_RECORDS_S = 0.5
+"""How often the records are asked for while one pass follows the other."""
 
 _LOW_MARK = 0.9
 """Points are dropped down to this part of the budget, so that not every pass has to drop some."""
@@ -79,21 +96,31 @@ class RunRefresh:
         self._records: Mapping[str, RunRecord] = {}
         self._places = RunPlaces(stores, open_store, lambda: self.is_closed)
         self._deleted: set[str] = set()
+        self._is_behind = False  # of the last pass
+        self._records_at = float("-inf")
+        self._records_problem = ""
 
     # ---- the pass, in the background thread -----------------------------------------------------------------
 
-    def run(self, is_asked: bool) -> None:
+    def run(self, is_asked: bool) -> bool:
         """One pass.
 
         Args:
             is_asked: somebody waits for it: all files are looked at, and what failed is tried again at once.
+
+        Returns:
+            Whether more is to be read, by another pass.
         """
         problems: list[str] = []
+        is_behind, self._is_behind = self._is_behind, False
         self.state = replace(self.state, status="LOADING")
         try:
-            self._take_records(problems)
+            if is_asked or not is_behind or time.monotonic() - self._records_at >= _RECORDS_S:
+                self._records_at = time.monotonic()
+                self._records_problem = self._take_records()
+            problems += filter(None, [self._records_problem])
             self._scan(is_asked)
-            self._read(is_asked)
+            self._is_behind = self._read(is_asked)
             self._publish_statuses()
             problems += [f"{one.uri}: {one.error}" for one in self._places.all() if one.error]
             problems += self._places.problems.values()
@@ -103,7 +130,7 @@ class RunRefresh:
         finally:
             now = self.snapshots.now
             self.state = ManagerState(
-                "FAILED" if problems else "DONE",
+                "FAILED" if problems else "LOADING" if self._is_behind else "DONE",
                 error="; ".join(problems),
                 version=now.version,
                 loaded_at=time.time(),
@@ -111,16 +138,17 @@ class RunRefresh:
                 runs=len(now.briefs),
                 points_bytes=self.points_bytes,
             )
+        return self._is_behind
 
-    def _take_records(self, problems: list[str]) -> None:
+    def _take_records(self) -> str:
+        """Ask for the records; returns why that failed."""
         if self._ask_for_records is None:
-            return
+            return ""
         try:
             records = {record.id: record for record in self._ask_for_records()}
         except Exception as error:  # those of the last time stay
             logger.warning("the records of runs cannot be had: %s", error)
-            problems.append(f"the records of runs cannot be had: {type(error).__name__}: {error}")
-            return
+            return f"the records of runs cannot be had: {type(error).__name__}: {error}"
         before, self._records = self._records, records
         gone, has_other_ids = self._places.take(records)
         removed = [entry.run_id for entry in gone if self.entries.pop(entry.run_id, None)]
@@ -133,6 +161,7 @@ class RunRefresh:
         with_files = [one for one in known if self._record_id(one) in changed]
         lost = [one for one in before if one not in records and one not in self.entries]
         self._publish({*changed, *with_files, *renamed, *(set(removed) & records.keys())}, [*removed, *lost])
+        return ""
 
     def _rename(self) -> tuple[list[str], list[str]]:
         """Give the runs below the prefixes the ids that the records say; returns old and new ids."""
@@ -193,7 +222,8 @@ class RunRefresh:
         kept = [entry.run_id for entry in gone if entry.run_id in self._records]
         self._publish([*new, *kept], [entry.run_id for entry in gone if entry.run_id not in kept])
 
-    def _read(self, is_asked: bool) -> None:
+    def _read(self, is_asked: bool) -> bool:
+        """Read what is new; returns whether something is left for the next pass."""
         now = time.monotonic()
         due = [
             entry
@@ -201,26 +231,43 @@ class RunRefresh:
             if entry.is_dirty and (is_asked or entry.retry_at <= now) and entry.run_id not in self._deleted
         ]
         due.sort(key=lambda entry: entry.updated_at or 0.0, reverse=True)
+        little = [entry for entry in due if entry.refreshed_at and entry.unread_bytes <= _LITTLE_BYTES]
+        self._read_all(little, float("inf"))
+        is_little = {*little}
+        much = [entry for entry in due if entry not in is_little]
+        self._read_all(sorted(much, key=lambda entry: entry.refreshed_at), time.monotonic() + _MUCH_S)
+        return not self.is_closed and any(entry.is_due(time.monotonic()) for entry in due)
+
+    def _read_all(self, due: Sequence[RunEntry], until: float) -> None:
         local = [entry for entry in due if entry.is_local]
         remote = [entry for entry in due if not entry.is_local]
         if sum(entry.unread_bytes for entry in local) > _MUCH_BYTES:
-            remote, local = due, []
+            remote, local = [*due], []
         for begin in range(0, len(local), _PUBLISHED_RUNS):
-            self._read_some(local[begin : begin + _PUBLISHED_RUNS])
+            self._read_some(local[begin : begin + _PUBLISHED_RUNS], until)
         if len(remote) == 1:
-            self._read_some(remote)
+            self._read_some(remote, until)
         elif remote:
             # Each thread publishes what it has read: a large or slow run does not hold up the others.
             with TransferPool(self._threads) as pool:
-                pool.run_all([partial(self._read_some, [entry]) for entry in remote])
+                pool.run_all([partial(self._read_some, [entry], until) for entry in remote])
 
-    def _read_some(self, entries: Sequence[RunEntry]) -> None:
+    def _read_some(self, entries: Sequence[RunEntry], until: float) -> None:
+        read = []
         for entry in entries:
             if self.is_closed:
                 return
-            entry.refresh()
-        self._publish([entry.run_id for entry in entries])
+            if time.monotonic() >= until:
+                break
+            entry.refresh(self._slice_of(entry))
+            read.append(entry.run_id)
+        self._publish(read)
         self.keep_within_budget()
+
+    def _slice_of(self, entry: RunEntry) -> Callable[[bool], bool]:
+        """Whether a run's time in this pass is over. It comes a step further in each pass, however slowly."""
+        until = time.monotonic() + (_SLICE_S if entry.is_local else _REMOTE_SLICE_S)
+        return lambda has_read: self.is_closed or (has_read and time.monotonic() >= until)
 
     def _publish_statuses(self) -> None:
         """Publish the runs that have stopped growing, or have a file again."""

@@ -20,8 +20,9 @@ from pai_sdk.run.buckets import Comparison
 from pai_sdk.run.pictures import FONT, run_colour, save_picture, shown_text, small_curve
 from pai_sdk.run.records import RunBrief
 from pai_sdk.run.series import TagSummary
+from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 
-__all__ = ["RunTable", "age_text", "differing_hparams", "value_text"]
+__all__ = ["RunTable", "age_text", "usual_tags", "value_text"]
 
 _MOST_TAGS = 4
 _MOST_HPARAMS = 8
@@ -56,7 +57,8 @@ class RunTable:
         if not self.runs:
             return "<i>no runs</i>"
         tags = self.tags or usual_tags(self.runs)
-        differing, constant = differing_hparams(self.runs)
+        compared = compare_hyperparameters([run.hparams for run in self.runs])
+        differing = compared.differing
         titles = ["run", "status", "age", *differing[:_MOST_HPARAMS], *tags]
         head = "".join(f'<th style="{_CELL}">{shown_text(title)}</th>' for title in titles)
         pictures = self._pictures()
@@ -67,7 +69,7 @@ class RunTable:
             f'<div class="pai-runs" style="overflow-x:auto;{FONT};font-size:13px">'
             '<table style="border-collapse:collapse;font-size:13px">'
             f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-            f"{self._below(len(differing), constant)}</div>"
+            f"{self._below(len(differing), compared.constant)}</div>"
         )
 
     def save(self, path: str | Path) -> Path:
@@ -131,24 +133,6 @@ def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, .
                 having, points = counts.get(tag, (0, 0))
                 counts[tag] = having + 1, points + summary.count
     return tuple(sorted(counts, key=lambda tag: counts[tag], reverse=True)[:most])
-
-
-def differing_hparams(runs: Sequence[RunBrief]) -> tuple[list[str], dict[str, Any]]:
-    """The hyperparameters in which runs differ, and those that are the same in all. A missing one is not None.
-
-    Example:
-        >>> runs = [RunBrief("a", hparams={"lr": 0.1, "seed": 7}), RunBrief("b", hparams={"lr": 0.2, "seed": 7})]
-        >>> differing_hparams(runs)
-        (['lr'], {'seed': 7})
-    """
-    differing, constant = [], {}
-    for name in dict.fromkeys(name for run in runs for name in run.hparams):
-        values = {repr(run.hparams[name]) if name in run.hparams else "" for run in runs}
-        if len(values) > 1:
-            differing.append(name)
-        else:
-            constant[name] = runs[0].hparams[name]
-    return differing, constant
 
 
 def value_text(value: object) -> str:

@@ -178,7 +178,8 @@ class TagSummary:
 
     Attributes:
         tag: its name.
-        kind: `scalar`, `text`, `histogram`, `tensor`, `image`, or the name of another plugin of TensorBoard.
+        kind: `scalar`, `text`, `histogram`, `tensor`, `image`, or the name of another plugin of TensorBoard, whose
+            values are tensors.
         count: of all points.
         first_step: the least step; None where there are no points.
         last: the point with the largest step; its value is NaN for what is no number, such as text.
@@ -197,3 +198,18 @@ class TagSummary:
     max: float | None = None
     nan_count: int = 0
     inf_count: int = 0
+
+    @property
+    def has_tensors(self) -> bool:
+        """Whether its values are tensors: of no plugin, or of one that is not known here, such as `pr_curves`."""
+        return is_tensor_kind(self.kind)
+
+
+def is_tensor_kind(kind: str) -> bool:
+    """Whether the values of a kind are tensors.
+
+    Example:
+        >>> is_tensor_kind("pr_curves"), is_tensor_kind("image")
+        (True, False)
+    """
+    return kind not in ("scalar", "text", "histogram", "image", "audio", "graph", "hparams")

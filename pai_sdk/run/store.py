@@ -19,13 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError, Problem
+from pai_sdk.base.default_session import reference
+from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError, Problem, SettingsError
 from pai_sdk.run.layout import RunLayout
-from pai_sdk.run.remote_run import RemoteRun, local_output_dir, must_be_same_folder
+from pai_sdk.run.remote_run import RemoteRun, local_output_dir, must_be_same_folder, sources_for_oss
 from pai_sdk.run.roots import DbfsRoot, HdfsRoot, LocalRoot, Root, UriRoot, is_dbfs_path
 from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.store import Store, open_store
-from pai_sdk.storage.uri import uri_scheme
+from pai_sdk.storage.uri import OssUri, uri_scheme
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetDataset
@@ -45,8 +47,9 @@ class RunStore:
     """Runs and data below one prefix. `RunStore.create` makes the right kind for a prefix.
 
     Nothing is read or written before the first method that needs it. Paths are given as full URIs or without
-    scheme and host; those of another host, and those with `..`, are errors. A store can be pickled; where it is
-    loaded, `oss://` uses the keys of the default session.
+    scheme and host; those of another host, and those with `..`, are errors. A store can be pickled, without keys.
+    Where it is loaded, `oss://` uses the same services with the keys of that process: the embedded service of the
+    same folder, or the default session, which must be one for the same endpoints.
 
     Args:
         prefix_path: the folder of everything that has no path of its own.
@@ -106,8 +109,8 @@ class RunStore:
         """The store of a prefix.
 
         Args:
-            prefix_path: a local path, `file://`, `oss://`, `hdfs://`, `dbfs:/`, `s3://`, `memory://` or any other
-                scheme that fsspec knows. On Databricks, `/dbfs/…` is DBFS too.
+            prefix_path: a local path, which may begin with `~`, or `file://`, `oss://`, `hdfs://`, `dbfs:/`,
+                `s3://`, `memory://` or any other scheme that fsspec knows. On Databricks, `/dbfs/…` is DBFS too.
             args: passed on to the class of the store.
             kwargs: likewise.
 
@@ -127,7 +130,7 @@ class RunStore:
         return f"<{type(self).__name__} {self.prefix_path}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_session": None}
+        return {**vars(self), "_session": reference(self._session)}
 
     def _root_of(self, prefix: str) -> Root:
         raise NotImplementedError("make a store with RunStore.create()")
@@ -184,9 +187,7 @@ class RunStore:
         Raises:
             InvalidInputError: runs are not saved here.
         """
-        if not self._save_runs:
-            hint = "make it with save_runs=True"
-            raise InvalidInputError([Problem("save_runs", f"{self.prefix_path} keeps no checkpoints", hint)])
+        self._must_save_runs()
         return [path for path in self.list(self.get_run_path(run_id)) if path.endswith(suffix)]
 
     def get_logs_path(self, run_id: str) -> str | None:
@@ -274,7 +275,11 @@ class RunStore:
         return base64.b64encode(self.read(ckpt_path)).decode()
 
     def is_parquet_dataset(self, path: str) -> bool:
-        """Whether a path is a data set in Parquet: a file, or a folder with such files."""
+        """Whether a path is a data set in Parquet: a file, or a folder with such files.
+
+        Raises:
+            StorageError: the key is refused, or the path cannot be read otherwise.
+        """
         try:
             return bool(self.get_parquet_dataset(path).files)
         except (FileNotFoundError, ObjectNotFoundError):
@@ -297,7 +302,7 @@ class RunStore:
             raise MissingExtraError(
                 f"{path} needs pyarrow, which is not installed; run: pip install 'pai-sdk[fs]'", extra="fs"
             ) from error
-        return ParquetDataset(self.get_localized_path(path), filesystem=self.get_filesystem())
+        return ParquetDataset(self.get_localized_path(path), filesystem=self._files_for_arrow())
 
     def get_filesystem(self) -> Any:
         """The file system as fsspec has it, for libraries that take one; it takes localized paths.
@@ -332,15 +337,22 @@ class RunStore:
         Args:
             run_id: the run.
             local_dir: the folder that `local_dir` gave.
-            delete: also delete files of the run that are not in the folder.
+            delete: also delete files of the run that are not in the folder. Checkpoints are deleted only if they
+                were sent from this folder, and when a newer one is complete in the store.
 
         Returns:
             What was moved; None on the local disk.
 
         Raises:
+            InvalidInputError: runs are not saved here.
             SyncError: some files could not be sent; `failures` lists them, the others are in place.
         """
         raise NotImplementedError
+
+    def _must_save_runs(self) -> None:
+        if not self._save_runs:
+            hint = "make it with save_runs=True, or ask saving_runs() before"
+            raise InvalidInputError([Problem("save_runs", f"{self.prefix_path} keeps no runs", hint)])
 
     def sync_fn(self, run_id: str) -> Callable[[str], object]:
         """`sync` of one run as a function that can be pickled; what was sent is remembered between its calls."""
@@ -370,10 +382,29 @@ class RunStore:
             "store": pickle.dumps(self),
             "fs_uri": fs_uri,
             "fs_options": fs_options,
+            "oss": self._in_oss(folder),
         }
         return RemoteRun(public, private)
 
+    def _in_oss(self, folder: str) -> dict[str, Any] | None:
+        """What a process without pai_sdk needs to reach a folder in OSS, but for the key."""
+        if uri_scheme(folder) != "oss":
+            return None
+        try:
+            store = self._open(folder)
+            assert isinstance(store, OssStore)  # noqa: S101 - as its scheme says
+            place = store.client.place(store.folder)
+        except SettingsError:  # the rest is known only there, from the environment
+            uri = OssUri.parse(folder).as_dir()
+            place = {"bucket": uri.bucket, "key": uri.key}
+        return {"place": place, "sources": sources_for_oss()}
+
     # ---- what the kinds of stores differ in -----------------------------------------------------------------
+
+    def _files_for_arrow(self) -> Any:
+        from pai_sdk.run.arrow_files import arrow_files
+
+        return arrow_files(self.get_filesystem(), self._locate)
 
     def _run_folder(self, run_id: str) -> str | None:
         """The run's folder on the local disk, if it is there."""
@@ -423,6 +454,9 @@ class LocalRunStore(RunStore):
     def _run_folder(self, run_id: str) -> str | None:
         return self.get_localized_path(self.get_run_path(run_id))
 
+    def _files_for_arrow(self) -> Any:
+        return self.get_filesystem()  # pyarrow reads a local disk itself
+
     def _open(self, folder: str) -> Store:
         return open_store(Path(self.get_localized_path(folder)))
 
@@ -433,6 +467,7 @@ class LocalRunStore(RunStore):
             InvalidInputError: it is another folder.
         """
         del delete
+        self._must_save_runs()
         folder = self._run_folder(run_id)
         try:
             must_be_same_folder(os.fspath(local_dir), str(folder))
@@ -492,10 +527,14 @@ class RemoteRunStore(RunStore):
         """Send what is new or changed in a local folder to the run; see `RunStore.sync`."""
         from pai_sdk.run.checkpoint_sync import CheckpointSync
 
+        self._must_save_runs()
         source, target = LocalStore(Path(local_dir)), self._open(self.get_run_path(run_id))
-        # Rows of earlier syncs outlive this process; what is in its memory does not.
-        verify = uri_scheme(self.prefix_path) == "memory"
-        return CheckpointSync(source, target, folders=True, delete=delete, verify=verify).run()
+        checkpoints = f"{RunLayout('').checkpoints}/"
+
+        def keeps(path: str) -> bool:
+            return path.startswith(checkpoints) or path == self._checkpoint_filename
+
+        return CheckpointSync(source, target, base=checkpoints, folders=True, delete=delete, keeps=keeps).run()
 
 
 class HdfsRunStore(RemoteRunStore):

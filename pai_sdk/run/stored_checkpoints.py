@@ -6,21 +6,23 @@ object storage, which cannot rename a folder, sees a checkpoint as a whole or no
 
 from __future__ import annotations
 
-import re
+import shutil
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from pai_sdk.errors import CheckpointError, ObjectNotFoundError
-from pai_sdk.run.checkpoints import MARKER, Checkpoint, CheckpointFile, parsed_marker
-from pai_sdk.run.layout import RunLayout
+from pai_sdk.run.checkpoints import INCOMPLETE, MARKER, Checkpoint, CheckpointFile, parsed_marker, read_checkpoint
+from pai_sdk.run.layout import CheckpointPath, RunLayout
 from pai_sdk.storage.local_store import LocalStore
 from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.store import Store, open_store
+from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.uri import OssUri
 
 __all__ = [
@@ -30,12 +32,14 @@ __all__ = [
     "copy_checkpoint",
     "latest_checkpoint",
     "latest_of_each_rank",
+    "stored_checkpoint",
+    "unfinished_files",
 ]
 
-_Sizes: TypeAlias = dict[tuple[int, int], dict[str, int]]  # rank and step to the sizes of the files
+_Sizes: TypeAlias = dict[CheckpointPath, dict[str, int]]  # folder to the sizes of its files
 
 _CHECKPOINTS = "checkpoints"
-_RANK = re.compile(r"rank-([1-9][0-9]*)/")
+_DRAFT = ".pai-sdk-new"
 _LARGEST_COPY_BYTES = 1 << 30  # what OSS copies with one request without trouble
 
 
@@ -73,6 +77,8 @@ class StoredCheckpoint:
     rank: int = 0
     marker: bytes = field(default=b"", repr=False)
     """The content of its marker, by which it is known again."""
+    is_latest: bool = field(default=False, repr=False, compare=False)
+    """Whether `latest_checkpoint` has found it; then `download` does not replace a later step."""
 
     @property
     def uri(self) -> str:
@@ -88,17 +94,51 @@ class StoredCheckpoint:
         """Whether the content of all files has the checksums of the marker. Reads all of it."""
         return all(self._crc32_of(name) == file.crc32 for name, file in self.files.items())
 
+    @property
+    def is_replacement(self) -> bool:
+        """Whether it is in the folder that its upload began in, since its own folder is not complete."""
+        parts = self.folder.rstrip("/").split("/")
+        at = RunLayout.checkpoint_path(f"{parts[-1]}/")
+        return at is not None and at.is_replacement
+
     def download(self, target: str | Path) -> Checkpoint:
         """Copy it into a local folder, which becomes the same checkpoint.
 
+        The content is compared with its checksums. A checkpoint that the folder already has is replaced when all
+        files of this one have arrived.
+
         Raises:
-            CheckpointError: it was changed or removed meanwhile.
+            CheckpointError: it was changed or removed meanwhile, its content is damaged, or it is the latest
+                checkpoint of a run and the folder has one of a later step. The folder stays as it was.
         """
-        copy_checkpoint(self, LocalStore(target), "")
-        found = Checkpoint.from_directory(target)
-        if not found.files:
-            raise CheckpointError(f"{self.uri} was changed while it was copied; look for the latest one again")
-        return found
+        there = LocalStore(target)
+        present = _content(there, MARKER)
+        if present == self.marker and read_checkpoint(there.root, checksums=True) is not None:
+            return Checkpoint.from_directory(target)
+        earlier = None if present is None else read_checkpoint(there.root)
+        if self.is_latest and earlier is not None and (earlier.step or 0) > self.step:
+            raise CheckpointError(
+                f"{there.root} has a checkpoint of step {earlier.step}, but the latest one of {self.store.uri} is "
+                f"step {self.step}; remove the folder if it is of no use, or give another one"
+            )
+        draft = there.root / _DRAFT
+        shutil.rmtree(draft, ignore_errors=True)  # of a killed process
+        try:
+            copy_checkpoint(self, LocalStore(draft), "")
+            self._move(draft, there, earlier)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return Checkpoint.from_directory(target)
+
+    def _move(self, draft: Path, target: LocalStore, earlier: Checkpoint | None) -> None:
+        """Replace the checkpoint in a folder by one below it. The marker goes first and comes last, as always."""
+        target.delete([MARKER])
+        for name in (*self.files, MARKER):
+            place = target.place(name)
+            assert place is not None  # noqa: S101 - only the path of a folder has none
+            if name == MARKER and earlier is not None:
+                target.delete(stale for stale in earlier.files if stale not in self.files)
+            (draft / name).replace(place)
 
     def _crc32_of(self, name: str) -> str | None:
         crc = 0
@@ -143,7 +183,7 @@ def latest_of_each_rank(store: Store) -> Iterator[StoredCheckpoint]:
     """The latest complete checkpoint of rank 0, and of each other rank the latest one that is not newer."""
     base, found = _listed(store)
     first: StoredCheckpoint | None = None
-    for rank in sorted({rank for rank, _ in found}):
+    for rank in sorted({place.rank for place in found}):
         for checkpoint in _of_rank(store, rank, base, found):
             first = first or checkpoint
             if checkpoint.step <= first.step:
@@ -155,7 +195,8 @@ def latest_checkpoint(
     run: CheckpointedRun, *, session: Any = None, rank: int = 0, checksums: bool = False
 ) -> StoredCheckpoint | None:
     """The complete checkpoint of the latest step, or None; arguments as for `complete_checkpoints`."""
-    return next(complete_checkpoints(run, session=session, rank=rank, checksums=checksums), None)
+    found = next(complete_checkpoints(run, session=session, rank=rank, checksums=checksums), None)
+    return None if found is None else replace(found, is_latest=True)
 
 
 def copy_checkpoint(checkpoint: StoredCheckpoint, target: Store, folder: str) -> None:
@@ -186,6 +227,38 @@ def copy_checkpoint(checkpoint: StoredCheckpoint, target: Store, folder: str) ->
     target.write(folder + MARKER, checkpoint.marker)
 
 
+def unfinished_files(store: Store) -> Callable[[StoredFile], bool]:
+    """Tell which files of a folder of checkpoints a job that resumes from it has no use for.
+
+    They belong to checkpoints that some process has begun to write and has not completed. A complete checkpoint
+    that was about to be copied to where it belongs is copied now.
+
+    Args:
+        store: the folder of checkpoints.
+    """
+    found: _Sizes = {}
+    for file in store.list(unlisted=lambda path, error: None):
+        at = RunLayout.checkpoint_path(file.path)
+        if at is not None:
+            found.setdefault(at._replace(name=""), {})[at.name] = file.size_bytes
+    unfinished = {place for place, sizes in found.items() if INCOMPLETE in sizes and MARKER not in sizes}
+    for place in [place for place in found if place.is_replacement]:
+        main = place._replace(is_replacement=False)
+        unfinished.add(place)
+        if stored_checkpoint(store, main.folder, main, found.get(main, {})) is None:
+            ready = stored_checkpoint(store, place.folder, place, found[place])
+            if ready is not None:
+                with suppress(CheckpointError):  # another process completes or replaces it
+                    copy_checkpoint(ready, store, main.folder)
+                    unfinished.discard(main)
+
+    def is_unfinished(file: StoredFile) -> bool:
+        at = RunLayout.checkpoint_path(file.path)
+        return at is not None and (at.name == INCOMPLETE or at._replace(name="") in unfinished)
+
+    return is_unfinished
+
+
 def _store_of(run: CheckpointedRun, session: Any) -> Store:
     if isinstance(run, str | Path):
         return open_store(run, session)
@@ -195,39 +268,52 @@ def _store_of(run: CheckpointedRun, session: Any) -> Store:
 
 
 def _listed(store: Store) -> tuple[str, _Sizes]:
-    """The folder of all checkpoints in the store, and for each rank and step the sizes of the files."""
+    """The folder of all checkpoints in the store, and for each folder of a checkpoint the sizes of its files."""
     for base in (f"{_CHECKPOINTS}/", ""):
         found: _Sizes = {}
         # A file that no path can name belongs to no complete checkpoint.
         for file in store.list(base, unlisted=lambda path, error: None):
-            path, rank = file.path[len(base) :], 0
-            if match := _RANK.match(path):
-                path, rank = path[match.end() :], int(match[1])
-            name_of_step, _, name = path.partition("/")
-            step = RunLayout.step_of(name_of_step)
-            if step is not None and name:
-                found.setdefault((rank, step), {})[name] = file.size_bytes
+            at = RunLayout.checkpoint_path(file.path[len(base) :])
+            if at is not None and at.name:
+                found.setdefault(at._replace(name=""), {})[at.name] = file.size_bytes
         if any(MARKER in sizes for sizes in found.values()):
             return base, found
     return "", {}
 
 
 def _of_rank(store: Store, rank: int, base: str, found: _Sizes) -> Iterator[StoredCheckpoint]:
-    for step in sorted((step for found_rank, step in found if found_rank == rank), reverse=True):
-        folder = f"{base}rank-{rank}/{step}/" if rank else f"{base}{step}/"
-        checkpoint = _read(store, folder, step, rank, found[rank, step])
+    step: int | None = None
+    places = (place for place in found if place.rank == rank)
+    for place in sorted(places, key=lambda place: (-place.step, place.is_replacement)):
+        # While the files of a checkpoint are replaced, the folder that they come from is the checkpoint.
+        checkpoint = (
+            stored_checkpoint(store, base + place.folder, place, found[place]) if place.step != step else None
+        )
         if checkpoint is not None:
+            step = place.step
             yield checkpoint
 
 
-def _read(store: Store, folder: str, step: int, rank: int, sizes: Mapping[str, int]) -> StoredCheckpoint | None:
+def stored_checkpoint(
+    store: Store, folder: str, place: CheckpointPath, sizes: Mapping[str, int]
+) -> StoredCheckpoint | None:
+    """The checkpoint in a folder of a store; None where it is not complete.
+
+    Args:
+        store: where.
+        folder: its folder, with a `/` at its end.
+        place: its rank and step.
+        sizes: in bytes, of the files in it.
+    """
     content = _content(store, folder + MARKER) if MARKER in sizes else None
     marked = None if content is None else parsed_marker(content)
     if content is None or marked is None:
         return None
     if any(sizes.get(name) != file.size_bytes for name, file in marked.files.items()):
         return None
-    return StoredCheckpoint(store, folder, step, marked.metrics, marked.time, marked.files, rank, content)
+    return StoredCheckpoint(
+        store, folder, place.step, marked.metrics, marked.time, marked.files, place.rank, content
+    )
 
 
 def _content(store: Store, path: str) -> bytes | None:
@@ -243,14 +329,31 @@ def _sizes_fit(store: Store, folder: str, files: Mapping[str, CheckpointFile]) -
 
 
 def _copy(source: Store, path: str, target: Store, target_path: str, file: CheckpointFile) -> None:
-    if isinstance(source, OssStore) and isinstance(target, OssStore) and file.size_bytes <= _LARGEST_COPY_BYTES:
+    if isinstance(source, OssStore) and isinstance(target, OssStore):
         here, there = source.folder, target.folder
-        if (here.bucket, here.endpoint) == (there.bucket, there.endpoint):
+        if (here.bucket, here.endpoint) == (
+            there.bucket,
+            there.endpoint,
+        ) and file.size_bytes <= _LARGEST_COPY_BYTES:
             bucket = OssStore(target.client, OssUri(there.bucket, "", there.endpoint))
             bucket.copy(here.key + path, there.key + target_path)
             return
-    if isinstance(source, LocalStore):
-        local = source.root / path
-        target.write(target_path, local, executable=source.head(path).executable)
+    elif source is target:
+        target.copy(path, target_path)
         return
-    target.write(target_path, source.read(path), executable=source.head(path).executable)
+    executable = source.head(path).executable
+    # A file that a job may have replaced by a link is opened with care, by `read`.
+    if isinstance(source, LocalStore) and source.links != "inside" and not isinstance(target, LocalStore):
+        target.write(target_path, source.root / path, executable=executable)
+        return
+    target.write(target_path, _checked(source, path, file), executable=executable)
+
+
+def _checked(store: Store, path: str, file: CheckpointFile) -> Iterator[bytes]:
+    """The content of a file; an error at its end, unless it has the checksum of the marker."""
+    crc = 0
+    for piece in store.read(path):
+        crc = zlib.crc32(piece, crc)
+        yield piece
+    if f"{crc:08x}" != file.crc32:
+        raise CheckpointError(f"{store.uri}{path} is damaged: its checksum is not the one of its checkpoint")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any
@@ -22,7 +24,10 @@ __all__ = [
     "TrainJobDetailNotInCacheError",
     "TrainJobNotExistError",
     "_BasicTrainJob",
+    "run_updaters",
 ]
+
+logger = logging.getLogger(__name__)
 
 
 class CacheStatus(Enum):
@@ -136,7 +141,24 @@ class CachedTrainJob:
         self._last_access_time = 0.0
         self._content: dict[str, Any] = {}
         self._locks: dict[str, threading.RLock] = {}
+        self._updates: dict[str, tuple[BaseCacheItemUpdater, object]] = {}
         self._lock = threading.Lock()
+
+    def _begin_update(self, updater: BaseCacheItemUpdater) -> bool:
+        """Whether an updater has to be called for this version; it counts as called from now on."""
+        name = type(updater).__qualname__
+        with self._lock:
+            last, version = self._updates.get(name, (None, None))
+            now = self._content.get("version")
+            if last is updater and version == now:
+                return False
+            self._updates[name] = updater, now
+            return True
+
+    def _forget_update(self, updater: BaseCacheItemUpdater) -> None:
+        """Have an updater called again; it has failed."""
+        with self._lock:
+            self._updates.pop(type(updater).__qualname__, None)
 
     @property
     def last_access_time(self) -> float:
@@ -216,4 +238,30 @@ class BaseCacheItemUpdater(ABC):
 
     @abstractmethod
     def update_item(self, cache_item: CachedTrainJob) -> None:
-        """Add it to one train job; called again when the train job has changed."""
+        """Add it to one train job; called again when the train job has changed.
+
+        What it raises is logged. The other updaters and train jobs get their turn, and it is called again for this
+        train job with the next load.
+        """
+
+
+def run_updaters(updaters: Collection[BaseCacheItemUpdater], jobs: Iterable[CachedTrainJob]) -> None:
+    """Call each updater for each train job, unless it was called for the same version already.
+
+    Any threads may do this at the same time; an updater is called once for a version.
+    """
+    failures: dict[str, list[tuple[str, Exception]]] = {}
+    for job in jobs:
+        for updater in updaters:
+            if not job._begin_update(updater):
+                continue
+            try:
+                updater.update_item(job)
+            except BaseException as error:
+                job._forget_update(updater)
+                if not isinstance(error, Exception):
+                    raise
+                failures.setdefault(type(updater).__qualname__, []).append((job.basic_info.train_id, error))
+    for name, failed in failures.items():
+        train_id, first = failed[0]
+        logger.warning("%s failed for %d train jobs, first for %s", name, len(failed), train_id, exc_info=first)

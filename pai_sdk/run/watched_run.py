@@ -87,7 +87,11 @@ class WatchedRun:
         return self._others(tag, "histogram", "histograms")
 
     def tensors(self, tag: str) -> list[Entry]:
-        """The tensors of a tag, by step; the value of each is an array in its shape. Raises as `scalars`."""
+        """The tensors of a tag, by step; the value of each is an array in its shape.
+
+        The values of plugins that are not known here, such as TensorBoard's `pr_curves`, are tensors as well; the
+        name of the plugin is their kind in `tags()`. Raises as `scalars`.
+        """
         return self._others(tag, "tensor", "tensors")
 
     def to_pandas(self, tags: list[str] | None = None) -> pd.DataFrame:
@@ -141,7 +145,11 @@ class WatchedRun:
         return self._refresh.others(self.id, asked, tag)
 
     def _must_have(self, tag: str, kind: str = "scalar") -> TagSummary:
-        tags = {name: summary for name, summary in self.tags().items() if summary.kind == kind}
+        tags = {
+            name: summary
+            for name, summary in self.tags().items()
+            if summary.kind == kind or (kind == "tensor" and summary.has_tensors)
+        }
         if tag not in tags:
             hint = name_hint(tag, tags) or "it has none yet"
             what = "metric" if kind == "scalar" else kind

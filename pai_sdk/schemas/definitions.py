@@ -12,6 +12,7 @@ from pydantic import Field
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import Problem
 from pai_sdk.schemas.fields import ChannelFields, ParameterFields, RangeFields
+from pai_sdk.schemas.secret_values import masked_command
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, HyperParameter
 from pai_sdk.schemas.wire import NullableList, Received
 
@@ -49,6 +50,10 @@ class AlgorithmDefinition(Received):
     supported_instance_types: NullableList[str] = Field(default_factory=list)
     supports_distributed_training: bool | None = None
     customization: dict[str, Any] | None = None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, [masked_command(word) for word in self.command] if name == "command" else value
 
     @classmethod
     def of(cls, spec: AlgorithmSpec) -> AlgorithmDefinition:
@@ -96,11 +101,15 @@ def hyperparameter_problems(
         fits_pattern: whether a text fits a regular expression; for those who must not trust the expression.
     """
     known = {definition.name: definition for definition in definitions}
+    hints = 0
     for value in values if known else ():
         definition = known.get(value.name)
         at = f"{where}[{value.name!r}]"
         if definition is None:
-            yield Problem(at, "the algorithm has no such hyperparameter", name_hint(value.name, known))
+            # A hint compares the name with all known ones: a request of many names must not take for ever.
+            hints += 1
+            hint = name_hint(value.name, known) if hints <= _MOST_HINTS else ""
+            yield Problem(at, "the algorithm has no such hyperparameter", hint)
             continue
         wrong = _type_problem(definition.type, value.value)
         if wrong:
@@ -134,6 +143,7 @@ def instance_problems(
         yield Problem(names[1], f"the algorithm runs on one instance, not on {instance_count}")
 
 
+_MOST_HINTS = 20
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {
     **dict.fromkeys(

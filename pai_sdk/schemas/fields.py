@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+
+from pai_sdk.schemas.secret_values import masked
 
 
 class _Fields(BaseModel):
@@ -35,6 +38,10 @@ class ParameterFields(_Fields):
     description: str | None = None
     display_name: str | None = None
     required: bool | None = None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, masked(self.name, value) if name == "default_value" and value else value
 
 
 class ChannelFields(_Fields):

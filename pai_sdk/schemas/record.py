@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
-from pai_sdk.schemas.secret_values import masked
+from pai_sdk.schemas.secret_values import masked, masked_spec
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 from pai_sdk.schemas.wire import NullableList, Received
 
@@ -178,6 +178,15 @@ class JobRecord(Received):
             self.__dict__["status"] = JobStatus(self.status, has_ended=True)
         return self
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, masked_spec(value) if name == "algorithm_spec" and value else value
+
+    @property
+    def hyperparameter_values(self) -> dict[str, str | None]:
+        """Each hyperparameter's value, as text. The values of secrets are not masked."""
+        return {one.name: one.value for one in self.hyperparameters if one.name}
+
     @property
     def outputs(self) -> dict[str, str]:
         """Output channel to URI."""
@@ -204,15 +213,35 @@ class LogLine:
 
     Attributes:
         instance: which instance wrote it.
-        number: its place in that instance's log, counted from 0; a reader goes on from `number + 1`.
+        number: its place in that instance's log, counted from 0; a reader goes on from `next_number`.
         text: the line, without its line end.
         written_at: when it was written: UTC, ISO 8601; None where that was not asked for, or is not known.
+        missing: 0 for a line that was written. Otherwise this is a notice of pai_sdk in the place of so many
+            lines: the service counts them, and does not return them.
     """
 
     instance: str
     number: int
     text: str
     written_at: str | None = None
+    missing: int = 0
+
+    @classmethod
+    def of_missing(cls, instance: str, number: int, count: int) -> LogLine:
+        """The notice that some lines cannot be had."""
+        lines = "1 line is" if count == 1 else f"{count:,} lines are"
+        text = f"[pai_sdk: {lines} missing here; the service counts more lines than it returns]"
+        return cls(instance, number, text, missing=count)
+
+    @property
+    def next_number(self) -> int:
+        """The number of the line behind this one.
+
+        Example:
+            >>> LogLine("train1-master-0", 7, "epoch 1").next_number
+            8
+        """
+        return self.number + max(1, self.missing)
 
 
 @dataclass(frozen=True)
@@ -220,17 +249,28 @@ class LogPage:
     """Consecutive lines of one instance's log.
 
     Attributes:
-        lines: the lines, without their line ends; the first is the one that was asked for.
+        lines: the lines, without their line ends; the first is the one that was asked for, behind those missing.
         complete: the service says that no line will follow these.
         waited: the service holds its answers back until there is news, where it is asked to.
         total: how many lines the service has in all, where it says so.
+        missing: lines before these that the service counts, and does not return however they are asked for.
+        unsure: there is no line, but the service may hold some back; the next read searches for them.
     """
 
     lines: tuple[str, ...]
     complete: bool = False
     waited: bool = False
     total: int | None = None
+    missing: int = 0
+    unsure: bool = False
 
     def numbered(self, instance: str, start: int) -> list[LogLine]:
-        """The lines as records, the first of them with number `start`."""
-        return [LogLine(instance, number, text) for number, text in enumerate(self.lines, start)]
+        """The lines as records, the first of them with number `start`; or a notice of missing lines with it."""
+        notice = [LogLine.of_missing(instance, start, self.missing)] if self.missing else []
+        first = start + self.missing
+        return notice + [LogLine(instance, number, text) for number, text in enumerate(self.lines, first)]
+
+    def notice_of_rest(self, instance: str, start: int) -> list[LogLine]:
+        """For the end of a log: the notice that the service counts more lines; empty if it does not."""
+        more = 0 if self.total is None or self.complete else self.total - start
+        return [LogLine.of_missing(instance, start, more)] if more > 0 else []

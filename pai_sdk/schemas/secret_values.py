@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["MASK", "Secret", "looks_secret", "masked", "masked_command", "with_secrets"]
+__all__ = ["MASK", "Secret", "looks_secret", "masked", "masked_command", "masked_spec", "with_secrets"]
 
 MASK = "******"
 
@@ -23,9 +25,9 @@ _OF_MODELS = frozenset(
     ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "image", "special", "stop", "start", "end", "per", "sort")
 )
 _NUMBER = re.compile(r"[-+]?[\d.]+(?:e[-+]?\d+)?|true|false|none|null", re.IGNORECASE)
-# `NAME=value`, or an option and its value.
+# `NAME=value`, or an option and its value. A name begins where its word begins: each word is tried once.
 _IN_COMMAND = re.compile(
-    r"(?P<name>(?P<option>(?<!\w)--?)?[A-Za-z_][\w-]*)(?P<between>=|(?(option)\s+|(?!)))"
+    r"(?<![\w-])(?P<name>(?P<option>--?)?[\d-]*[^\W\d][\w-]*)(?P<between>=|(?(option)\s+|(?!)))"
     r"(?P<value>'[^']*'|\"[^\"]*\"|[^\s'\";|&$-][^\s;|&]*)"
 )
 _PLACEHOLDER = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -100,11 +102,18 @@ def looks_secret(name: str, value: object = "") -> bool:
         >>> looks_secret("WANDB_API_KEY"), looks_secret("accessKeySecret"), looks_secret("max_token", 512)
         (True, True, False)
     """
+    kind = _kind_of_name(name)
+    return kind == "always" or (kind == "unless a number" and not _NUMBER.fullmatch(str(value)))
+
+
+# Lists of runs ask for the same few names again and again.
+@lru_cache(maxsize=4096)
+def _kind_of_name(name: str) -> str:
     words = [word.lower() for word in _WORD.findall(name)]
     if _ALWAYS & {*words}:
-        return True
+        return "always"
     is_at_the_end = bool(words) and words[-1] in _AT_THE_END and not _OF_MODELS & {*words}
-    return is_at_the_end and not _NUMBER.fullmatch(str(value))
+    return "unless a number" if is_at_the_end else ""
 
 
 def masked(name: str, value: str) -> str:
@@ -132,3 +141,16 @@ def masked_command(text: str) -> str:
         return f"{match['name']}{match['between']}{MASK}"
 
     return _IN_COMMAND.sub(shown, text)
+
+
+def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an algorithm spec, as it is on the wire, with its command as it may be shown.
+
+    Example:
+        >>> masked_spec({"Command": ["sh", "-c", "python train.py --api-key abc"]})
+        {'Command': ['sh', '-c', 'python train.py --api-key ******']}
+    """
+    shown = dict(spec)
+    if isinstance(spec.get("Command"), list):
+        shown["Command"] = [masked_command(word) if isinstance(word, str) else word for word in spec["Command"]]
+    return shown

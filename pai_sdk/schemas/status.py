@@ -8,11 +8,6 @@ from typing import Final
 class JobStatus(str):
     """A status as the service names it. An unknown one is kept unchanged.
 
-    Args:
-        name: as the service names it.
-        has_ended: the service gives the time at which this status ended, and no later status. So the end of a job
-            is seen where its status is not known. Whether it succeeded is not known, so it counts as failed.
-
     Example:
         >>> JobStatus("Succeed").is_success, JobStatus("Dreaming").is_terminal
         (True, False)
@@ -24,7 +19,13 @@ class JobStatus(str):
     _has_ended: bool
 
     def __new__(cls, name: str = "", *, has_ended: bool = False) -> JobStatus:
-        """A status; see the class."""
+        """Returns a status.
+
+        Args:
+            name: as the service names it.
+            has_ended: the service gives the time at which this status ended, and no later status. So the end of a
+                job is seen where its status is not known. Such a job counts as failed.
+        """
         made = super().__new__(cls, name)
         made._has_ended = has_ended
         return made

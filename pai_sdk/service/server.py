@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -47,6 +48,7 @@ __all__ = ["Service", "serve"]
 logger = logging.getLogger(__name__)
 
 _OTHER_FILES = 1024  # databases, logs, objects
+_SWITCH_S = 0.001
 
 
 def serve(settings: ServiceSettings, *, on_ready: Callable[[ServiceInfo], None] | None = None) -> None:
@@ -61,6 +63,8 @@ def serve(settings: ServiceSettings, *, on_ready: Callable[[ServiceInfo], None] 
         PaiError: the folder was deleted, or the database taken over, while it served.
     """
     service = Service(settings)
+    # Threads that compute for requests give way sooner than Python's 5 ms: the loop answers all others meanwhile.
+    sys.setswitchinterval(_SWITCH_S)
     _allow_open_files(2 * settings.connections.most + _OTHER_FILES)
     previous = {name: signal.signal(name, service.on_signal) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -126,7 +130,7 @@ class Service:
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
             collector = MetricsCollector(jobs)
             tables = TableStore(folder.tables_dir)
-            table_keys = TableKeys(keys, is_running=lambda job_id: scheduler.has_begun(job_id))
+            table_keys = TableKeys(keys, request_of=lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
             capacity = Capacity.of(settings)
             scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=capacity, tables=job_tables)
@@ -189,4 +193,6 @@ def _open_dispatcher(
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
     secrets = {keys.access_key_id: keys.access_key_secret}
     objects = create_app(store, secrets, region=settings.region_id, rate=rate)
-    return Dispatcher(front, objects, TablesApp(*tables, rate=rate), description_of(api))
+    table_store, table_keys = tables
+    tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rate=rate)
+    return Dispatcher(front, objects, tables_app, description_of(api))

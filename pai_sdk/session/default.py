@@ -9,6 +9,7 @@ from typing import Any
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import shows_parameters_of
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.session.reference import SessionReference
 from pai_sdk.session.session import Session
 
 logger = logging.getLogger(__name__)
@@ -71,16 +72,30 @@ def get_default_session(*, local: bool = False) -> Session:
         return _default
 
 
-def given_or_default(session: Session | None, *, local: bool) -> Session:
+def existing_default_session() -> Session | None:
+    """The default session, if there is one already; none is made."""
+    return _default
+
+
+def reference(session: Session | SessionReference | None) -> SessionReference | None:
+    """What stands for a session in a pickle; for None, the default session, if there is one already."""
+    found = _default if session is None else session
+    return SessionReference.of(found) if isinstance(found, Session) else found
+
+
+def given_or_default(session: Session | SessionReference | None, *, local: bool) -> Session:
     """The session given, or the default one.
 
     Args:
-        session: what was given.
+        session: what was given; a reference is opened.
         local: as for `get_default_session`.
 
     Raises:
         InvalidInputError: what was given is no session.
+        SettingsError: it is a reference to services that this process has no session for.
     """
+    if isinstance(session, SessionReference):
+        return session.open()
     if session is None:
         return get_default_session(local=local)
     if not hasattr(session, "backend_for"):

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.config.settings import Settings, save_config
+from pai_sdk.errors import SettingsError
 
 if TYPE_CHECKING:
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.storage.oss import OssClient
 
-__all__ = ["NamedSettings"]
+__all__ = ["LEFT_OUT", "NamedSettings"]
 
-# What alipai's session has besides, and what replaces it.
-_LEFT_OUT = {
+LEFT_OUT = {
     "training_job_api": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
     "algorithm_api": "session.algorithms",
     "experiment_api": "session.experiments, or Experiment",
@@ -35,6 +35,7 @@ _LEFT_OUT = {
     "get_default_oss_storage": "session.workspaces.model_export_path(session.workspace_id)",
     "provider": "the id of the account is not part of pai_sdk; the console shows it",
 }
+"""What alipai's session has besides, and what replaces it."""
 
 
 class NamedSettings:
@@ -43,6 +44,11 @@ class NamedSettings:
     settings: Settings
 
     if TYPE_CHECKING:
+
+        @property
+        def is_embedded(self) -> bool:
+            """Whether jobs run on the embedded service of this machine."""
+            ...
 
         @property
         def workspaces(self) -> Workspaces:
@@ -60,7 +66,7 @@ class NamedSettings:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            instead = _LEFT_OUT.get(name)
+            instead = LEFT_OUT.get(name)
             hint = "" if instead is None else f"; use instead: {instead}"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
@@ -146,5 +152,14 @@ class NamedSettings:
         return f"pai/{category}/{dir_name or time.strftime('%Y%m%d_%H%M%S')}/"
 
     def save_config(self, config_path: str | Path | None = None) -> None:
-        """Write the settings into the config file, keys left out; see `pai_sdk.config.settings.save_config`."""
+        """Write the settings into the config file, keys left out; see `pai_sdk.config.settings.save_config`.
+
+        Raises:
+            SettingsError: the session is on the embedded service, whose port may change.
+        """
+        if self.is_embedded:
+            raise SettingsError(
+                "the settings of the embedded service are not saved: its port may change, and it ends when idle. "
+                "Use Session.embedded() in each program; it starts the service again and finds its jobs"
+            )
         save_config(self.settings, config_path)

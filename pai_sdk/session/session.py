@@ -123,10 +123,12 @@ class Session(NamedSettings):
         self._credentials = provider_of(access_key_id, access_key_secret, security_token, credentials)
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise InvalidInputError([wrong_type("retry", retry, "give a RetryPolicy")])
+        # No reference from the backends back to the session: one that is dropped closes its connections at once,
+        # without waiting for the garbage collector.
+        self._embedded = _EmbeddedService()
         self._backends = Backends(
-            self.settings, self._credentials, retry or RetryPolicy(), find_again=self._restart_embedded
+            self.settings, self._credentials, retry or RetryPolicy(), find_again=self._embedded.start_again
         )
-        self._embedded_in: Path | None = None
         self._runs_processes = False
 
     @classmethod
@@ -151,7 +153,7 @@ class Session(NamedSettings):
             aiworkspace_endpoint=info.endpoint,
             credentials=static_credentials(info.access_key_id, info.access_key_secret),
         )
-        session._embedded_in = info.data_dir
+        session._embedded.data_dir = info.data_dir
         session._runs_processes = info.executor == "process"
         return session
 
@@ -166,7 +168,12 @@ class Session(NamedSettings):
     @property
     def is_embedded(self) -> bool:
         """Whether jobs run on the embedded service of this machine."""
-        return self._embedded_in is not None
+        return self._embedded.data_dir is not None
+
+    @property
+    def embedded_folder(self) -> Path | None:
+        """The folder of the embedded service that jobs run on; None for another service."""
+        return self._embedded.data_dir
 
     @property
     def runs_processes(self) -> bool:
@@ -242,18 +249,6 @@ class Session(NamedSettings):
         from pai_sdk.trace.session_tables import SessionTables
 
         return SessionTables(self._backends.service.endpoint, self.settings.region_id, self._credentials)
-
-    def _restart_embedded(self) -> str | None:
-        """Start the embedded service again: it ends when idle, and may be killed.
-
-        Returns:
-            Its endpoint; the port changes when another process has taken the last one.
-        """
-        if self._embedded_in is None:
-            return None
-        from pai_sdk.service.embedded import ensure_running
-
-        return ensure_running(self._embedded_in).endpoint
 
     def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
         """Submit what was planned, as it was planned.
@@ -451,6 +446,29 @@ class Session(NamedSettings):
         return (
             f"<Session {s.region_id or '?'} workspace={s.workspace_id or '?'} bucket={s.oss_bucket_name or '?'}>"
         )
+
+
+class _EmbeddedService:
+    """The embedded service that a session uses, if it does.
+
+    Attributes:
+        data_dir: its folder; None for a session on another service.
+    """
+
+    def __init__(self) -> None:
+        self.data_dir: Path | None = None
+
+    def start_again(self) -> str | None:
+        """Start the service again: it ends when idle, and may be killed.
+
+        Returns:
+            Its endpoint; the port changes when another process has taken the last one.
+        """
+        if self.data_dir is None:
+            return None
+        from pai_sdk.service.embedded import ensure_running
+
+        return ensure_running(self.data_dir).endpoint
 
 
 def _job_of_key(plan: Plan, backend: Backend) -> str | None:

@@ -22,8 +22,12 @@ class Store(Protocol):
     3. `list` is in the order of the paths' UTF-8 bytes. It reads as the caller goes on.
     4. `write` replaces atomically. A reader gets the old content or the new one.
     5. `etag` changes with the content.
-    6. Calls over a network have timeouts and retries: OSS and WebHDFS those of `RetryPolicy`, other file systems
-       of fsspec those of their libraries.
+    6. Calls over a network have timeouts, and retries as `RetryPolicy` has them. For file systems of fsspec, the
+       timeouts are those of their libraries.
+    7. `write` may iterate over content again from its beginning, if that can be iterated again. It publishes
+       nothing if reading the content fails.
+    8. A store may have a method `exists`: whether the root is there, also without files. Without it, `DirSync`
+       takes a source without files for one that is not there.
     """
 
     @property

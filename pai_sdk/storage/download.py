@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.errors import ObjectNotFoundError, TransferError
+from pai_sdk.errors import TransferError
 from pai_sdk.storage.file_download import FileDownload
 from pai_sdk.storage.leftovers import sweep
 from pai_sdk.storage.local_store import LocalStore
@@ -14,6 +15,7 @@ from pai_sdk.storage.objects import ObjectInfo, make_folder, must_be_no_file
 from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.progress import ByteBar
+from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.sync import DirSync
 from pai_sdk.storage.uri import OssUri
 
@@ -31,6 +33,7 @@ def download(
     progress: bool = True,
     workers: int | None = None,
     skip_unchanged: bool = True,
+    skip: Callable[[StoredFile], bool] = lambda file: False,
 ) -> Path:
     """Fetch a file or a folder.
 
@@ -42,6 +45,7 @@ def download(
         progress: show a bar.
         workers: threads; None for many for small files, and few for large ones.
         skip_unchanged: do not fetch a file that is there already, with the same size and the same hash.
+        skip: called with each file of a folder; what it accepts is not fetched.
 
     Returns:
         The local file or folder.
@@ -56,15 +60,15 @@ def download(
         target = target / uri.name if os.path.isdir(target) else target  # noqa: PTH112 - it raises nothing
         return _download_file(client, found, target, progress=progress, skip_unchanged=skip_unchanged)
     must_be_no_file(target)  # one error, not one for each object
-    source = OssStore(client, uri)
     report = DirSync(
-        source,
+        OssStore(client, uri),
         LocalStore(target),
         checksum=skip_unchanged,
         remember=False,
         progress=progress,
         title="downloading",
         workers=workers,
+        skip=skip,
     ).attempt()
     failures = {**report.unlisted, **report.failures}
     count = report.files + len(report.unlisted)
@@ -73,8 +77,6 @@ def download(
             f"{len(failures)} of {count} files were not fetched from {uri}{report.why_not_all}", failures=failures
         )
     if not count:
-        if next(client.list(source.folder), None) is None:
-            raise ObjectNotFoundError(f"{uri}: there is no such file or folder", uri=str(uri))
         make_folder(target)  # an object that stands for the folder itself
     return target
 

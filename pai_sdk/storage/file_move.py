@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -23,6 +24,8 @@ class FileMove:
         pool: runs the parts of a large file.
         share: the progress of this file.
         skip_same: leave the other side as it is, if it has the same content already.
+        check: called with the SHA-256 of what was read of the local file, before that is published; it raises
+            `FileChangedError` if the file was rewritten meanwhile. Only the listed size of a file is read.
     """
 
     file: StoredFile
@@ -30,6 +33,7 @@ class FileMove:
     pool: TransferPool
     share: FileShare
     skip_same: bool = False
+    check: Callable[[str], None] = lambda sha256: None
 
 
 @runtime_checkable

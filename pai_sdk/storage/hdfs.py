@@ -15,12 +15,12 @@ from fsspec.implementations.arrow import HadoopFileSystem
 from fsspec.implementations.webhdfs import WebHDFS
 
 from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.storage.passing_errors import may_pass
 
 __all__ = ["HadoopFiles", "WebHdfsFiles", "hdfs_files"]
 
 _TIMEOUTS_S = (10.0, 60.0)  # to connect, and for the longest silence within an answer
 _ONCE = frozenset({"APPEND", "RENAME"})  # sent again after a lost answer, they would do or report something else
-_OVERLOADED = frozenset({429, 500, 502, 503, 504})
 
 
 def hdfs_files(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
@@ -90,7 +90,7 @@ class WebHdfsFiles(WebHDFS):  # type: ignore[misc]  # fsspec has no types
             except (RuntimeError, ValueError) as error:  # how fsspec reports a refusal by the namenode
                 raise OSError(str(error)) from error
 
-        return self._retry.call(attempt, is_transient=lambda error: op.upper() not in _ONCE and _may_pass(error))
+        return self._retry.call(attempt, is_transient=lambda error: op.upper() not in _ONCE and may_pass(error))
 
     @staticmethod
     def _process_info(info: dict[str, Any]) -> dict[str, Any]:
@@ -136,9 +136,3 @@ class HadoopFiles(HadoopFileSystem):  # type: ignore[misc]  # fsspec has no type
         if self.ls(path):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         super().rmdir(path)
-
-
-def _may_pass(error: BaseException) -> bool:
-    if isinstance(error, requests.HTTPError) and error.response is not None:
-        return error.response.status_code in _OVERLOADED
-    return isinstance(error, TimeoutError | ConnectionError)

@@ -76,6 +76,10 @@ class LocalStore:
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
 
+    def exists(self) -> bool:
+        """Whether the folder itself is there, also without files."""
+        return self.root.is_dir()
+
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:

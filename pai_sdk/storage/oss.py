@@ -99,6 +99,14 @@ class OssClient:
         """What another process needs for the same client, as JSON; with the key that is valid now."""
         return self._connection.arguments()
 
+    def place(self, uri: OssUri) -> dict[str, str]:
+        """Where a folder is, for a process that has a key of its own.
+
+        Raises:
+            UntrustedEndpointError: the URI names a host that is neither OSS nor in the settings.
+        """
+        return self._connection.place(uri)
+
     @classmethod
     def of_arguments(cls, arguments: Mapping[str, Any]) -> OssClient:
         """A client as `arguments` described it."""

@@ -113,6 +113,22 @@ class OssConnection:
             "trusted_endpoints": list(self._trusted.values()),
         }
 
+    def place(self, uri: OssUri) -> dict[str, str]:
+        """Where a folder is, for a process that has a key of its own.
+
+        Raises:
+            UntrustedEndpointError: the URI names a host that is neither OSS nor in the settings.
+        """
+        endpoint, region = self._place_of(uri)
+        url = self.requests(uri).url
+        return {
+            "bucket": uri.bucket,
+            "key": uri.as_dir().key,
+            "endpoint": endpoint,
+            "region": region,
+            "url": url,
+        }
+
     def cancelled_by(self, stopped: threading.Event, may_retry: Callable[[], bool]) -> OssConnection:
         """The same connections for one transfer.
 
@@ -124,7 +140,8 @@ class OssConnection:
         made._stopped = stopped
         made._may_retry = may_retry
         if self._retry.sleep is time.sleep:
-            made._retry = replace(self._retry, sleep=made._pause)
+            # A function of the event: a method of `made` would keep its connections until a garbage collection.
+            made._retry = replace(self._retry, sleep=lambda seconds: _pause(stopped, seconds))
         return made
 
     def check_cancelled(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -137,9 +154,6 @@ class OssConnection:
             if self._stopped.is_set():
                 raise StorageError("the transfer was stopped")
             yield piece
-
-    def _pause(self, seconds: float) -> None:
-        self._stopped.wait(seconds)
 
     def close(self) -> None:
         """Close the connections."""
@@ -301,3 +315,7 @@ def _session(pool_size: int, *, direct: bool) -> Any:
     if direct:
         stay_on_this_machine(session.session)
     return session
+
+
+def _pause(stopped: threading.Event, seconds: float) -> None:
+    stopped.wait(seconds)

@@ -58,6 +58,10 @@ class OssStore:
     def __repr__(self) -> str:
         return f"OssStore({self.uri!r})"
 
+    def exists(self) -> bool:
+        """Whether something is in the folder, or an empty object stands for it."""
+        return next(self.client.list(self.folder, unnamed=lambda key, error: None), None) is not None
+
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:
@@ -130,14 +134,17 @@ class OssStore:
         uri = self._uri(path)
         if not sent_in_parts(move.file.size_bytes):
             with move.local.open("rb") as stream:
-                content = stream.read(PART_BYTES + 1)
-            if len(content) > PART_BYTES:
-                raise FileChangedError(f"{move.local} grew while it was read")
-            meta = object_meta(FileEntry(path, len(content), executable, hashlib.sha256(content).hexdigest()))
+                content = stream.read(move.file.size_bytes)
+            if len(content) < move.file.size_bytes:
+                raise _cut_off(move)
+            sha256 = hashlib.sha256(content).hexdigest()
+            move.check(sha256)
+            meta = object_meta(FileEntry(path, len(content), executable, sha256))
             etag = self.client.put_bytes(uri, content, meta=meta)
             move.share.advance(len(content))
             return StoredFile(path, len(content), None, etag, executable)
-        entry = _entry_of(path, move.local, executable=executable)
+        entry = _entry_of(move)
+        move.check(entry.sha256)
         etags: list[str] = []
         FileUpload(self.client, move.local, entry, uri, NO_BAR, etags.append, move.share).in_parts(move.pool)
         return StoredFile(path, entry.size_bytes, None, etags[0], executable)
@@ -209,13 +216,20 @@ class OssStore:
         return info
 
 
-def _entry_of(path: str, file: Path, *, executable: bool) -> FileEntry:
-    content, size_bytes = hashlib.sha256(), 0
-    with file.open("rb", buffering=0) as stream:
-        while piece := stream.read(1 << 20):
+def _entry_of(move: FileMove) -> FileEntry:
+    content, left = hashlib.sha256(), move.file.size_bytes
+    with move.local.open("rb", buffering=0) as stream:
+        while left:
+            piece = stream.read(min(left, 1 << 20))
+            if not piece:
+                raise _cut_off(move)
             content.update(piece)
-            size_bytes += len(piece)
-    return FileEntry(path, size_bytes, executable, content.hexdigest())
+            left -= len(piece)
+    return FileEntry(move.file.path, move.file.size_bytes, move.file.executable, content.hexdigest())
+
+
+def _cut_off(move: FileMove) -> FileChangedError:
+    return FileChangedError(f"{move.local} was cut off while it was read")
 
 
 def _in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,7 @@
-"""OSS signature V4 of one region; what is the same for many requests is computed once."""
+"""OSS signature V4 of one region; what is the same for many requests is computed once.
+
+Standard library only, for Python 3.8 and newer: `run/remote_run.py` ships its source to processes without pai_sdk.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import hashlib
 import hmac
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pai_sdk.config.credentials import Credentials
+if TYPE_CHECKING:
+    from pai_sdk.config.credentials import Credentials
 
 __all__ = ["Signer", "canonical_query"]
 
@@ -28,6 +33,7 @@ class Signer:
         region: part of what is signed.
 
     Example:
+        >>> from pai_sdk.config.credentials import Credentials
         >>> headers = {"host": "bucket.oss-cn-hangzhou.aliyuncs.com"}
         >>> Signer("cn-hangzhou").sign(Credentials("id", "secret"), "GET", "/bucket/key", "", headers)
         >>> sorted(headers)

@@ -41,6 +41,11 @@ class StoredFile:
         """Whether it is an empty folder."""
         return self.path.endswith("/")
 
+    @property
+    def mark(self) -> str:
+        """What changes with the file, its mode included."""
+        return "folder" if self.is_folder else f"{self.etag}{'x' if self.executable else ''}"
+
 
 def pieces_of(content: bytes | Path | Iterable[bytes]) -> Iterator[bytes]:
     """The content that `Store.write` is given, in pieces.

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Protocol, runtime_checkable
 
@@ -38,12 +40,18 @@ __all__ = ["DirSync", "SyncReport"]
 
 _MOST_READS = 4  # of a file that changes while it is read
 _DELETED_AT_ONCE = 1000
+_CLOCK_TICK_S = 0.02  # the times of files go on in steps of up to 10 ms on Linux
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
 
 
 @runtime_checkable
 class _KeepsLinks(Protocol):
     def write_link(self, path: str, target: str) -> StoredFile: ...
+
+
+@runtime_checkable
+class _KnowsItself(Protocol):
+    def exists(self) -> bool: ...
 
 
 @runtime_checkable
@@ -61,6 +69,8 @@ class SyncReport:
         moved_bytes: their bytes.
         unchanged: those that both sides had already.
         deleted: files of the target that were deleted.
+        grown: moved files that were written to meanwhile. The target has the beginning that was read, and the next
+            sync moves them again.
         failures: files that could not be moved, each with its error.
         unlisted: what is no file, or could not be listed, each with its error.
         gave_up: whether the remaining files were skipped, because the other side is down or refuses the key.
@@ -71,6 +81,7 @@ class SyncReport:
     moved_bytes: int = 0
     unchanged: int = 0
     deleted: int = 0
+    grown: list[str] = field(default_factory=list)
     failures: dict[str, Exception] = field(default_factory=dict)
     unlisted: dict[str, Exception] = field(default_factory=dict)
     gave_up: bool = False
@@ -103,21 +114,26 @@ class DirSync:
     """Makes a folder like another one; only what is new or changed is moved.
 
     A local file is unchanged when size, time in nanoseconds and inode are the same as in the last sync, an object
-    when its ETag is. What was moved is remembered on this machine, also by a sync that is killed. A file that
-    changes while it is read is read again. A file that fails does not stop the others.
+    when its ETag is. What was moved is remembered on this machine, also by a sync that is killed. A file that only
+    grows while it is read, such as a log, is stored as of that moment, and moved again by the next sync; one that
+    changes otherwise is read again. A file that fails does not stop the others.
 
     Args:
         source: what is read.
         target: what is written.
-        delete: delete what the source does not have. Nothing is deleted when the source could not be listed.
+        delete: delete what the source does not have. Nothing is deleted when the source could not be listed, or
+            a file could not be moved. Only a local source may be empty: elsewhere an empty folder looks like a
+            mistyped one.
         checksum: compare the content of files that no earlier sync has moved, and do not move equal ones.
-        verify: list the target, and move again what was changed or deleted there. Always done for a local target.
+        verify: list the target, and move again what was changed or deleted there. Always done for a local target,
+            and for one that was emptied: each sync asks for one of the files that were moved.
         folders: make empty folders, too.
         remember: where rows about moved files are kept; True for a place below `~/.cache`, False for nowhere.
+        is_checked: whether the caller has compared the rows with the target.
         skip: called with each file of the source; what it accepts counts as unchanged.
         note: called with `move` or `delete` and the path, for each decision.
-        takes_growing: for files that are written all the time, such as logs: what was read of one is kept, and the
-            next sync moves it again. Without it, a file that changes each time it is read is a failure.
+        takes_growing: keep what was read also of a file that was rewritten after it was read; the next sync moves
+            it again. Without it, a file that is rewritten all the time is a failure.
         dry_run: decide, but change nothing.
         progress: show a bar.
         title: what the bar is called.
@@ -143,6 +159,7 @@ class DirSync:
         verify: bool = False,
         folders: bool = True,
         remember: bool | Path = True,
+        is_checked: bool = False,
         skip: Callable[[StoredFile], bool] = lambda file: False,
         note: Callable[[str, str], None] = lambda action, path: None,
         takes_growing: bool = False,
@@ -157,11 +174,12 @@ class DirSync:
         self._delete = delete
         self._checksum = checksum
         self._folders = folders
-        self._memory_path = memory_path(source.uri, target.uri) if remember is True else remember or None
+        self._memory_path = memory_path(source, target) if remember is True else remember or None
         # A store that fetches files compares their content itself.
         compares = checksum and not (isinstance(source, FetchesFiles) and isinstance(target, LocalStore))
         is_cheap = isinstance(target, LocalStore) and self._memory_path is not None
         self._lists_target = verify or delete or compares or is_cheap
+        self._is_checked = is_checked
         self._skip = skip
         self._note = note
         self._takes_growing = takes_growing
@@ -187,14 +205,17 @@ class DirSync:
         Raises:
             StorageError: the source is not there, or the other side cannot be used at all.
         """
-        if isinstance(self._source, LocalStore) and not self._source.root.is_dir():
+        if isinstance(self._source, LocalStore) and not self._source.exists():
             raise ObjectNotFoundError(f"{self._source.root}: there is no such folder", uri=self._source.uri)
         report = SyncReport()
         rest = _Rest()
         with SyncMemory(self._memory_path) as memory, ByteBar(self._title, shown=self._progress) as bar:
+            if not (self._lists_target or self._is_checked or memory.is_found_in(self._target)):
+                self._lists_target = True
             with self._files(report, memory, bar) as files:
                 self._walk(files, memory, rest)
-            if not report.gave_up:
+            # What replaces a file may be one that could not be moved.
+            if not (report.gave_up or report.failures):
                 self._delete_all(rest, report)
             if rest.after_deletions and not report.gave_up:
                 with self._files(report, memory, bar) as files:
@@ -223,7 +244,11 @@ class DirSync:
     def _walk(self, files: _Files, memory: SyncMemory, rest: _Rest) -> None:
         report = files.report
 
-        sources = self._source.list(folders=self._folders, unlisted=report.unlisted.__setitem__)
+        listed = self._source.list(folders=self._folders, unlisted=report.unlisted.__setitem__)
+        first = next(listed, None)
+        if first is None and not report.unlisted:
+            self._must_be_there()
+        sources = iter(()) if first is None else chain((first,), listed)
         for path, source, row, target in _side_by_side(sources, memory.rows(), self._targets(report)):
             memory.write()
             if source is not None:
@@ -236,6 +261,25 @@ class DirSync:
                     rest.gone[path] = None
             if files.pool.gave_up:
                 return
+
+    def _must_be_there(self) -> None:
+        """Make sure that a source without files is an empty folder, before anything is forgotten or deleted.
+
+        Raises:
+            ObjectNotFoundError: it is not there, or it cannot be told from one that is not there.
+        """
+        source, target = self._source, self._target
+        if isinstance(source, LocalStore):  # whose folder is there
+            return
+        if self._delete:
+            place = target.root if isinstance(target, LocalStore) else target.uri
+            raise ObjectNotFoundError(
+                f"{source.uri}: there is no such file or folder, or it is empty; nothing was deleted at {place}. "
+                f"If that shall be empty: pai-sdk rm -r {shlex.quote(str(place))}",
+                uri=source.uri,
+            )
+        if not (isinstance(source, _KnowsItself) and source.exists()):
+            raise ObjectNotFoundError(f"{source.uri}: there is no such file or folder", uri=source.uri)
 
     def _targets(self, report: SyncReport) -> Iterator[StoredFile]:
         if not self._lists_target:
@@ -281,7 +325,7 @@ class DirSync:
     def _is_unchanged(self, source: StoredFile, row: Moved | None, target: StoredFile | None) -> bool:
         if source.is_folder and target is not None:
             return True
-        if row is None or row.source != _mark(source):
+        if row is None or row.source != source.mark:
             return False
         return not self._lists_target or (target is not None and target.etag == row.target)
 
@@ -352,7 +396,7 @@ class _Files:
 
     def remember(self, source: StoredFile, target: StoredFile) -> None:
         """Record that both sides have a file."""
-        self._memory.put(source.path, _mark(source), target.etag)
+        self._memory.put(source.path, source.mark, target.etag)
 
     def _is_in_parts(self, size_bytes: int) -> bool:
         if isinstance(self._source, LocalStore) and isinstance(self._target, SendsFiles):
@@ -365,11 +409,13 @@ class _Files:
         for _ in range(_MOST_READS):
             share = FileShare(self._bar)
             try:
-                read, written = self._moved(file, share)
-                if self._is_as(file, read):
+                reading = _Reading(self._source, self._as_it_is(file))
+                read, written = self._moved(reading, share)
+                if self._is_as(reading.file, read):
                     return self._done(read, written)
-                if self._takes_growing:  # with the mark of before, so that the next sync finds it changed
-                    return self._done(file, written)
+                if self._takes_growing or reading.has_grown or reading.begins(read):
+                    # With the mark of before, so that the next sync finds it changed.
+                    return self._done(reading.file, written, grown=True)
                 file = read
             except FileChangedError:
                 file = self._source.head(file.path)
@@ -380,19 +426,33 @@ class _Files:
             share.restart()
         raise FileChangedError(f"{file.path} changes all the time; sync it again when no program writes to it")
 
+    def _as_it_is(self, file: StoredFile) -> StoredFile:
+        """A local file as it is now. It may have been listed a while ago."""
+        if not isinstance(self._source, LocalStore) or file.link or file.is_folder:
+            return file
+        now = self._source.head(file.path)
+        if _is_fresh(now):  # a change that comes now may leave its time as it is
+            time.sleep(_CLOCK_TICK_S)
+            now = self._source.head(file.path)
+        # This thread was chosen for the size of before.
+        return file if self._is_in_parts(now.size_bytes) is not self._is_in_parts(file.size_bytes) else now
+
     def _is_as(self, listed: StoredFile, read: StoredFile) -> bool:
         # A store that fetches files says which version it has read. Any other file is looked at again.
         return isinstance(self._source, FetchesFiles) or read.etag == listed.etag
 
-    def _done(self, read: StoredFile, written: StoredFile) -> None:
+    def _done(self, read: StoredFile, written: StoredFile, *, grown: bool = False) -> None:
         self.remember(read, written)
         with self._lock:
             self.report.moved += 1
             self.report.moved_bytes += read.size_bytes
+            if grown:
+                self.report.grown.append(read.path)
 
-    def _moved(self, file: StoredFile, share: FileShare) -> tuple[StoredFile, StoredFile]:
+    def _moved(self, reading: _Reading, share: FileShare) -> tuple[StoredFile, StoredFile]:
         """Move the file once. Returns the facts about it, as they are after that, and those of the target."""
-        source, target, path = self._source, self._target, file.path
+        source, target, file = self._source, self._target, reading.file
+        path = file.path
         if file.is_folder and file.size_bytes:
             raise NameTakenError("its key is that of a folder, but it has content; it cannot be a file here")
         if file.is_folder:
@@ -400,7 +460,7 @@ class _Files:
         if file.link:
             return file, self._linked(path, file.link)
         if isinstance(source, LocalStore) and isinstance(target, SendsFiles):
-            written = target.send_file(FileMove(file, source.root / path, self.pool, share))
+            written = target.send_file(FileMove(file, source.root / path, self.pool, share, check=reading.check))
             return source.head(path), written
         if isinstance(target, LocalStore) and isinstance(source, FetchesFiles):
             place = target.place(path, file.size_bytes)
@@ -409,20 +469,14 @@ class _Files:
             return read, self._linked(path, read.link) if read.link else target.head(path)
         # The listing of an object storage does not say what is a program.
         executable = file.executable if isinstance(source, LocalStore) else source.head(path).executable
-        written = target.write(path, self._counted(source.read(path), share), executable=executable)
+        content = _Content(reading, share, self.pool.stopped)
+        written = target.write(path, content, executable=executable)
         return replace(source.head(path), executable=file.executable), written
 
     def _linked(self, path: str, link: str) -> StoredFile:
         if not isinstance(self._target, _KeepsLinks):
             raise StorageError(f"{path} is a link, which {self._target.uri} cannot hold; choose links='follow'")
         return self._target.write_link(path, link)
-
-    def _counted(self, pieces: Iterable[bytes], share: FileShare) -> Iterator[bytes]:
-        for piece in pieces:
-            if self.pool.stopped.is_set():
-                raise StorageError("the transfer was stopped")
-            yield piece
-            share.advance(len(piece))
 
     def _is_there(self, file: StoredFile) -> bool:
         try:
@@ -432,9 +486,79 @@ class _Files:
         return True
 
 
-def _mark(file: StoredFile) -> str:
-    """What changes with a file."""
-    return "folder" if file.is_folder else f"{file.etag}{'x' if file.executable else ''}"
+class _Reading:
+    """One reading of a file of the source: makes sure that what was read is of one moment.
+
+    A copy that would be half old and half new is refused before it is published.
+
+    Args:
+        source: has the file.
+        file: the facts about it before it is read.
+
+    Attributes:
+        has_grown: whether the file became longer while it was read, and begins with what was read.
+    """
+
+    def __init__(self, source: Store, file: StoredFile) -> None:
+        self.source = source
+        self.file = file
+        self.has_grown = False
+        self._sha256 = ""
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content; of a local file, as much as there was before."""
+        if not isinstance(self.source, LocalStore):
+            return self.source.read(self.file.path)  # of one version
+        return self.source.read(self.file.path, 0, self.file.size_bytes)
+
+    def check(self, sha256: str) -> None:
+        """Called with the hash of what was read, before that is published.
+
+        Raises:
+            FileChangedError: the file was rewritten or cut off while it was read.
+        """
+        self._sha256 = sha256
+        if not isinstance(self.source, LocalStore):
+            return
+        now = self.source.head(self.file.path)
+        self.has_grown = now.etag != self.file.etag
+        if (self.has_grown or _is_fresh(now)) and not self.begins(now):
+            raise FileChangedError(f"{self.file.path} was rewritten while it was read")
+
+    def begins(self, now: StoredFile) -> bool:
+        """Whether the file still begins with what was read."""
+        if not self._sha256 or now.size_bytes < self.file.size_bytes:
+            return False
+        content = hashlib.sha256()
+        for piece in self.source.read(self.file.path, 0, self.file.size_bytes):
+            content.update(piece)
+        return content.hexdigest() == self._sha256
+
+
+class _Content:
+    """The content of a file for `Store.write`. Each iteration reads it anew, so a write can be tried again."""
+
+    def __init__(self, reading: _Reading, share: FileShare, stopped: threading.Event) -> None:
+        self._reading = reading
+        self._share = share
+        self._stopped = stopped
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._share.restart()
+        content, size_bytes = hashlib.sha256(), 0
+        for piece in self._reading.pieces():
+            if self._stopped.is_set():
+                raise StorageError("the transfer was stopped")
+            content.update(piece)
+            size_bytes += len(piece)
+            yield piece
+            self._share.advance(len(piece))
+        self._reading.check(content.hexdigest())
+
+
+def _is_fresh(file: StoredFile) -> bool:
+    """Whether a local file was changed so recently that another change may have the same time."""
+    return 0 <= time.time_ns() - (file.modified_ns or 0) < _CLOCK_TICK_S * 1e9
 
 
 def _must_be_apart(source: Store, target: Store) -> None:

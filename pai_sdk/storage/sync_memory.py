@@ -13,21 +13,29 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.base.files import locked
+from pai_sdk.errors import ObjectNotFoundError, StorageError
+from pai_sdk.storage.base import Store
+from pai_sdk.storage.oss_store import OssStore
+from pai_sdk.storage.stored_file import StoredFile
 
 __all__ = ["Moved", "SyncMemory", "memory_path"]
 
 _log = logging.getLogger(__name__)
 
+_FORBIDDEN = 403
 _MOST_WAITING = 1000
 _LONGEST_WAIT_S = 1.0
 _PAGE = 1000
-_SCHEMA = "CREATE TABLE IF NOT EXISTS moved (path TEXT PRIMARY KEY, source TEXT, target TEXT) WITHOUT ROWID"
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS moved (path TEXT PRIMARY KEY, source TEXT, target TEXT) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS sent (path TEXT PRIMARY KEY, target TEXT) WITHOUT ROWID",
+)
 _PUT = "INSERT OR REPLACE INTO moved VALUES (?, ?, ?)"
 
 
@@ -40,12 +48,19 @@ class Moved:
     target: str
 
 
-def memory_path(source_uri: str, target_uri: str) -> Path:
-    """Where the rows of a sync between two folders are kept, unless it is given another place."""
+def memory_path(source: Store, target: Store) -> Path:
+    """Where the rows of a sync between two folders are kept, unless it is given another place.
+
+    Two services may have a bucket of the same name, so the endpoint is a part of it.
+    """
     given = os.environ.get("XDG_CACHE_HOME", "")
     cache = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
-    name = hashlib.sha256(f"{source_uri}\0{target_uri}".encode()).hexdigest()[:40]
+    name = hashlib.sha256("\0".join(map(_place, (source, target))).encode()).hexdigest()[:40]
     return cache / "pai_sdk" / "syncs" / f"{name}.db"
+
+
+def _place(store: Store) -> str:
+    return f"{store.client.endpoint} {store.uri}" if isinstance(store, OssStore) else store.uri
 
 
 class SyncMemory:
@@ -104,6 +119,57 @@ class SyncMemory:
         with self._lock:
             self._forgotten.append(path)
 
+    def is_found_in(self, target: Store) -> bool:
+        """Whether the target still has the last file of the rows. So a target that was emptied is noticed."""
+        if self._database is None:
+            return True
+        query = "SELECT path FROM moved WHERE path NOT LIKE '%/' ORDER BY path DESC LIMIT 1"
+        for (path,) in self._database.execute(query).fetchall():
+            try:
+                target.head(path)
+            except ObjectNotFoundError:
+                return False
+            except StorageError as error:
+                if error.status_code != _FORBIDDEN:  # a key that may only write
+                    raise
+        return True
+
+    def check(self, target: Mapping[str, StoredFile]) -> int:
+        """Forget the rows of files that the target does not have any more, or has in another version.
+
+        Args:
+            target: what is there now.
+
+        Returns:
+            How many rows are left.
+        """
+        left = 0
+        for row in self.rows():
+            there = target.get(row.path)
+            if there is not None and (there.is_folder or there.etag == row.target):
+                left += 1
+            else:
+                self.forget(row.path)
+        self.write(now=True)
+        return left
+
+    def sent(self) -> dict[str, str]:
+        """What `change_sent` has noted; a sync does not forget it when the source has a file no more.
+
+        Returns:
+            Path to the mark in the target.
+        """
+        if self._database is None:
+            return {}
+        return dict(self._database.execute("SELECT path, target FROM sent").fetchall())
+
+    def change_sent(self, *, add: Mapping[str, str] | None = None, remove: Iterable[str] = ()) -> None:
+        """Add to what `sent` gives, or remove from it. It is on disk when this returns."""
+        if self._database is not None:
+            with self._database:
+                self._database.executemany("DELETE FROM sent WHERE path = ?", [(path,) for path in remove])
+                self._database.executemany("INSERT OR REPLACE INTO sent VALUES (?, ?)", (add or {}).items())
+
     def write(self, *, now: bool = False) -> None:
         """Write what was recorded, if it is much or if it has waited for a second. From the thread that made this.
 
@@ -153,8 +219,10 @@ def _prepared(path: Path) -> sqlite3.Connection:
         # A power cut may lose the last rows, whose files are then moved again; a killed process loses none.
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
-        database.execute(_SCHEMA)
+        for statement in _SCHEMA:
+            database.execute(statement)
         database.execute("SELECT source, target FROM moved LIMIT 1").fetchall()
+        database.execute("SELECT path, target FROM sent LIMIT 1").fetchall()
     except BaseException:
         database.close()
         raise

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from pai_sdk.base.keywords import checks_keywords, init_checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.run.calling import KEY_VARIABLE, RESULT_CHANNEL
+from pai_sdk.errors import InvalidInputError, Problem, RemoteTraceback
+from pai_sdk.run.calling import KEY_VARIABLE, RESULT_CHANNEL, suspends
 from pai_sdk.schemas.names import LOCAL_TYPES
 from pai_sdk.submit.estimator import Estimator
 from pai_sdk.submit.submitter import Description
@@ -194,7 +194,7 @@ class RemoteFunction(Generic[P, R]):
 
         Args:
             items: a dict gives keyword arguments, a tuple positional ones, anything else is the one argument.
-            return_exceptions: return the error of a job in place of its value.
+            return_exceptions: return the error of a job in place of its value, whatever the function raised.
 
         Raises:
             Exception: the error of the first item that failed, when all jobs have ended.
@@ -234,11 +234,43 @@ def _arguments(item: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (item if isinstance(item, tuple) else (item,)), {}
 
 
-def _result_or_error(job: TrainingJob) -> tuple[Any, Exception | None]:
+def _result_or_error(job: TrainingJob) -> tuple[Any, BaseException | None]:
     try:
         return job.result(), None
-    except Exception as error:  # of the function, or of its job
-        return None, error
+    except BaseException as error:  # of the function, or of its job
+        if isinstance(error, Exception) or _is_remote(error):
+            return None, error
+        raise  # Ctrl-C here
+
+
+def _is_remote(error: BaseException) -> bool:
+    """Whether an error was raised in a job: its last cause is the traceback there."""
+    cause, seen = error.__cause__, {id(error)}
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, RemoteTraceback):
+            return True
+        seen.add(id(cause))
+        cause = cause.__cause__
+    return False
+
+
+def _check_returns(function: Callable[..., Any]) -> None:
+    """Refuse what gives no value when it is called.
+
+    Raises:
+        InvalidInputError: it is a generator function or an async one.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    if suspends(function) == "async":
+        hint = "call asyncio.run() in a plain function"
+        raise InvalidInputError(
+            [Problem("function", f"{name} is an async function: a job has no loop for it", hint)]
+        )
+    if suspends(function) == "generator":
+        hint = "return a list; for a training whose yields are reported, use Estimator.from_function"
+        raise InvalidInputError(
+            [Problem("function", f"{name} is a generator function: its call has no value", hint)]
+        )
 
 
 def remote(
@@ -253,6 +285,7 @@ def remote(
 
     Raises:
         WrongCallError: there is no such parameter.
+        InvalidInputError: the function is a generator function or an async one.
 
     Example:
         >>> @remote(instance_type="ecs.c6.large", image_uri="python:3.11")
@@ -263,6 +296,7 @@ def remote(
     """
 
     def decorate(function: Callable[P, R]) -> RemoteFunction[P, R]:
+        _check_returns(function)
         estimator = FunctionEstimator(function=function, image_uri=image_uri, **parameters)
         return RemoteFunction(function, estimator, show_logs=show_logs)
 

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["FrameError", "batches_of", "framed", "unframed"]
+__all__ = ["FrameError", "framed", "framed_pieces", "unframed", "unframed_chunks"]
 
 _CHUNK_BYTES = 65536
 _U32 = struct.Struct(">I")
@@ -32,19 +29,34 @@ def framed(content: bytes | memoryview, chunk_bytes: int = _CHUNK_BYTES) -> byte
         >>> unframed(framed(b"hello", chunk_bytes=2))
         b'hello'
     """
-    from google_crc32c import extend, value
-
-    content = memoryview(content)
     # Joining a list would copy a whole block under the GIL, and a step of the training would wait for it.
     out = io.BytesIO()
-    out.write(_U32.pack(chunk_bytes))
-    total = 0
-    for start in range(0, len(content) + 1, chunk_bytes):
-        chunk = bytes(content[start : start + chunk_bytes])  # google_crc32c takes nothing else
-        total = extend(total, chunk)
-        out.write(chunk)
-        out.write(_U32.pack(value(chunk) if len(chunk) == chunk_bytes else total))
+    for piece in framed_pieces([content], chunk_bytes):
+        out.write(piece)
     return out.getvalue()
+
+
+def framed_pieces(
+    pieces: Iterable[bytes | memoryview], chunk_bytes: int = _CHUNK_BYTES
+) -> Iterator[bytes | memoryview]:
+    """The frame of a content that comes in pieces, in pieces itself."""
+    from google_crc32c import extend, value
+
+    yield _U32.pack(chunk_bytes)
+    total, rest = 0, b""
+    for piece in pieces:
+        content = memoryview(piece)
+        position = 0
+        while len(rest) + len(content) - position >= chunk_bytes:
+            end = position + chunk_bytes - len(rest)
+            chunk = rest + bytes(content[position:end])  # google_crc32c takes nothing else
+            position, rest = end, b""
+            total = extend(total, chunk)
+            yield chunk
+            yield _U32.pack(value(chunk))
+        rest += bytes(content[position:])
+    yield rest
+    yield _U32.pack(extend(total, rest))
 
 
 def unframed(frame: bytes | memoryview) -> bytes:
@@ -53,48 +65,38 @@ def unframed(frame: bytes | memoryview) -> bytes:
     Raises:
         FrameError: it is cut off, or a checksum differs.
     """
-    from google_crc32c import extend, value
-
-    frame = memoryview(frame)
-    if not frame:
-        return b""
-    if len(frame) < 8:
-        raise FrameError("the data is cut off")
-    chunk_bytes = _U32.unpack_from(frame)[0]
-    if chunk_bytes == 0:
-        raise FrameError("the chunk size is 0")
-    out, position, total = [], 4, 0
-    while True:
-        chunk = bytes(frame[position : min(position + chunk_bytes, len(frame) - 4)])
-        position += len(chunk)
-        is_last = len(chunk) < chunk_bytes
-        out.append(chunk)
-        total = extend(total, chunk)
-        if position + 4 > len(frame):
-            raise FrameError("the data is cut off")
-        if _U32.unpack_from(frame, position)[0] != (total if is_last else value(chunk)):
-            raise FrameError("the data does not have its checksum")
-        position += 4
-        if is_last:
-            break
-    if position != len(frame):
-        raise FrameError("there are bytes after the end")
-    return b"".join(out)
+    return b"".join(unframed_chunks(io.BytesIO(frame).read))
 
 
-def batches_of(content: bytes, schema: pa.Schema) -> pa.Table:
-    """The rows of record batch messages without their schema.
+def unframed_chunks(read: Callable[[int], bytes], *, least: int = 1, most: int = 2**32) -> Iterator[bytes]:
+    """The chunks of a frame, each with its checksum compared.
+
+    Args:
+        read: gives the next bytes of the frame: as many as it is asked for, and fewer only at the end.
+        least: the smallest size of a chunk that is taken.
+        most: the largest.
 
     Raises:
-        FrameError: they are not of this schema, or no messages.
+        FrameError: the frame is cut off, a checksum differs, or the chunks have another size.
     """
-    import pyarrow as pa
+    from google_crc32c import extend, value
 
-    stream = pa.BufferReader(schema.serialize().to_pybytes() + content)
-    try:
-        with pa.ipc.open_stream(stream) as reader:
-            table = reader.read_all()
-            table.validate(full=True)
-            return table
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise FrameError(f"the data is not of this table's schema: {error}") from error
+    head = read(4)
+    if not head:
+        return
+    if len(head) < 4:
+        raise FrameError("the data is cut off")
+    chunk_bytes = _U32.unpack(head)[0]
+    if not least <= chunk_bytes <= most:
+        raise FrameError(f"the chunk size is {chunk_bytes}")
+    total, is_last = 0, False
+    while not is_last:
+        data = read(chunk_bytes + 4)
+        if len(data) < 4:
+            raise FrameError("the data is cut off")
+        chunk = data[:-4]
+        is_last = len(chunk) < chunk_bytes
+        total = extend(total, chunk)
+        if _U32.unpack(data[-4:])[0] != (total if is_last else value(chunk)):
+            raise FrameError("the data does not have its checksum")
+        yield chunk

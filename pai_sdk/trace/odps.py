@@ -40,6 +40,8 @@ _RETRIED_CODES = (
     "RequestTimeout",
     "MetaTransactionFailed",
 )
+_MIB = 1 << 20
+_LARGEST_BATCH_BYTES = 80 * _MIB  # a block of 64 MiB is one batch; a service may refuse much larger ones
 
 
 class OdpsSink:
@@ -324,7 +326,7 @@ class _Session:
             column = pa.nulls(batch.num_rows, field.type) if position < 0 else batch.column(position)
             arrays.append(column if column.type == field.type else column.cast(field.type))
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._connection.schema)
-        content = framed(rows.serialize())
+        content = framed(_messages(rows))
         if self._compression == "zstd":
             return bytes(pa.compress(content, codec="zstd", asbytes=True))
         if self._compression == "deflate":
@@ -372,6 +374,14 @@ class _Session:
 
     def _facts(self) -> dict[str, Any]:
         return self._connection.facts("get", {"uploadid": self._upload_id, "reload": "True"})
+
+
+def _messages(rows: pa.RecordBatch) -> bytes | memoryview:
+    """The rows as messages of a size that readers take at once."""
+    if rows.nbytes <= _LARGEST_BATCH_BYTES:
+        return memoryview(rows.serialize())
+    step = max(1, rows.num_rows * _LARGEST_BATCH_BYTES // rows.nbytes)
+    return b"".join(rows.slice(start, step).serialize() for start in range(0, rows.num_rows, step))
 
 
 def _status(facts: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.layout import check_run_id
 from pai_sdk.run.report import context_here
+from pai_sdk.trace.trace_files import block_name, commit_name, new_attempt, new_session
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,8 +27,8 @@ _NOT_IN_VALUES = "/\\=\0"
 class ParquetSink:
     """Writes a trace as a Parquet data set into a folder. Many runs and ranks can share the folder.
 
-    Each block is a file, and a commit of its own: it is visible as a whole or not at all. DuckDB, pandas and
-    pyarrow read the folder, with the partitions as columns.
+    Each block is a file. A commit adds a file without rows, and `read_trace` reads what is committed. DuckDB,
+    pandas and pyarrow read the folder as well, with the partitions as columns; they see blocks before the commit.
 
     Args:
         folder: a local path or a URI: `oss://bucket/traces/`, `s3://…`, `memory://…`.
@@ -44,8 +44,9 @@ class ParquetSink:
         ParquetSink('oss://bucket/traces/', partition={'dt': '2026-11-22'})
     """
 
-    max_blocks = 1_000
-    max_age_s = 600.0
+    # As a table's: what is committed between two checkpoints is doubled when the run is killed and resumes.
+    max_blocks = 10_000
+    max_age_s = 12 * 3600.0
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class ParquetSink:
         self.partition = dict(partition or {})
         self.compression = compression
         self._session = session
-        self._place = ""
+        self._place = self._attempt = ""
         problems = [
             Problem(f"partition[{name!r}]", f"{value!r} cannot be the name of a folder", "no '/', '\\' or '='")
             for name, value in self.partition.items()
@@ -87,6 +88,7 @@ class ParquetSink:
         import pai_sdk.storage.store  # noqa: F401 - likewise
 
         self._place = "".join(f"{name}={value}/" for name, value in {**self.partition, "run": run_id}.items())
+        self._attempt = new_attempt()
         return schema
 
     @cached_property
@@ -108,32 +110,42 @@ class ParquetSink:
         """Begin a session: files with names that no other writer has."""
         context = context_here()
         rank = 0 if context is None else context.rank
-        return _Files(self.store, f"{self._place}rank{rank}-{secrets.token_hex(6)}", self.compression)
+        session = new_session(rank, self._attempt or new_attempt())
+        return _Files(self.store, f"{self._place}{session}", self.compression)
 
 
 class _Files:
     """The files of one session."""
 
-    def __init__(self, store: Store, prefix: str, compression: str) -> None:
+    def __init__(self, store: Store, session: str, compression: str) -> None:
         self._store = store
-        self._prefix = prefix
+        self._session = session
         self._compression = compression
+        self._schema: pa.Schema | None = None
 
     def encode(self, batch: pa.RecordBatch) -> memoryview:
         """One Parquet file."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        with io.BytesIO() as file:
-            pq.write_table(pa.Table.from_batches([batch]), file, compression=self._compression)
-            return memoryview(file.getvalue())
+        self._schema = batch.schema
+        return self._encoded(pa.Table.from_batches([batch]))
 
     def write(self, block_id: int, payload: memoryview) -> None:
         """Write a file. A repetition replaces it with the same content."""
-        self._store.write(f"{self._prefix}-{block_id:05}.parquet", bytes(payload))
+        self._store.write(block_name(self._session, block_id), bytes(payload))
 
     def commit(self, block_ids: Sequence[int]) -> None:
-        """Nothing is left to do: each file is complete."""
+        """Say that all blocks are there. Every reader of Parquet takes a file without rows."""
+        if self._schema is not None:
+            marker = self._encoded(self._schema.empty_table())
+            self._store.write(commit_name(self._session), bytes(marker))
+
+    def _encoded(self, table: pa.Table) -> memoryview:
+        import pyarrow.parquet as pq
+
+        with io.BytesIO() as file:
+            pq.write_table(table, file, compression=self._compression)
+            return memoryview(file.getvalue())
 
 
 def is_local(folder: str) -> Path | None:

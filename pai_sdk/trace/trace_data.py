@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import io
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pai_sdk.errors import MissingExtraError, TraceError
+from pai_sdk.base.hints import name_hint, wrong_type
+from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem, TraceError
 from pai_sdk.trace.parquet import is_local
+from pai_sdk.trace.trace_files import attempt_of, files_of_runs, partitions_of
+from pai_sdk.trace.unified import unified
 
 if TYPE_CHECKING:
     import duckdb
@@ -15,18 +22,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pai_sdk.storage.store import Store
+    from pai_sdk.storage.stored_file import StoredFile
 
 __all__ = ["TraceData", "read_trace", "trace_in"]
 
-_SUFFIX = ".parquet"
+logger = logging.getLogger(__name__)
+
+_READERS = 8
+_MOST_KEPT_BYTES = 1 << 18
+_Found = TypeVar("_Found")
 
 
-def read_trace(folder: str | Path, session: Any = None) -> TraceData:
+def read_trace(folder: str | Path, session: Any = None, *, uncommitted: bool = False) -> TraceData:
     """The trace in a folder, which a `ParquetSink` has written: of one run, or of many.
 
     Args:
         folder: a local path or a URI.
         session: whose keys `oss://` takes; the default session without it.
+        uncommitted: read blocks before their commit as well: those of a running writer, and those that a killed
+            one has left. A run that was killed and resumed then has some steps twice.
 
     Raises:
         TraceError: there is no trace.
@@ -39,57 +53,118 @@ def read_trace(folder: str | Path, session: Any = None) -> TraceData:
     """
     from pai_sdk.storage.store import open_store
 
-    return trace_in(open_store(str(folder), session), str(folder))
+    return trace_in(open_store(str(folder), session), str(folder), uncommitted=uncommitted)
 
 
-def trace_in(store: Store, folder: str) -> TraceData:
+def trace_in(store: Store, folder: str, *, uncommitted: bool = False) -> TraceData:
     """The trace in a store; errors as for `read_trace`.
 
     Args:
         store: the folder.
         folder: its path or URI.
+        uncommitted: as for `read_trace`.
     """
-    paths = [file.path for file in store.list() if file.path.endswith(_SUFFIX)]
-    if not paths:
-        raise TraceError(f"{folder} has no trace: there is no Parquet file in it")
-    return TraceData(folder, store, paths)
+    files, foreign, without_commit = files_of_runs(store.list(), uncommitted=uncommitted)
+    if not files:
+        why = "there is no Parquet file in it"
+        if without_commit:
+            why = (
+                f"none of its blocks ({len(without_commit)}) is committed; flush() and close() commit them, and "
+                "uncommitted=True reads them as they are"
+            )
+        raise TraceError(f"{folder} has no trace: {why}")
+    _tell(folder, foreign, logging.WARNING)
+    _tell(folder, without_commit, logging.INFO)
+    return TraceData(folder, store, files, foreign | without_commit)
 
 
 class TraceData:
     """The rows of a trace. Partitions, such as the run's id, are columns.
 
-    Files of a local folder are read only as far as a query needs them; others are read as a whole.
+    Files may have different columns: a row has null in a column that its file does not have. A column has the type
+    that holds the values of all files: `bigint` for `int` and `bigint`, `double` for `bigint` and `double`. Only
+    the parts of files that a query needs are read.
 
     Attributes:
         folder: where it is.
-        paths: its files.
+        left_out: path to reason, of Parquet files that are not read: those of no run and damaged ones, which are
+            logged as warnings, and blocks that were not committed, by a writer that goes on or that was killed.
     """
 
-    def __init__(self, folder: str, store: Store, paths: list[str]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        store: Store,
+        files: Sequence[StoredFile],
+        left_out: dict[str, str] | None = None,
+        *,
+        has_attempts: bool = False,
+    ) -> None:
         self.folder = folder
-        self.paths = paths
+        self.left_out = dict(left_out or {})
         self._store = store
+        self._files = list(files)
+        self._has_attempts = has_attempts
+        root = is_local(folder)
+        self._root = None if root is None else root.absolute()  # the program may change its folder
 
     def __repr__(self) -> str:
-        return f"<TraceData {self.folder} {len(self.paths)} file{'s' if len(self.paths) != 1 else ''}>"
+        count = len(self._files)
+        left_out = f", {len(self.left_out)} left out" if self.left_out else ""
+        return f"<TraceData {self.folder} {count} file{'s' if count != 1 else ''}{left_out}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_dataset", "_fragments")}
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that are read."""
+        return [file.path for file in self._files]
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
-        return self._dataset(self.paths[:1]).schema
+        """The columns of all files.
 
-    def to_arrow(self) -> pa.Table:
-        """All rows."""
-        return self._dataset(self.paths).to_table()
+        Raises:
+            InvalidInputError: a column has types that do not go together, such as `string` and `bigint`. So do all
+                methods that read.
+        """
+        return self._dataset.schema
 
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows, for pandas."""
-        return self.to_arrow().to_pandas()
+    def with_attempts(self) -> TraceData:
+        """The same rows with two more columns: `_rank` of the writer, and `_attempt`, the time when it was made.
+
+        A run that begins again at a checkpoint before its last commit has some steps twice; the attempt tells them
+        apart. Both are null in files of earlier versions.
+
+        Example:
+            >>> trace = read_trace("traces").with_attempts()  # doctest: +SKIP
+            >>> trace.query(
+            ...     "SELECT * FROM trace QUALIFY _attempt IS NOT DISTINCT FROM "
+            ...     "max(_attempt) OVER (PARTITION BY run, _rank, step)"
+            ... )  # doctest: +SKIP
+        """
+        return TraceData(self.folder, self._store, self._files, self.left_out, has_attempts=True)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows.
+
+        Args:
+            columns: those to read, in this order; all by default.
+
+        Raises:
+            InvalidInputError: there is no such column, or a number of one file is not exact in the column's type.
+        """
+        self._check_columns(columns)
+        return self._scanned(lambda: self._dataset.to_table(columns=None if columns is None else list(columns)))
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """All rows, for pandas; arguments and errors as for `to_arrow`."""
+        return self.to_arrow(columns).to_pandas()
 
     def head(self, rows: int = 10) -> pa.Table:
         """The first rows."""
-        found = self._dataset(self.paths[:1]).head(rows)
-        return found if found.num_rows >= rows else self._dataset(self.paths).head(rows)
+        return self._scanned(lambda: self._dataset.head(rows))
 
     def query(self, sql: str) -> duckdb.DuckDBPyRelation:
         """The answer of DuckDB to a query of the table `trace`.
@@ -104,7 +179,7 @@ class TraceData:
             text = "queries need duckdb, which is not installed; run: pip install 'pai-sdk[odps]'"
             raise MissingExtraError(text, extra="odps") from error
         connection = duckdb.connect()
-        connection.register("trace", self._dataset(self.paths))
+        connection.register("trace", self._dataset)
         try:
             return connection.sql(sql)
         except duckdb.Error as error:
@@ -123,21 +198,158 @@ class TraceData:
         except duckdb.Error as error:
             raise TraceError(f"the query failed: {error}") from error
 
-    def _dataset(self, paths: list[str]) -> Any:
+    def _check_columns(self, columns: Sequence[str] | None) -> None:
+        if isinstance(columns, str):
+            raise InvalidInputError([wrong_type("columns", columns, "give a list of names")])
+        known = self.schema.names
+        problems = [
+            Problem(f"column {name!r}", "is not in the trace", name_hint(name, known))
+            for name in columns or ()
+            if name not in known
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+
+    @cached_property
+    def _dataset(self) -> Any:
+        """The files with their common schema. Arrow converts each file's columns when it reads them."""
         import pyarrow as pa
         import pyarrow.dataset as ds
-        import pyarrow.parquet as pq
 
-        names = [part.partition("=")[0] for part in self.paths[0].split("/")[:-1] if "=" in part]
-        partitioning = ds.partitioning(pa.schema([(name, pa.string()) for name in names]), flavor="hive")
-        root = is_local(self.folder)
-        if root is not None:
-            files = [str(root / path) for path in paths]
-            return ds.dataset(files, format="parquet", partitioning=partitioning, partition_base_dir=str(root))
-        tables = []
-        for path in paths:
-            table = pq.read_table(io.BytesIO(b"".join(self._store.read(path))), partitioning=None)
-            for name, _, value in (part.partition("=") for part in path.split("/")[:-1] if "=" in part):
-                table = table.append_column(name, pa.array([value] * table.num_rows, pa.string()))
-            tables.append(table)
-        return ds.dataset(pa.concat_tables(tables))
+        fragments = self._fragments
+        schemas = [(path, fragment.physical_schema) for path, fragment in fragments.items()]
+        folders = [
+            (path, pa.schema([(name, value.type) for name, value in self._of_path(path).items()]))
+            for path in fragments
+        ]
+        schema = unified([*schemas, *folders])
+        return ds.FileSystemDataset(list(fragments.values()), schema, ds.ParquetFileFormat())
+
+    @cached_property
+    def _fragments(self) -> dict[str, Any]:
+        """The files that can be read. Their last bytes are kept, which a query does not read again."""
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="trace-reader") as pool:
+            opened = dict(zip(self.paths, pool.map(self._fragment, self._files), strict=True))
+        damaged = {path: reason for path, reason in opened.items() if isinstance(reason, str)}
+        _tell(self.folder, damaged, logging.WARNING)
+        self.left_out.update(damaged)
+        self._files = [file for file in self._files if file.path not in damaged]
+        if not self._files:
+            path, reason = next(iter(damaged.items()))
+            raise TraceError(f"{self.folder} has no trace that can be read; {path}: {reason}")
+        return {file.path: opened[file.path] for file in self._files}
+
+    def _fragment(self, file: StoredFile) -> Any:
+        """The file, or why it cannot be read."""
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        expression = ds.scalar(True)
+        for name, value in self._of_path(file.path).items():
+            if value.is_valid:  # columns that a file has not are null
+                expression &= ds.field(name) == value
+        try:
+            fragment = ds.ParquetFileFormat().make_fragment(*self._place(file), partition_expression=expression)
+            fragment.ensure_complete_metadata()
+        except pa.ArrowInvalid as error:
+            return f"it is not a Parquet file, or is damaged: {error}"
+        except OSError as error:
+            if error.errno is not None:
+                raise TraceError(f"{self.folder}: {file.path} cannot be read: {error}") from error
+            return f"it is damaged: {error}"  # so Arrow calls a footer that cannot be decoded
+        return fragment
+
+    def _place(self, file: StoredFile) -> tuple[Any, ...]:
+        import pyarrow as pa
+        import pyarrow.fs
+
+        if self._root is None:
+            return (pa.PythonFile(_RangedFile(self._store, file), mode="r"),)
+        return str(self._root / file.path), pyarrow.fs.LocalFileSystem()
+
+    def _of_path(self, path: str) -> dict[str, Any]:
+        """The columns that the path of a file gives."""
+        import pyarrow as pa
+
+        found = {name: pa.scalar(value, pa.string()) for name, value in partitions_of(path).items()}
+        if self._has_attempts:
+            rank, attempt = attempt_of(path)
+            found |= {"_rank": pa.scalar(rank, pa.int32()), "_attempt": pa.scalar(attempt, pa.string())}
+        return found
+
+    def _scanned(self, scan: Callable[[], _Found]) -> _Found:
+        import pyarrow as pa
+
+        try:
+            return scan()
+        except (pa.ArrowException, OSError) as error:
+            self._raise_cause()
+            raise TraceError(f"{self.folder} cannot be read: {error}") from error
+
+    def _raise_cause(self) -> None:
+        """Find the file and the column of an error: Arrow's message has neither."""
+        import pyarrow as pa
+
+        problems = []
+        for path, fragment in self._fragments.items():
+            for field in fragment.physical_schema:
+                type_ = self.schema.field(field.name).type
+                try:
+                    fragment.to_table(schema=pa.schema([(field.name, type_)]))
+                except (pa.ArrowException, OSError) as error:
+                    if type_.equals(field.type):
+                        raise TraceError(f"{self.folder}: {path} cannot be read: {error}") from error
+                    what = f"in {path} it is {field.type}, and one of its values does not become {type_}: {error}"
+                    problems.append(Problem(f"column {field.name!r}", what, "read the other columns"))
+        if problems:
+            raise InvalidInputError(problems)
+
+
+class _RangedFile(io.RawIOBase):
+    """A file of a store, for Arrow: only the parts that it asks for are read."""
+
+    def __init__(self, store: Store, file: StoredFile) -> None:
+        super().__init__()
+        self._store = store
+        self._file = file
+        self._position = 0
+        self._last: tuple[int, bytes] = 0, b""  # Arrow reads the end first; of a small file that is all
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """It has positions."""
+        return True
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a position."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes."""
+        start = self._position
+        end = self._file.size_bytes if size is None or size < 0 else min(start + size, self._file.size_bytes)
+        if end <= start:
+            return b""
+        first, content = self._last
+        if not first <= start <= end <= first + len(content):
+            first, content = start, b"".join(self._store.read(self._file.path, start, end))
+            self._last = (first, content) if len(content) <= _MOST_KEPT_BYTES else (0, b"")
+        self._position = end
+        return content[start - first : end - first]
+
+
+def _tell(folder: str, left_out: dict[str, str], level: int) -> None:
+    """One line for each reason."""
+    for reason in sorted(set(left_out.values())):
+        paths = [path for path, why in left_out.items() if why == reason]
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        logger.log(level, "%s: %s%s: not read, because %s", folder, paths[0], more, reason)

@@ -53,6 +53,7 @@ _ALIASES = {
     "timestamp_ntz": "timestamp",
 }
 _BARE_DECIMAL = re.compile(r"\bdecimal\b(?!\s*[(:])", re.IGNORECASE)  # not a struct's field
+_DEEPEST = 20  # Arrow and Parquet recurse: they fail, or crash, on types that are nested thousands deep
 _TOKENS = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:])")
 
 
@@ -150,9 +151,9 @@ def _tokens(text: object) -> Iterator[str]:
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is not a type; give a text such as 'double', or an Arrow type")
     position = 0
-    text = text.replace("`", "")  # MaxCompute quotes the fields of structs
+    text = text.replace("`", "").rstrip()  # MaxCompute quotes the fields of structs
     text = _BARE_DECIMAL.sub("decimal(38,18)", text)
-    while position < len(text.rstrip()):
+    while position < len(text):
         found = _TOKENS.match(text, position)
         if found is None:
             raise ValueError(f"{text!r} is not a type")
@@ -160,8 +161,14 @@ def _tokens(text: object) -> Iterator[str]:
         position = found.end()
 
 
-def _parse(tokens: Iterator[str], text: str) -> pa.DataType:
+def _parse(tokens: Iterator[str], text: str, depth: int = 0) -> pa.DataType:
     import pyarrow as pa
+
+    if depth > _DEEPEST:
+        raise ValueError(f"{text[:100]!r}… is nested more than {_DEEPEST} deep")
+
+    def inner() -> pa.DataType:
+        return _parse(tokens, text, depth + 1)
 
     def expect(*signs: str) -> str:
         if (token := next(tokens, "")) not in signs:
@@ -172,14 +179,14 @@ def _parse(tokens: Iterator[str], text: str) -> pa.DataType:
     name = _ALIASES.get(name, name)
     if name == "array":
         expect("<")
-        inner = _parse(tokens, text)
+        element = inner()
         expect(">")
-        return pa.list_(pa.field("element", inner))
+        return pa.list_(pa.field("element", element))
     if name == "map":
         expect("<")
-        key = _parse(tokens, text)
+        key = inner()
         expect(",")
-        item = _parse(tokens, text)
+        item = inner()
         expect(">")
         return pa.map_(key, item)
     if name == "struct":
@@ -187,7 +194,7 @@ def _parse(tokens: Iterator[str], text: str) -> pa.DataType:
         while sign != ">":
             field = next(tokens, "")
             expect(":")
-            fields.append(pa.field(field, _parse(tokens, text)))
+            fields.append(pa.field(field, inner()))
             sign = expect(",", ">")
         return pa.struct(fields)
     if name in ("decimal", "varchar", "char"):
@@ -205,8 +212,8 @@ def _sized(name: str, tokens: Iterator[str], expect: Callable[..., str]) -> pa.D
 
     def number() -> int:
         token = next(tokens, "")
-        if not token.isdecimal():
-            raise ValueError(f"{name} needs a number in its brackets, not {token!r}")
+        if not token.isdecimal() or len(token) > 9:
+            raise ValueError(f"{name} needs a number in its brackets, not {token[:60]!r}")
         return int(token)
 
     expect("(")

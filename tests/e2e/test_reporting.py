@@ -11,6 +11,7 @@ from pai_sdk import Estimator, ReportSession, Session, TrainingJob
 from pai_sdk.run.checkpoints import latest_checkpoint
 from pai_sdk.run.events import read_scalars
 from tests.interpreters import INTERPRETERS
+from tests.trials import launches
 from tests.waiting import until
 
 TRAIN = """
@@ -81,6 +82,45 @@ def test_a_job_reports_with_a_python_that_has_no_pai_sdk(session: Session, sourc
         pytest.skip(f"there is no Python {version} on this machine")
     job = estimator(session, source, f"{INTERPRETERS[version]} -s").fit(show_logs=False)
     assert [point.step for point in job.metrics("eval/step")] == [1, 2, 3, 4, 5]
+
+
+LATE = """
+import os, time
+from pai_sdk import checkpoint_dir, get_checkpoint, get_context, report
+from pai_sdk.run.checkpoints import latest_checkpoint
+
+def newest():
+    found = latest_checkpoint(os.environ["PAI_OUTPUT_CHECKPOINTS"])
+    return 0 if found is None else found.step
+
+context = get_context()
+last = int(os.environ["PAI_HPS_LAST"])
+while context.rank and newest() < last:  # as late as it can be
+    time.sleep(0.05)
+start = get_checkpoint()
+report({"start": 0 if start is None else start.step}, step=1)
+if context.rank == 0:
+    for step in range(1 if start is None else start.step + 1, last + 1):
+        with checkpoint_dir(step) as folder:
+            (folder / "state").write_text(str(step))
+"""
+
+
+def test_a_rank_that_starts_late_begins_where_rank_0_has_begun(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LATE)
+    at: dict[str, str] = {}
+    for last, start in ((4, 0.0), (6, 4.0)):  # the second one resumes
+        one = estimator(session, tmp_path, hyperparameters={"last": last}, instance_count=2, **at)
+        job = one.fit(show_logs=False)
+        assert [point.value for point in job.metrics("start")] == [start, start]
+        at = {"checkpoints_path": one.checkpoints_data()}
+
+
+@pytest.mark.parametrize("kind", launches.KINDS)
+def test_all_ranks_of_a_launch_begin_with_the_same_checkpoint(tmp_path: Path, kind: str) -> None:
+    trial = launches.run(tmp_path, kind=kind, launches=4, seed=1)
+    assert trial.faults == []
+    assert trial.starts
 
 
 def test_a_job_that_is_killed_is_resumed_by_the_next(session: Session, source: Path) -> None:

@@ -15,7 +15,7 @@ from pai_sdk import Processor, Session
 from pai_sdk.service.embedded import ensure_running
 from tests import ml
 from tests.e2e.conftest import wait_until_gone
-from tests.trials import checkpoints, survival
+from tests.trials import checkpoint_bucket, checkpoints, survival
 from tests.waiting import PATIENCE_S
 
 
@@ -80,3 +80,10 @@ def test_a_job_killed_with_everything_while_it_writes_a_checkpoint_is_resumed(tm
     report = checkpoints.run(tmp_path / "trial", kills=4, seed=7)
     assert report.faults == []
     assert report.kills == 4
+
+
+def test_a_bucket_always_has_a_complete_checkpoint(tmp_path: Path) -> None:
+    """The short form of `python -m tests.trials checkpoint_bucket`."""
+    report = checkpoint_bucket.run(tmp_path / "trial", kills=4, seed=3)
+    assert report.faults == []
+    assert report.newest > 0

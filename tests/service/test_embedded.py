@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -283,3 +284,34 @@ def test_nothing_is_put_into_a_folder_of_something_else(tmp_path: Path) -> None:
     with pytest.raises(ServiceStartError, match="not empty and not a service's"):
         running(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_session_that_is_dropped_leaves_no_descriptor(data_dir: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(50):
+        (source / f"file-{number}").write_bytes(b"x" * 100)
+
+    def use() -> None:
+        session = pai_sdk.Session.embedded(data_dir)
+        assert session.upload(source, "oss://pai-local/x/", progress=False)
+        assert [*session.list_jobs()] == []
+
+    gc.collect()
+    gc.disable()  # it must not be needed
+    try:
+        use()
+        before = sockets()
+        for _ in range(3):
+            use()
+        assert sockets() <= before
+    finally:
+        gc.enable()
+
+
+def sockets() -> int:
+    found = 0
+    for name in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found += str(name.readlink()).startswith("socket:")
+    return found

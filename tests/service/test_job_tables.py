@@ -1,4 +1,4 @@
-"""Tables of a running service: written through a session, read by a job that has one as its input."""
+"""Tables of a running service: written through a session, read and written by a job that names them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ url = meta["endpoint"]
 client = ODPS(key["AccessKeyId"], key["AccessKeySecret"], project=project, endpoint=url, tunnel_endpoint=url)
 with client.get_table(table).open_reader(partition=partition) as reader:
     print("sum", sum(record["n"] for record in reader))
+output = json.load(open(os.path.join(os.environ["PAI_OUTPUT_SUMS"], "meta.json")))["path"]
+sums = client.create_table(output.rstrip("/").rpartition("/")[2], "n bigint")
+with sums.open_writer() as writer:
+    writer.write([[5050]])
+print("tables", [each.name for each in client.list_tables()])
+for name in ("private", table):
+    try:
+        client.delete_table(name)
+    except Exception as error:
+        print(name, "is kept:", *str(error).split())
 json.dump(key, open(os.path.join(os.environ["PAI_OUTPUT_MODEL"], "copy.json"), "w"))
 """
 
@@ -44,10 +54,12 @@ def session_on(client: Client) -> Session:
     )
 
 
-def test_a_job_reads_a_table_with_pyodps(service: Client, tmp_path: Path) -> None:
+def test_a_job_uses_its_tables_with_pyodps_and_no_others(service: Client, tmp_path: Path) -> None:
     session = session_on(service)
     with TraceWriter({"n": "bigint"}, session.tables.sink("clicks", partition="dt=1"), run_id="r1") as writer:
         writer.write(n=np.arange(101))
+    with TraceWriter({"n": "bigint"}, session.tables.sink("private")) as writer:
+        writer.write(n=[1])
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "read.py").write_text(READS)
     processor = Processor(
@@ -57,10 +69,16 @@ def test_a_job_reads_a_table_with_pyodps(service: Client, tmp_path: Path) -> Non
         instance_type="ecs.c6.large",
         session=session,
     )
-    job = processor.run(inputs={"clicks": "odps://pai/tables/clicks/dt=1"}, outputs={"model": None}, wait=False)
+    inputs = {"clicks": "odps://pai/tables/clicks/dt=1"}
+    job = processor.run(inputs=inputs, outputs={"model": None, "sums": "odps://pai/tables/sums"}, wait=False)
     job.wait(show_logs=False)
     lines = [line.text for line in job.logs()]
-    assert "sum 5050" in lines
+    assert {"sum 5050", "tables ['clicks', 'sums']"} <= {*lines}, lines
+    for table in ("private", "clicks"):
+        assert any(line.startswith(f"{table} is kept: ") and "does not open table" in line for line in lines)
+    with session.tables.client().get_table("sums").open_reader() as reader:
+        assert [record["n"] for record in reader] == [5050]
+    assert session.tables.client().exist_table("private")
     folder = service.info.data_dir / "jobs" / job.id
     key = json.loads((job.download("model", tmp_path / "out") / "copy.json").read_text())
     assert service.info.access_key_secret not in json.dumps(key)

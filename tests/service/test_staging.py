@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import StorageError
 from pai_sdk.execution.output_uploader import UploadCancelled
-from pai_sdk.run.checkpoints import CheckpointConfig, commit, rotate
+from pai_sdk.run.checkpoints import CheckpointConfig, begin, commit, rotate
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.jobs.publishing import Publisher
 from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
+from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.storage.local_store import LocalStore
 from pai_sdk.storage.stored_file import StoredFile
@@ -287,6 +288,53 @@ def test_checkpoints_that_the_job_removes_are_removed_at_the_uri_too(store: Obje
     rotate(folder, CheckpointConfig(num_to_keep=1))
     assert Publisher(store, sandbox, wanted).upload(live_only=False) == ""
     assert set(keys(store)) == {"out/ckpt/3/_COMPLETE", "out/ckpt/3/weights"}
+
+
+def test_a_checkpoint_of_a_killed_job_is_neither_kept_nor_fetched(store: ObjectStore, sandbox: Sandbox) -> None:
+    wanted = request(OutputChannels=OUTPUTS)
+    put_in_place(store, sandbox, wanted)
+    folder = sandbox.output_dir("checkpoints")
+    checkpoint(folder, 1)
+    begin(folder / "2")
+    (folder / "2" / "weights").write_text("half")
+    for live_only in (True, False):
+        assert Publisher(store, sandbox, wanted).upload(live_only=live_only) == ""
+    assert set(keys(store)) == {"out/ckpt/1/_COMPLETE", "out/ckpt/1/weights"}
+
+    # Of a service whose machine was lost while it published a complete one.
+    for key in ("3/_INCOMPLETE", "3/weights"):
+        store.put_bytes("data", f"out/ckpt/{key}", b"half")
+    sandbox = Sandbox(sandbox.root.with_name("next"))
+    put_in_place(store, sandbox, wanted)
+    assert set(files(sandbox.output_dir("checkpoints"))) == {"1/_COMPLETE", "1/weights"}
+    checkpoint(sandbox.output_dir("checkpoints"), 3)
+    assert Publisher(store, sandbox, wanted).upload(live_only=False) == ""
+    assert {key for key in keys(store) if "/3/" in key} == {"out/ckpt/3/_COMPLETE", "out/ckpt/3/weights"}
+
+
+def test_the_only_checkpoint_stays_until_the_next_one_is_published(
+    store: ObjectStore, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = request(OutputChannels=OUTPUTS)
+    put_in_place(store, sandbox, wanted)
+    folder = sandbox.output_dir("checkpoints")
+    checkpoint(folder, 1)
+    Publisher(store, sandbox, wanted).upload(live_only=True)
+    checkpoint(folder, 2)
+    rotate(folder, CheckpointConfig(num_to_keep=1))
+    with monkeypatch.context() as failing:
+        real = BucketStore.write
+
+        def refuse(there: BucketStore, path: str, *args: Any, **more: Any) -> StoredFile:
+            if path.endswith("2/weights"):
+                raise StorageError("refused")
+            return real(there, path, *args, **more)
+
+        failing.setattr(BucketStore, "write", refuse)
+        assert "refused" in Publisher(store, sandbox, wanted).upload(live_only=True)
+    assert {"out/ckpt/1/_COMPLETE", "out/ckpt/1/weights"} <= set(keys(store))
+    assert Publisher(store, sandbox, wanted).upload(live_only=False) == ""
+    assert set(keys(store)) == {"out/ckpt/2/_COMPLETE", "out/ckpt/2/weights"}
 
 
 def test_what_cannot_be_saved_is_named_and_the_rest_is_saved(

@@ -9,6 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.initial_outputs import note_resumed
 from pai_sdk.execution.log_times import LogTimes
 from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, OutputUploader
+from pai_sdk.run.stored_checkpoints import unfinished_files
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
@@ -188,12 +190,13 @@ class LocalBackend:
 
     def _bring_back(self, uri: str, folder: Path, *, progress: bool) -> None:
         """What an earlier job has left in a folder that this one goes on with, if there is anything."""
+        from pai_sdk.storage.oss_store import OssStore
         from pai_sdk.storage.transfer import download
 
-        try:
-            download(self._oss(), OssUri.parse(uri).as_dir(), folder, progress=progress)
-        except ObjectNotFoundError:
-            return
+        source = OssUri.parse(uri).as_dir()
+        skip = unfinished_files(OssStore(self._oss(), source))
+        with suppress(ObjectNotFoundError):
+            download(self._oss(), source, folder, progress=progress, skip=skip)
 
     def _fill(
         self, request: TrainingJobRequest, uploads: Sequence[Upload], usercode: Path, *, progress: bool

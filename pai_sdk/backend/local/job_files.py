@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.base.files import locked
-from pai_sdk.errors import CodeError, ObjectNotFoundError, Problem, StorageError, TransferError
+from pai_sdk.errors import CodeError, Problem, StorageError, TransferError
 from pai_sdk.storage.file_move import FileMove
 from pai_sdk.storage.local_store import LocalStore
 from pai_sdk.storage.objects import ObjectInfo, make_folder, must_take_a_file
@@ -88,11 +88,7 @@ class InputCache:
             assert place is not None  # noqa: S101 - the name has no slash at its end
             return self.put(client, single, place)
         source = _CachedObjects(client, uri, self)
-        report = DirSync(
-            source, LocalStore(target), remember=False, progress=progress, title="fetching inputs"
-        ).run()
-        if not report.files and next(client.list(source.folder, unnamed=lambda key, error: None), None) is None:
-            raise ObjectNotFoundError(f"{uri}: there is no such file or folder", uri=str(uri))
+        DirSync(source, LocalStore(target), remember=False, progress=progress, title="fetching inputs").run()
         return None
 
     def put(self, client: OssClient, info: ObjectInfo, place: Path) -> None:

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pai_sdk.api.signature import ACS3
+from pai_sdk.service.budgets import Shares
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
 from pai_sdk.service.http.fault_handlers import add_refusals, refusal
@@ -43,7 +44,7 @@ _READ_ONLY = "The data folder of the service cannot be written any more; make it
 def create_api(context: ServiceContext) -> FastAPI:
     """The PAI API. It checks no signatures: put a `Gate` before it."""
     app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.context = context
+    app.state.context, app.state.shares = context, Shares()
     resources = (
         training_jobs,
         job_changes,

@@ -52,7 +52,7 @@ class ServiceContext:
         return ("changes",) if self.settings.foreign is None else ()
 
 
-def _context(request: Request) -> ServiceContext:
+async def _context(request: Request) -> ServiceContext:
     context: ServiceContext = request.app.state.context
     return context
 

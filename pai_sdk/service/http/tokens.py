@@ -25,7 +25,7 @@ def new_token(context: ServiceContext, job_id: str | None, expires_at: float) ->
     return f"{_text(claims)}.{_text(_mark(context, claims))}"
 
 
-def _checked(
+async def _checked(
     request: Request, context: ContextOf, token: Annotated[str | None, Query(alias="Token")] = None
 ) -> None:
     """A token that comes with a question must be a good one; the signature is needed all the same.

@@ -8,7 +8,7 @@ import string
 import time
 
 from sqlalchemy import ColumnElement, delete, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.service.state.database import Database
@@ -156,7 +156,12 @@ class AlgorithmRegistry:
     ) -> tuple[Algorithm, list[AlgorithmVersion], int]:
         """One page of an algorithm's versions, the newest first, and how many there are in all."""
         mine = AlgorithmVersion.algorithm_id == algorithm_id
-        page = select(AlgorithmVersion).where(mine).order_by(AlgorithmVersion.number.desc())
+        page = (
+            select(AlgorithmVersion)
+            .options(defer(AlgorithmVersion.spec))
+            .where(mine)
+            .order_by(AlgorithmVersion.number.desc())
+        )
         with self._database.read() as session:
             algorithm = _existing(session, algorithm_id)
             total = session.scalar(select(func.count()).select_from(AlgorithmVersion).where(mine)) or 0

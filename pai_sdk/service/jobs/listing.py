@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, Select, Text, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from pai_sdk.schemas.status import KNOWN_STATUSES
 from pai_sdk.service.state.models import Job, JobAlgorithm, JobLabel
 from pai_sdk.service.wire_errors import invalid_parameter
 
-__all__ = ["JobQuery", "find_jobs", "read_labels"]
+__all__ = ["JobQuery", "find_jobs", "jobs_in_parts", "read_labels", "sizes_bytes"]
 
 _DEFAULT_WINDOW_S = 7 * 24 * 3600
+_PART_BYTES = 1 << 20  # of descriptions that are in memory at once: as objects they take six times as much
 _MOST_LABELS = 100  # each is a condition of its own, and a database takes only so many
 _ORDERS: dict[str, InstrumentedAttribute[Any]] = {
     "GmtCreateTime": Job.created_at,
@@ -27,6 +28,9 @@ _ORDERS: dict[str, InstrumentedAttribute[Any]] = {
     "TrainingJobId": Job.id,
     "Status": Job.status,
 }
+
+
+_SIZE = func.length(cast(Job.request, Text)).label("size")
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ class JobQuery:
     page_size: int = 10
 
 
-def find_jobs(session: Session, query: JobQuery) -> tuple[list[Job], int]:
-    """One page of jobs, and how many there are in all.
+def find_jobs(session: Session, query: JobQuery) -> tuple[dict[str, int], int]:
+    """The ids of one page of jobs, each with the size of its description in bytes; and how many there are in all.
 
     Raises:
         Fault: there is no such status, or jobs cannot be sorted by that.
@@ -65,12 +69,37 @@ def find_jobs(session: Session, query: JobQuery) -> tuple[list[Job], int]:
     total = session.scalar(_filtered(select(func.count()).select_from(Job), query)) or 0
     columns = (_ORDERS[query.sort_by], Job.number)
     page = (
-        _filtered(select(Job), query)
+        _filtered(select(Job.id, _SIZE), query)
         .order_by(*(column.desc() if query.descending else column.asc() for column in columns))
         .limit(query.page_size)
         .offset((query.page_number - 1) * query.page_size)
     )
-    return list(session.scalars(page)), total
+    return {row.id: row.size for row in session.execute(page)}, total
+
+
+def sizes_bytes(session: Session, job_ids: Collection[str]) -> dict[str, int]:
+    """The sizes of the descriptions of jobs, in the order of their creation."""
+    found = session.execute(select(Job.id, _SIZE).where(Job.id.in_(job_ids)).order_by(Job.number))
+    return {row.id: row.size for row in found}
+
+
+def jobs_in_parts(session: Session, sizes: Mapping[str, int]) -> Iterator[list[Job]]:
+    """Jobs in the order of these ids, some at a time; those before are forgotten.
+
+    Args:
+        session: of one transaction.
+        sizes: of the descriptions, from `find_jobs` or `sizes_bytes`.
+    """
+    part: list[str] = []
+    left_bytes = _PART_BYTES
+    for job_id, size in [*sizes.items(), ("", _PART_BYTES)]:
+        if part and (left_bytes < size or not job_id):
+            jobs = {job.id: job for job in session.scalars(select(Job).where(Job.id.in_(part)))}
+            yield [jobs[each] for each in part if each in jobs]
+            session.expunge_all()
+            part, left_bytes = [], _PART_BYTES
+        part.append(job_id)
+        left_bytes -= size
 
 
 def read_labels(text: str | None) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pai_sdk.execution.output_uploader import OutputUploader
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.jobs.staging import own_uri
 from pai_sdk.service.objects.bucket_store import BucketStore
+from pai_sdk.service.tables.table_rights import is_table
 
 if TYPE_CHECKING:
     from pai_sdk.service.objects.store import ObjectStore
@@ -34,6 +35,7 @@ class Publisher(OutputUploader):
         targets = {
             channel.name: partial(self._target, channel.name, channel.output_uri)
             for channel in request.output_channels
+            if not is_table(channel.output_uri)  # the job writes it itself
         }
         super().__init__(sandbox, targets, is_cancelled=is_cancelled, options={"workers": _WORKERS})
         self._store = store

@@ -29,6 +29,7 @@ from pai_sdk.service.jobs.trash import Trash
 from pai_sdk.service.state.disk import DiskWatch
 from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Job
+from pai_sdk.service.tables.table_rights import is_table
 
 if TYPE_CHECKING:
     from pai_sdk.service.objects.store import ObjectStore
@@ -143,9 +144,10 @@ class Scheduler:
         """The job was deleted; its folder can go."""
         self._trash.put(self._folder.job_dir(job_id))
 
-    def has_begun(self, job_id: str) -> bool:
-        """Whether the job has left the queue, and not ended."""
-        return job_id in self._active
+    def request_of(self, job_id: str) -> TrainingJobRequest | None:
+        """The request of a job that has left the queue and not ended; None for any other one."""
+        active = self._active.get(job_id)
+        return None if active is None else active.request
 
     @property
     def is_closing(self) -> bool:
@@ -362,7 +364,8 @@ class Scheduler:
             ended_at=state.ended_at,
         )
         # After the end is recorded: a service that is killed before goes on with what is there.
-        saved = () if problems else [channel.name for channel in active.request.output_channels]
+        channels = [channel for channel in active.request.output_channels if not is_table(channel.output_uri)]
+        saved = () if problems else [channel.name for channel in channels]
         for folder in active.sandbox.not_needed_after_the_end(saved_outputs=saved):
             self._trash.put(folder)
         self._woken.set()

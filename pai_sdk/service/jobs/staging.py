@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
-from pai_sdk.errors import FileNameError, InvalidInputError, NameTakenError, StorageError
+from pai_sdk.errors import FileNameError, InvalidInputError, NameTakenError, ObjectNotFoundError, StorageError
 from pai_sdk.execution.initial_outputs import note_resumed
+from pai_sdk.run.stored_checkpoints import unfinished_files
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir, OssLocation
 from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.service.objects.integrity import DAMAGED
 from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_rights import is_table
 from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.sync import DirSync
 from pai_sdk.storage.uri import OssUri
 
@@ -61,7 +64,7 @@ def stage(
     *,
     is_cancelled: Callable[[], bool],
     tell: Callable[[str], None] = lambda text: None,
-    put_table: Callable[[str, str], None] | None = None,
+    put_table: Callable[[Path, str, bool], None] | None = None,
 ) -> None:
     """Put code, inputs and earlier checkpoints in place. May be done again: it begins anew then.
 
@@ -71,7 +74,8 @@ def stage(
         request: the job.
         is_cancelled: asked between files, and within large ones.
         tell: is told of the earlier checkpoints, before they are copied and afterwards.
-        put_table: prepares an input that is a table, by the names of the channel and of the table's URI.
+        put_table: prepares a channel that is a table, by the channel's folder, the table's URI, and whether the
+            table must be there.
 
     Raises:
         StagingFailed: something is missing, or is of a kind this service cannot read.
@@ -82,24 +86,28 @@ def stage(
         shutil.rmtree(sandbox.ml, ignore_errors=True)
         sandbox.create(request)
         for output in request.output_channels:
-            uri = own_uri(output.output_uri, f"output channel {output.name!r}")
+            what = f"output channel {output.name!r}"
+            if put_table is not None and is_table(output.output_uri):
+                put_table(sandbox.output_dir(output.name), output.output_uri or "", False)
+                continue
+            uri = own_uri(output.output_uri, what)
             if not store.bucket_exists(uri.bucket):
                 raise StagingFailed(
                     REASON_INPUT_MISSING,
-                    f"output channel {output.name!r}: there is no bucket {uri.bucket!r} here.",
+                    f"{what}: there is no bucket {uri.bucket!r} here.",
                 )
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
         if code is not None:
             copier.copy(_code_uri(code), sandbox.usercode, "the code", REASON_CODE_MISSING)
         for output in request.output_channels:
-            if output.name in RESUMED_CHANNELS:
+            if output.name in RESUMED_CHANNELS and not is_table(output.output_uri):
                 uri = OssUri.parse(output.output_uri or "")
                 copier.resume(uri, sandbox.output_dir(output.name), output.name, tell)
         note_resumed(sandbox, request)
         for channel in request.input_channels:
             what = f"input channel {channel.name!r}"
-            if put_table is not None and (channel.input_uri or "").startswith("odps://"):
-                put_table(channel.name, channel.input_uri or "")
+            if put_table is not None and is_table(channel.input_uri):
+                put_table(sandbox.input_dir(channel.name), channel.input_uri or "", True)
                 continue
             copier.copy(
                 own_uri(channel.input_uri, what), sandbox.input_dir(channel.name), what, REASON_INPUT_MISSING
@@ -181,10 +189,13 @@ class _Copier:
         if not self._has_objects(folder):
             return
         tell(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
-        size_bytes = self.copy_what_is_there(folder, target, f"output channel {channel!r}")
+        skip = unfinished_files(self._store_at(folder))
+        size_bytes = self.copy_what_is_there(folder, target, f"output channel {channel!r}", skip)
         tell(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
 
-    def copy_what_is_there(self, uri: OssUri, target: Path, what: str) -> int | None:
+    def copy_what_is_there(
+        self, uri: OssUri, target: Path, what: str, skip: Callable[[StoredFile], bool] = lambda file: False
+    ) -> int | None:
         """Copy all objects of the folder; how many bytes they have together, or None when there are none."""
         folder = uri.as_dir()
         sync = DirSync(
@@ -192,14 +203,18 @@ class _Copier:
             LocalStore(target),
             remember=False,
             note=lambda action, path: self._check_cancelled(),
+            skip=skip,
             workers=_WORKERS,
         )
-        report = sync.attempt()
+        try:
+            report = sync.attempt()
+        except ObjectNotFoundError:
+            return None
         self._check_cancelled()
         if report.failures:
             path, error = min(report.failures.items())
             raise self._why(error, folder, path, target, what) from error
-        return report.moved_bytes if report.files or self._has_objects(folder) else None
+        return report.moved_bytes
 
     def _copy_file(self, uri: OssUri, target: Path, what: str) -> None:
         folder = replace(uri, key=uri.key.removesuffix(uri.name))

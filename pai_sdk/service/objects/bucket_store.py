@@ -50,6 +50,10 @@ class BucketStore:
         self._check_cancelled = check_cancelled
         self.uri = str(self._folder)
 
+    def exists(self) -> bool:
+        """Whether something is in the folder, or an empty object stands for it."""
+        return any(True for _ in self._store.list(self._folder.bucket, self._folder.key, limit=1))
+
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:

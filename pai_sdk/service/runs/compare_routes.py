@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, comparison_answer
+from pai_sdk.errors import RunNotFoundError
+from pai_sdk.service.budgets import COMPARE, DIFF, BudgetedRoute, Work, WorkOf, within
+from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, comparison_answer, value_bytes
 from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.list_answers import diff_row
-from pai_sdk.service.runs.run_answers import LIVE, best_of, json_bytes, tagged
+from pai_sdk.service.runs.run_answers import LIVE, best_of, json_list, tagged
 from pai_sdk.service.runs.run_routes import XName, asked
 from pai_sdk.service.runs.run_source import RunsOf
 from pai_sdk.service.wire_errors import invalid_parameter
 
 if TYPE_CHECKING:
+    from pai_sdk.run.buckets import Comparison
     from pai_sdk.run.manager import RunManager
+    from pai_sdk.run.records import RunBrief
 
-__all__ = ["router"]
+__all__ = ["check_comparison", "router"]
 
-router = APIRouter(prefix="/api/v1")
+router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 _MOST_RUNS = 10_000
+_SMOOTHING_COSTS = 3  # times the memory of the points
 _Text = Annotated[str, Field(max_length=4096)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -58,45 +65,98 @@ class DiffRequest(_Selection):
 
 
 @router.post("/compare", responses={200: {"content": {CSV: {}, PAIC: {}}}})
-def compare_runs(request: Request, runs: RunsOf, body: CompareRequest) -> Response:
+@within(COMPARE)
+def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequest) -> Response:
     """Curves of many runs on shared bucket edges: JSON, CSV (`text/csv`) or columns, by `Accept`.
 
     The extremes are exact: each bucket has the least and the largest of its values. Smoothing comes before. A view
     with at most two points a bucket has all points, and `exact` says so. Runs that lack a tag have no curve. With
     `group_by`, the runs with the same values have one curve, of their means, with a band where one is asked for.
+
+    The size of the response is runs x tags x buckets; what would be too large is refused before it is computed.
     """
     manager = loaded(runs.manager)
     selected = _selected(body)
+    media_type, is_double = best_of(request, (JSON, CSV, PAIC)), body.precision == "double"
+    briefs = _briefs(manager, selected, work)
+    size_bytes = value_bytes(media_type, is_double=is_double)
+    for tag in body.tags:
+        check_comparison(work, briefs, tag, is_smoothed=body.smooth > 0)
+    if not body.group_by:
+        entries = sum(_entries(briefs, tag, body.buckets) for tag in body.tags)
+        work.require(entries * size_bytes, f"{len(briefs)} runs, {len(body.tags)} tags, {body.buckets} buckets")
     options: dict[str, Any] = {"x": body.x, "start": body.start, "end": body.end, "buckets": body.buckets}
     options |= {"smooth": body.smooth, "group_by": tuple(body.group_by), "band": body.band}
-    found = [(tag, asked(manager.compare, selected, tag, **options)) for tag in body.tags]
-    media_type = best_of(request, (JSON, CSV, PAIC))
-    members = [_having(manager, selected, tag) for tag in body.tags] if body.group_by else []
+
+    def found() -> Iterator[tuple[str, Comparison]]:
+        for tag in body.tags:  # a tag at a time: the points of all of them would take too much memory
+            work.check()
+            yield tag, asked(manager.compare, selected, tag, **options)
+
+    members = [[brief.id for brief in _having(briefs, tag)] for tag in body.tags] if body.group_by else []
     content = comparison_answer(
-        found, media_type, {}, members, has_last=body.last, is_double=body.precision == "double"
+        found(), media_type, {}, members, work=work, has_last=body.last, is_double=is_double
     )
     return tagged(request, content, media_type, LIVE)
 
 
 @router.post("/hparams/diff")
-def compare_hparams(request: Request, runs: RunsOf, body: DiffRequest) -> Response:
+@within(DIFF)
+def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequest) -> Response:
     """The hyperparameters in which runs differ, by run, and those that are the same in all of them.
 
     A run that lacks one is not among its values; null is a value. With a metric, those come first that explain
     most of it: `correlation` is the rank correlation, `explained` the part of the variance of the ranks.
     """
     manager = loaded(runs.manager)
-    diff = asked(manager.hparams_diff, _selected(body), metric=body.metric)
-    return tagged(request, json_bytes(diff_row(diff)), JSON, LIVE)
+    selected = _selected(body)
+    briefs = _briefs(manager, selected, work)
+    work.hold(sum(len(brief.hparams) for brief in briefs), "hyperparameters")
+    row = diff_row(asked(manager.hparams_diff, selected, metric=body.metric))
+    return tagged(request, json_list("differing", row.pop("differing"), row, work), JSON, LIVE)
 
 
-def _having(manager: RunManager, selected: str | list[str], tag: str) -> list[str]:
+def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str, *, is_smoothed: bool) -> None:
+    """Refuse the comparison of one metric that would have too many points in memory.
+
+    Raises:
+        Fault: it would.
+    """
+    points = sum(brief.tags[tag].count for brief in _having(briefs, tag))
+    if is_smoothed:
+        work.hold(_SMOOTHING_COSTS * points, f"points of {tag[:100]!r} in memory, as smoothing copies each")
+    work.hold(points, f"points of {tag[:100]!r} in memory")
+
+
+def _entries(briefs: Sequence[RunBrief], tag: str, buckets: int) -> int:
+    """How many entries the curves of a metric have, at least where the view has all of its points."""
+    counts = [brief.tags[tag].count for brief in _having(briefs, tag)]
+    if all(count <= 2 * buckets for count in counts):
+        return sum(counts)
+    return len(counts) * buckets
+
+
+def _having(briefs: Sequence[RunBrief], tag: str) -> list[RunBrief]:
     """The runs that have a metric: what the members of a group count."""
+    return [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
+
+
+def _briefs(manager: RunManager, selected: str | list[str], work: Work) -> list[RunBrief]:
+    """The runs that are asked for; an id of no run is left out here, and refused by the comparison.
+
+    Raises:
+        Fault: there are too many, or the filter cannot be read.
+    """
     if isinstance(selected, str):
-        briefs = [*manager.runs(selected, "-created", _MOST_RUNS, tags=[tag]).runs]
-    else:
-        briefs = [manager.run(run_id).brief for run_id in selected]
-    return [brief.id for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
+        page = asked(manager.runs, selected, "-created", _MOST_RUNS)
+        if page.total > _MOST_RUNS:
+            raise work.exceeded(f"compares {page.total:,} runs, and {_MOST_RUNS:,} are allowed")
+        return [*page.runs]
+    found = []
+    for run_id in dict.fromkeys(selected):
+        with suppress(RunNotFoundError):
+            found.append(manager.run(run_id).brief)
+    return found
 
 
 def _selected(body: _Selection) -> str | list[str]:

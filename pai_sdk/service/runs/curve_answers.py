@@ -6,10 +6,11 @@ value (`low`, `high`) and its last one (`value`); an empty bucket has null, in c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.service.runs.run_answers import csv_text, finite, json_bytes
+from pai_sdk.service.budgets import Work
+from pai_sdk.service.runs.run_answers import csv_text, finite, json_bytes, json_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,11 +20,21 @@ if TYPE_CHECKING:
     from pai_sdk.run.buckets import Comparison, Curve, XAxis
     from pai_sdk.run.series import Series
 
-__all__ = ["CSV", "JSON", "PAIC", "comparison_answer", "series_answer"]
+__all__ = ["CSV", "JSON", "PAIC", "comparison_answer", "series_answer", "value_bytes"]
 
 JSON = "application/json"
 CSV = "text/csv"
 PAIC = "application/vnd.pai.columns"
+
+_LEAST_POINT_BYTES = 16  # in text: a step, a time, a value, and what is between them
+_POINT_COLUMNS_BYTES = 20
+
+
+def value_bytes(media_type: str, *, is_double: bool) -> int:
+    """The least that one bucket of one curve takes in a response: an extreme, another one, a count."""
+    if media_type == PAIC:
+        return 16 if is_double else 8
+    return 8
 
 
 def series_answer(
@@ -35,6 +46,7 @@ def series_answer(
     end: float | None,
     buckets: int,
     smooth: float,
+    work: Work,
 ) -> bytes:
     """The points of one metric, or their buckets.
 
@@ -47,48 +59,54 @@ def series_answer(
         end: the largest x, likewise.
         buckets: how many; 0 for all points.
         smooth: weight of the smoothing, from 0 to less than 1.
+        work: the request.
 
     Raises:
         InvalidInputError: an argument cannot be used.
+        Fault: the response is larger than the request may have.
     """
     from pai_sdk.run.buckets import compared
 
     if not buckets:
-        return _all_points(series, media_type, facts, x, start, end, smooth)
+        return _all_points(series, media_type, facts, x, start, end, smooth, work)
     found = compared([series], x=x, start=start, end=end, buckets=buckets, smooth=smooth)
-    return comparison_answer([(series.tag, found)], media_type, facts, has_last=True)
+    return comparison_answer([(series.tag, found)], media_type, facts, has_last=True, work=work)
 
 
 def comparison_answer(
-    comparisons: Sequence[tuple[str, Comparison]],
+    comparisons: Iterable[tuple[str, Comparison]],
     media_type: str,
     facts: Mapping[str, Any],
     members: Sequence[Sequence[str]] = (),
     *,
+    work: Work,
     has_last: bool = False,
     is_double: bool = False,
 ) -> bytes:
     """Curves of one or more tags.
 
     Args:
-        comparisons: tag and curves.
+        comparisons: tag and curves; made one after the other, and not kept.
         media_type: of the answer.
         facts: what it says besides.
         members: for each tag the runs that the members of curves count; none where a curve is of one run.
+        work: the request, which counts the bytes.
         has_last: whether the last value of each bucket is wanted.
         is_double: whether columns have double precision.
+
+    Raises:
+        Fault: the response is larger than the request may have, or takes longer.
     """
     if media_type == CSV:
-        return csv_text(
-            ("tag", "curve", "x", "to", "value", "low", "high", "count", "nan", "inf"), _rows(comparisons)
-        )
+        names = ("tag", "curve", "x", "to", "value", "low", "high", "count", "nan", "inf")
+        return csv_text(names, _rows(comparisons), work.spend)
     if media_type == PAIC:
-        return _columns(comparisons, facts, members, has_last=has_last, is_double=is_double)
-    described = [
+        return _columns(comparisons, facts, members, work=work, has_last=has_last, is_double=is_double)
+    described = (
         _in_json(tag, found, members[at] if members else [], has_last=has_last)
         for at, (tag, found) in enumerate(comparisons)
-    ]
-    return json_bytes({**facts, "comparisons": described})
+    )
+    return json_list("comparisons", described, facts, work)
 
 
 # ---- all points -----------------------------------------------------------------------------------------------
@@ -102,6 +120,7 @@ def _all_points(
     start: float | None,
     end: float | None,
     smooth: float,
+    work: Work,
 ) -> bytes:
     import numpy as np
 
@@ -118,9 +137,11 @@ def _all_points(
     if end is not None:
         wanted &= place <= end
     step, wall, place, value = series.step[wanted], series.wall[wanted], place[wanted], value[wanted]
+    size_bytes = (_POINT_COLUMNS_BYTES if media_type == PAIC else _LEAST_POINT_BYTES) * len(step)
+    work.require(size_bytes, f"it has {len(step):,} points")
     if media_type == CSV:
         rows = zip(step.tolist(), wall.tolist(), value.tolist(), strict=True)
-        return csv_text(("step", "wall", "value"), rows)
+        return csv_text(("step", "wall", "value"), rows, work.spend)
     counts = {"x": x, "points": len(value), "shown": len(value), "exact": True}
     if media_type == PAIC:
         columns = [BinaryColumn("step", step), BinaryColumn("wall", wall), BinaryColumn("value", value)]
@@ -167,7 +188,7 @@ def _curve(curve: Curve, found: Comparison, run_ids: Sequence[str], *, has_last:
     return row
 
 
-def _rows(comparisons: Sequence[tuple[str, Comparison]]) -> Iterator[Sequence[Any]]:
+def _rows(comparisons: Iterable[tuple[str, Comparison]]) -> Iterator[Sequence[Any]]:
     for tag, found in comparisons:
         edges = found.edges.tolist()
         for curve in found.curves:
@@ -184,10 +205,11 @@ def _rows(comparisons: Sequence[tuple[str, Comparison]]) -> Iterator[Sequence[An
 
 
 def _columns(
-    comparisons: Sequence[tuple[str, Comparison]],
+    comparisons: Iterable[tuple[str, Comparison]],
     facts: Mapping[str, Any],
     members: Sequence[Sequence[str]],
     *,
+    work: Work,
     has_last: bool,
     is_double: bool,
 ) -> bytes:
@@ -199,7 +221,9 @@ def _columns(
         run_ids = members[at] if members else []
         names = [_members(curve, run_ids) if run_ids else curve.name for curve in found.curves]
         described.append({**_facts(tag, found), "curves": names})
-        columns += _columns_of(tag, found, has_last=has_last, is_double=is_double)
+        added = [*_columns_of(tag, found, has_last=has_last, is_double=is_double)]
+        work.spend(sum(column.values.nbytes for column in added))
+        columns += added
     return write_columns(columns, {**facts, "comparisons": described})
 
 

@@ -1,30 +1,32 @@
 """The one event stream of a client (server-sent events), with one cursor for everything on it.
 
-Every 250 ms the topics of the stream are asked for what is new, in a thread; the messages are sent in one piece,
-with one cursor behind the last of them. A client that was away gives its cursor back (`Last-Event-ID`) and gets
-the rest. Nothing is queued for a client: while it does not read, nothing is asked.
+Every 250 ms the topics of the stream are asked for what is new, in a thread; the messages are sent in pieces of a
+megabyte, with one cursor behind the last of them. A client that was away gives its cursor back (`Last-Event-ID`)
+and gets the rest. Nothing is queued for a client: while it does not read, nothing is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
+from pai_sdk.service.budgets import EVENTS, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.runs.cursors import Position, join_cursor, read_cursor
 from pai_sdk.service.runs.run_source import RunsOf, RunSource
-from pai_sdk.service.runs.topics import LogTopic, Message, PointsTopic, RunsTopic, Topic, read_topics
+from pai_sdk.service.runs.topics import LogTopic, Message, PointsTopic, RunsTopic, Topic, count_points, read_topics
 
 __all__ = ["EventStream", "router"]
 
-router = APIRouter(prefix="/api/v1")
+router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 _BATCH_S = 0.25
+_PIECE_BYTES = 1 << 20
+_TO_END_S = 5.0
 _COMMENT_S = 15.0
 _RECONNECT_MS = 1000
 _MEDIA_TYPE = "text/event-stream"
@@ -38,18 +40,25 @@ class EventStream:
         source: the runs.
         topics: names and parts, from `read_topics`.
         cursor: of an earlier stream with these topics, or some of them; empty for a new one.
+        work: the request.
 
     Raises:
-        Fault: there is no such run.
+        Fault: there is no such run, or there are too many points to be followed.
     """
 
-    def __init__(self, source: RunSource, topics: Sequence[tuple[str, list[str]]], cursor: str) -> None:
+    def __init__(
+        self, source: RunSource, topics: Sequence[tuple[str, list[str]]], cursor: str, work: Work
+    ) -> None:
         known = read_cursor(cursor, [name for name, _ in topics])
         self._source, manager = source, source.manager
+        points = sum(count_points(manager, *parts[1:]) for _, parts in topics if len(parts) == 3)
+        work.hold(points, "points in the memory of this stream")
         self._runs = RunsTopic(manager, known.get(RunsTopic.name))
         is_followed = any(parts[0] == RunsTopic.name for _, parts in topics)
         self._changes = manager.subscribe(since=self._runs.since if is_followed else None)
         self._topics: list[Topic] = [self._topic(source, name, parts, known.get(name)) for name, parts in topics]
+        self._messages: Iterator[Message] | None = None  # of a look that has not come to its end
+        self._held: Message | None = None  # the last of them so far: it may be the last of all
 
     def _topic(self, source: RunSource, name: str, parts: Sequence[str], known: Position | None) -> Topic:
         kind, *more = parts
@@ -64,11 +73,31 @@ class EventStream:
         """Where a later stream goes on."""
         return join_cursor({topic.name: topic.position for topic in self._topics})
 
-    def look(self) -> list[Message]:
-        """What is new since the last look."""
-        _ = self._source.manager  # it is kept, as long as it is asked for
-        change = self._changes.get(timeout_s=0)
-        return [message for topic in self._topics for message in topic.look(change)]
+    @property
+    def has_more(self) -> bool:
+        """Whether the next piece is there already."""
+        return self._messages is not None
+
+    def piece(self) -> bytes:
+        """The next messages as they are sent, about a megabyte; nothing when there is nothing new."""
+        if self._messages is None:
+            _ = self._source.manager  # it is kept, as long as it is asked for
+            change = self._changes.get(timeout_s=0)
+            self._messages = (message for topic in self._topics for message in topic.look(change))
+        found: list[bytes] = []
+        left_bytes = _PIECE_BYTES
+        for message in self._messages:
+            if self._held is not None:
+                found.append(_wire(self._held))
+                left_bytes -= len(found[-1])
+            self._held = message
+            if left_bytes <= 0:
+                return b"".join(found)
+        if self._held is not None:
+            # Only the last one has the cursor: a client that is cut off before gets all of them again.
+            found.append(_wire(self._held, self.cursor))
+        self._messages = self._held = None
+        return b"".join(found)
 
     def close(self) -> None:
         """End it."""
@@ -76,8 +105,10 @@ class EventStream:
 
 
 @router.get("/events", response_class=StreamingResponse, responses={200: {"content": {_MEDIA_TYPE: {}}}})
+@within(EVENTS)
 async def follow_events(
     runs: RunsOf,
+    work: WorkOf,
     topics: Annotated[
         str, Query(description="runs, scalars:RUN:TAG and log:RUN, joined by commas.", max_length=16_384)
     ] = RunsTopic.name,
@@ -94,26 +125,24 @@ async def follow_events(
     Each message has an id, the cursor. A stream that begins with `Last-Event-ID`, or `cursor`, goes on behind it
     without loss and without repetition. The service ends a stream after a while; its client connects again.
     """
-    stream = await run_in_threadpool(EventStream, runs, read_topics(topics), last_event_id or cursor)
-    return StreamingResponse(_sent(stream, runs), media_type=_MEDIA_TYPE, headers=_HEADERS)
+    stream = await work.run(EventStream, runs, read_topics(topics), last_event_id or cursor, work)
+    return StreamingResponse(_sent(stream, runs, work), media_type=_MEDIA_TYPE, headers=_HEADERS)
 
 
-async def _sent(stream: EventStream, runs: RunSource) -> AsyncIterator[bytes]:
+async def _sent(stream: EventStream, runs: RunSource, work: Work) -> AsyncIterator[bytes]:
     clock = asyncio.get_running_loop().time
-    ends_at, quiet_since = clock() + runs.longest_stream_s, clock()
+    ends_at, quiet_since = clock() + min(runs.longest_stream_s, work.left_s - _TO_END_S), clock()
     try:
         yield f"retry: {_RECONNECT_MS}\n\n".encode() + _wire(Message("ready", {}), stream.cursor)
         while not runs.is_closing and clock() < ends_at:
-            messages = await run_in_threadpool(stream.look)
-            if messages:
-                *before, last = messages
-                # Only the last one has the cursor: a client that is cut off before gets all of them again.
-                yield b"".join([*(_wire(message) for message in before), _wire(last, stream.cursor)])
+            if piece := await work.run(stream.piece):
+                yield piece
                 quiet_since = clock()
             elif clock() - quiet_since >= _COMMENT_S:
                 yield b":\n\n"
                 quiet_since = clock()
-            await asyncio.sleep(min(_BATCH_S, max(0.0, ends_at - clock())))
+            if not stream.has_more:
+                await asyncio.sleep(min(_BATCH_S, max(0.0, ends_at - clock())))
     finally:
         stream.close()
 

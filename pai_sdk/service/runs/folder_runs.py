@@ -22,9 +22,9 @@ from pai_sdk.service.jobs.merged_log import MergedLog
 from pai_sdk.service.runs.kept_manager import KeptManager, loaded
 from pai_sdk.service.runs.run_answers import AnswerCache
 from pai_sdk.service.runs.run_log import LogPart, RunLog
-from pai_sdk.service.runs.run_source import RunMark, checkpoint_marks
+from pai_sdk.service.runs.run_source import RunMark, checkpoint_marks, is_inside
 from pai_sdk.service.wire_errors import Fault
-from pai_sdk.storage.local_store import path_of_file_uri
+from pai_sdk.storage.local_store import LocalStore, path_of_file_uri
 from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class FolderRuns:
         self.longest_stream_s = longest_stream_s
         self.is_closing = False
         self._prefix = prefix
+        is_local = isinstance(prefix, Path) or uri_scheme(prefix) in (None, "file")
+        self._root = _local_path(str(prefix)) if is_local else None
         self._manager = KeptManager(self._new_manager)
         self._lock = threading.Lock()
         self._logs: OrderedDict[tuple[object, ...], tuple[list[LogPart], MergedLog | None]] = OrderedDict()
@@ -75,7 +77,7 @@ class FolderRuns:
             Fault: there is no such run, or it has no such log.
         """
         folder = self._folder_of(run_id)
-        files = {} if folder is None else _log_files(Path(RunLayout(str(folder)).logs))
+        files = {} if folder is None else self._log_files(Path(RunLayout(str(folder)).logs))
         if instance is not None:
             files = {path: facts for path, facts in files.items() if path.stem == instance}
         if not files:
@@ -93,12 +95,15 @@ class FolderRuns:
             Fault: there is no such run.
         """
         folder = self._folder_of(run_id)
-        return [] if folder is None else [*checkpoint_marks(Path(RunLayout(str(folder)).checkpoints))]
+        if folder is None or self._root is None:
+            return []
+        return [*checkpoint_marks(Path(RunLayout(str(folder)).checkpoints), self._root)]
 
     def _new_manager(self) -> RunManager:
         from pai_sdk.run.manager import RunManager
 
-        return RunManager(self._prefix, refresh_s=0.5).start()
+        place = self._prefix if self._root is None else LocalStore(self._root, links="inside")
+        return RunManager(place, refresh_s=0.5).start()
 
     def _folder_of(self, run_id: str) -> Path | None:
         """The folder of a run; None where it is not local."""
@@ -108,8 +113,27 @@ class FolderRuns:
             raise Fault(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
         if uri_scheme(uri) not in (None, "file"):
             return None
-        path = Path(path_of_file_uri(uri) if uri.startswith("file:") else uri)
+        path = _local_path(uri)
         return path.parent if path.name == "tensorboard" else path
+
+    def _log_files(self, folder: Path) -> dict[Path, os.stat_result]:
+        """The logs in a folder, by name. Links are left out, and a folder that leads out of the watched one."""
+        found: dict[Path, os.stat_result] = {}
+        if self._root is None or not is_inside(folder, self._root):
+            return found
+        try:
+            # By the real path: a link that is changed after this check does not lead elsewhere.
+            with os.scandir(folder.resolve()) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    facts, path = entry.stat(follow_symlinks=False), Path(entry.path)
+                    is_log = entry.name.endswith(".log") and stat.S_ISREG(facts.st_mode)
+                    # What lies beside a log is read with it.
+                    beside = [path.with_suffix(suffix) for suffix in (".times", ".cuts")]
+                    if is_log and not any(one.is_symlink() for one in beside) and len(found) < _MOST_INSTANCES:
+                        found[path] = facts
+        except OSError:
+            return {}
+        return found
 
     def _known_log(self, files: dict[Path, os.stat_result]) -> tuple[list[LogPart], MergedLog | None]:
         key = tuple((path, facts.st_ino) for path, facts in files.items())
@@ -139,15 +163,5 @@ class FolderRuns:
         return parts, MergedLog(order, [part.index for part in parts])
 
 
-def _log_files(folder: Path) -> dict[Path, os.stat_result]:
-    """The logs in a folder, by name; links are left out."""
-    found: dict[Path, os.stat_result] = {}
-    try:
-        with os.scandir(folder) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                facts = entry.stat(follow_symlinks=False)
-                if entry.name.endswith(".log") and stat.S_ISREG(facts.st_mode) and len(found) < _MOST_INSTANCES:
-                    found[Path(entry.path)] = facts
-    except OSError:
-        return {}
-    return found
+def _local_path(uri: str) -> Path:
+    return Path(path_of_file_uri(uri) if uri.startswith("file:") else uri).expanduser()

@@ -120,8 +120,9 @@ class JobRuns:
             marks += [RunMark("event", event.text, event.happened_at) for event in events]
         local = Path(RunLayout(str(self._sandbox(run_id).ml / "output")).checkpoints)
         published = None if local.is_dir() else _published(job, "checkpoints")
-        found = checkpoint_marks(local) if published is None else self._published_checkpoints(published)
-        return [*marks, *found]
+        if published is not None:
+            return [*marks, *self._published_checkpoints(published)]
+        return [*marks, *checkpoint_marks(local, self._sandbox(run_id).root)]
 
     def _published_checkpoints(self, uri: str) -> Iterator[RunMark]:
         folder = OssUri.parse(uri).as_dir()
@@ -154,7 +155,9 @@ class JobRuns:
 
     def _record(self, job: Job) -> RunRecord:
         local = Path(RunLayout(str(self._sandbox(job.id).ml / "output")).tensorboard)
-        is_published = JobStatus(job.status).is_terminal and not local.is_dir()
+        # A job that has not started has no files: the folders of thousands in the queue are not looked at.
+        has_files = job.started_at is not None
+        is_published = has_files and JobStatus(job.status).is_terminal and not local.is_dir()
         given = job.request.get("HyperParameters") or []
         return RunRecord(
             job.id,
@@ -164,7 +167,7 @@ class JobRuns:
             hparams={one["Name"]: one.get("Value") for one in given if isinstance(one, dict) and "Name" in one},
             created_at=job.created_at,
             ended_at=job.ended_at,
-            uri=(_published(job, "tensorboard") if is_published else None) or str(local),
+            uri=((_published(job, "tensorboard") if is_published else None) or str(local)) if has_files else "",
         )
 
     def _sandbox(self, job_id: str) -> Sandbox:

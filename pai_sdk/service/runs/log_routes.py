@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import StreamingResponse
 
+from pai_sdk.service.budgets import DOWNLOAD, RUNS, SEARCH, BudgetedRoute, WorkOf, within
 from pai_sdk.service.runs.log_search import LogQuery, SearchStep, search
 from pai_sdk.service.runs.run_answers import LIVE, json_response
 from pai_sdk.service.runs.run_source import RunsOf
@@ -19,7 +19,7 @@ from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/runs/{run_id:path}")
+router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
 _MOST_LINES = 10_000
 _LARGEST = (1 << 63) - 1
@@ -30,8 +30,10 @@ _After = Annotated[int | None, Query(ge=0, le=_LARGEST, description="A byte of t
 
 
 @router.get("/log/search", response_class=StreamingResponse, responses={200: {"content": {_NDJSON: {}}}})
+@within(SEARCH)
 def search_log(
     runs: RunsOf,
+    work: WorkOf,
     run_id: str,
     q: Annotated[str, Query(description="What to search for, within a line.")],
     regex: Annotated[bool, Query(description="Whether it is a regular expression.")] = False,
@@ -52,21 +54,29 @@ def search_log(
     if after is not None and len(log.parts) > 1:
         raise invalid_parameter("after: is a byte of one log; name its instance too.")
     steps = search(
-        log.parts, LogQuery(q, regex, ignore_case), after=after or 0, shown=shown, time_limit_s=time_limit
+        log.parts,
+        LogQuery(q, regex, ignore_case),
+        after=after or 0,
+        shown=shown,
+        time_limit_s=time_limit,
+        check=work.check,
     )
-    return StreamingResponse(_in_ndjson(steps), media_type=_NDJSON, headers={"Cache-Control": "no-store"})
+    pieces = work.pieces(_in_ndjson(steps))
+    return StreamingResponse(pieces, media_type=_NDJSON, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/log/file", response_class=StreamingResponse, responses={200: {"content": {"application/gzip": {}}}})
-def download_log(runs: RunsOf, run_id: str, instance: _Instance = None) -> Response:
+@within(DOWNLOAD)
+def download_log(runs: RunsOf, work: WorkOf, run_id: str, instance: _Instance = None) -> Response:
     """The log of a run as a gzip file; of several instances in one order, each line with its instance."""
     log = runs.log(run_id, instance)
     name = _NOT_IN_A_FILE_NAME.sub("-", f"{run_id}-{instance}" if instance else run_id).strip("-.")[:100] or "run"
     headers = {"Content-Disposition": f'attachment; filename="{name}.log.gz"', "Cache-Control": "no-store"}
-    return StreamingResponse(log.gzip(), media_type="application/gzip", headers=headers)
+    return StreamingResponse(work.pieces(log.gzip()), media_type="application/gzip", headers=headers)
 
 
 @router.get("/log")
+@within(RUNS)
 def read_log(
     runs: RunsOf,
     run_id: str,
@@ -107,10 +117,9 @@ def read_log(
     )
 
 
-async def _in_ndjson(steps: Iterator[SearchStep]) -> AsyncIterator[bytes]:
-    # A client that closes the connection ends this generator at its next object, and with it the search.
+def _in_ndjson(steps: Iterator[SearchStep]) -> Iterator[bytes]:
     total, last = 0, None
-    async for step in iterate_in_threadpool(steps):
+    for step in steps:
         total, last = total + step.count, step
         found = [{"kind": "hit", **asdict(hit)} for hit in step.hits]
         yield _lines_of([*found, _progress(step)])

@@ -1,8 +1,9 @@
 """Searching a log of any length: all hits are counted, the first ones are shown, and it can be stopped.
 
-A log is read in pieces of 4 MB that end with a line. Each piece is one step of a generator: a caller that stops
+A log is read in pieces of 1 MB that end with a line. Each piece is one step of a generator: a caller that stops
 asking has stopped the search. Regular expressions come from a client: each is compiled in a process with limits if
-its size could grow beyond its length, and matching has a time limit within each piece.
+its size could grow beyond its length. A piece is matched in slices of some hundred lines, each with a time limit:
+between two slices the search can be ended.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["Hit", "LogQuery", "SearchStep", "search"]
 
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 1 << 20  # each search that waits for its next turn holds one
+_SLICE_CHARACTERS = 1 << 18
+_HITS_A_CHECK = 1 << 14
+_SLICE_S = 2.0  # nothing can end the matching of one slice; even on a busy machine, most take milliseconds
 _SHOWN_BYTES = 1000
 _BEFORE_HIT = 200
 _LONGEST_QUERY = 1000
@@ -73,6 +77,10 @@ class SearchStep:
 _Matches: TypeAlias = Iterator[tuple[int, int]]
 
 
+def _never() -> None:
+    """Ends no search."""
+
+
 @dataclass(frozen=True)
 class LogQuery:
     """What is searched for.
@@ -111,15 +119,20 @@ class LogQuery:
         except (regex.error, RecursionError, OverflowError, ValueError) as error:
             raise invalid_parameter(f"q: cannot be read as a regular expression: {error}") from error
 
-    def matches(self, piece: str, timeout_s: float) -> _Matches:
+    def matches(self, piece: str, timeout_s: float, check: Callable[[], None] = _never) -> _Matches:
         """Where the lines of a piece match: begin and end of each match.
+
+        Args:
+            piece: whole lines.
+            timeout_s: for the piece, in seconds; each slice of it has at most 2 of them.
+            check: called between two slices; it ends the search by raising.
 
         Raises:
             TimeoutError: matching took too long.
         """
         if self._pattern is None:
             return _plain(piece, self.text)
-        return _within_lines(self._pattern, piece, timeout_s)
+        return _within_lines(self._pattern, piece, timeout_s, check)
 
 
 def search(
@@ -129,6 +142,7 @@ def search(
     after: int = 0,
     shown: int = 1000,
     time_limit_s: float = 20.0,
+    check: Callable[[], None] = _never,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[SearchStep]:
     """Search logs one after the other, a piece a step.
@@ -139,13 +153,16 @@ def search(
         after: hits in lines that begin before this byte are left out; for one log.
         shown: how many hits are given with their line; the rest is counted.
         time_limit_s: seconds after which the search ends; the last step says so.
+        check: called between two slices of the work; it ends the search by raising.
         clock: for tests.
     """
     deadline, left, searched = clock() + time_limit_s, shown, 0
     for part in parts:
         first = part.index.line_at(after)
         for begin, content in _pieces(part.index.path, after):
-            step = _search_piece(part, query, begin, content, first, left, max(0.05, deadline - clock()))
+            check()
+            timeout_s = max(0.05, deadline - clock())
+            step = _search_piece(part, query, begin, content, first, left, timeout_s, check)
             searched += len(content)
             left -= len(step.hits)
             first = step.last_line
@@ -186,7 +203,14 @@ def _last_character(content: bytes) -> int:
 
 
 def _search_piece(
-    part: LogPart, query: LogQuery, begin: int, content: bytes, first_line: int, shown: int, timeout_s: float
+    part: LogPart,
+    query: LogQuery,
+    begin: int,
+    content: bytes,
+    first_line: int,
+    shown: int,
+    timeout_s: float,
+    check: Callable[[], None],
 ) -> SearchStep:
     """Search one piece; `first_line` is the number of its first line."""
     text = content.decode("utf-8", errors="surrogateescape")
@@ -197,8 +221,10 @@ def _search_piece(
         if shown <= 0 and not query.is_regex and not query.ignores_case:
             count = text.count(query.text)
         else:
-            for start, end in query.matches(text, timeout_s):
+            for start, end in query.matches(text, timeout_s, check):
                 count += 1
+                if not count % _HITS_A_CHECK:
+                    check()
                 if len(hits) < shown:
                     hits.append(place.hit(start, end))
     except TimeoutError:
@@ -262,23 +288,30 @@ def _plain(piece: str, wanted: str) -> _Matches:
         at = piece.find(wanted, at + len(wanted))
 
 
-def _within_lines(pattern: Any, piece: str, timeout_s: float) -> _Matches:
-    """The matches of each line on its own, although all lines are searched at once.
+def _within_lines(pattern: Any, piece: str, timeout_s: float, check: Callable[[], None]) -> _Matches:
+    """The matches of each line on its own, although the lines of a slice are searched at once.
 
     A match that goes beyond its line is searched for again in that line alone.
     """
-    deadline = time.monotonic() + timeout_s
-    at: int | None = 0
-    while at is not None and at <= len(piece):
-        at = yield from _until_a_line_is_left(pattern, piece, at, max(0.05, deadline - time.monotonic()))
+    deadline, begin = time.monotonic() + timeout_s, 0
+    while begin < len(piece):
+        end = piece.find("\n", begin + _SLICE_CHARACTERS) + 1 or len(piece)
+        ends_at = min(deadline, time.monotonic() + _SLICE_S)
+        at: int | None = begin
+        while at is not None and at < end:
+            check()
+            if (left_s := ends_at - time.monotonic()) <= 0:
+                raise TimeoutError
+            at = yield from _until_a_line_is_left(pattern, piece, at, end, left_s)
+        begin = end
 
 
 def _until_a_line_is_left(
-    pattern: Any, piece: str, at: int, timeout_s: float
+    pattern: Any, piece: str, at: int, end_of_slice: int, timeout_s: float
 ) -> Generator[tuple[int, int], None, int | None]:
     """The matches up to the first that leaves its line; returns where the next line begins, or None at the end."""
     # The GIL is let go, and there is a limit: a hostile pattern stops neither the service nor this search.
-    for match in pattern.finditer(piece, at, timeout=timeout_s, concurrent=True):
+    for match in pattern.finditer(piece, at, end_of_slice, timeout=timeout_s, concurrent=True):
         start, end = match.span()
         newline = piece.find("\n", start, end)
         if newline < 0:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
+from pai_sdk.service.budgets import RUNS, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
 from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, series_answer
 from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.list_answers import FIELDS, brief_row, tag_row, tags_of
-from pai_sdk.service.runs.run_answers import IMMUTABLE, LIVE, best_of, json_bytes, tagged
+from pai_sdk.service.runs.run_answers import IMMUTABLE, LIVE, best_of, json_list, tagged
 from pai_sdk.service.runs.run_source import RunMark, RunsOf
 from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["XName", "asked", "found_run", "names_of", "router"]
 
-router = APIRouter(prefix="/api/v1/runs")
+router = APIRouter(prefix="/api/v1/runs", route_class=BudgetedRoute)
 
 _MOST_RUNS = 10_000
 _MOST_NAMES = 1000
@@ -38,9 +39,11 @@ XName = Literal["step", "relative_step", "relative_time", "wall"]
 
 
 @router.get("")
+@within(RUNS)
 def list_runs(
     request: Request,
     runs: RunsOf,
+    work: WorkOf,
     filter: Annotated[str, Query(max_length=16_384, description="Such as: status=Running loss<0.3")] = "",
     sort: Annotated[str, Query(max_length=1000)] = "-updated",
     fields: _Names = "",
@@ -64,41 +67,44 @@ def list_runs(
         page = asked(manager.runs, filter, sort, limit, cursor or None)
         shown = given or tags_of(page.runs)
         state = manager.state
-        content = json_bytes(
-            {
-                "runs": [brief_row(brief, shown, wanted, state.epoch) for brief in page.runs],
-                "tags": shown,
-                "next": page.next,
-                "total": page.total,
-                "version": f"{state.epoch}.{page.version}",
-                "loading": state.loaded_at is None,
-                "error": state.error,
-            }
-        )
+        rows = (brief_row(brief, shown, wanted, state.epoch) for brief in page.runs)
+        rest = {
+            "tags": shown,
+            "next": page.next,
+            "total": page.total,
+            "version": f"{state.epoch}.{page.version}",
+            "loading": state.loaded_at is None,
+            "error": state.error,
+        }
+        content = json_list("runs", rows, rest, work)
         runs.answers.put(key, version, content)
     return tagged(request, content, JSON, LIVE)
 
 
 @router.get("/{run_id:path}/tags")
-def list_run_tags(request: Request, runs: RunsOf, run_id: str, v: _Version = "") -> Response:
+@within(RUNS)
+def list_run_tags(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Version = "") -> Response:
     """What is in the event files of a run: each tag with its kind, count, first and last point, extremes."""
     brief = found_run(runs.manager, run_id).brief
-    content = json_bytes({"tags": [tag_row(summary) for summary in brief.tags.values()]})
+    content = json_list("tags", map(tag_row, brief.tags.values()), {}, work)
     return tagged(request, content, JSON, _headers(runs, brief, v))
 
 
 @router.get("/{run_id:path}/events")
-def list_run_events(request: Request, runs: RunsOf, run_id: str) -> Response:
+@within(RUNS)
+def list_run_events(request: Request, runs: RunsOf, work: WorkOf, run_id: str) -> Response:
     """What happened to a run, for the x axis: statuses, events, checkpoints, first values that are not finite."""
     run = found_run(runs.manager, run_id)
-    marks = sorted([*runs.marks(run_id), *_first_nonfinite(run)], key=lambda mark: mark.time or 0.0)
-    return tagged(request, json_bytes({"events": [asdict(mark) for mark in marks]}), JSON, LIVE)
+    marks = sorted([*runs.marks(run_id), *_first_nonfinite(run, work)], key=lambda mark: mark.time or 0.0)
+    return tagged(request, json_list("events", map(asdict, marks), {}, work), JSON, LIVE)
 
 
 @router.get("/{run_id:path}/scalars", responses={200: {"content": {CSV: {}, PAIC: {}}}})
+@within(RUNS)
 def read_scalars(
     request: Request,
     runs: RunsOf,
+    work: WorkOf,
     run_id: str,
     tag: Annotated[str, Query(max_length=4096)],
     x: XName = "step",
@@ -132,16 +138,17 @@ def read_scalars(
     state = runs.manager.state
     position = Position(epoch_of_points(series, len(series)), state.version, len(series))
     facts = {"run": run_id, "tag": tag, "first": first, "reset": is_reset, "cursor": join_cursor({key: position})}
-    content = asked(series_answer, series[first:], media_type, facts, x, start, end, buckets, smooth)
+    content = asked(series_answer, series[first:], media_type, facts, x, start, end, buckets, smooth, work)
     return tagged(request, content, media_type, _headers(runs, run.brief, v))
 
 
 @router.get("/{run_id:path}")
-def get_run(request: Request, runs: RunsOf, run_id: str, v: _Version = "") -> Response:
+@within(RUNS)
+def get_run(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Version = "") -> Response:
     """One run: status, times, hyperparameters, labels, tags, and what of its files could not be read."""
     brief = found_run(runs.manager, run_id).brief
     row = brief_row(brief, [], FIELDS, runs.manager.state.epoch)
-    content = json_bytes({**row, "tags": [tag_row(summary) for summary in brief.tags.values()]})
+    content = json_list("tags", map(tag_row, brief.tags.values()), row, work)
     return tagged(request, content, JSON, _headers(runs, brief, v))
 
 
@@ -211,11 +218,12 @@ def _headers(runs: RunsOf, brief: RunBrief, version: str) -> dict[str, str]:
     return IMMUTABLE if is_final else LIVE
 
 
-def _first_nonfinite(run: WatchedRun) -> Iterator[RunMark]:
+def _first_nonfinite(run: WatchedRun, work: Work) -> Iterator[RunMark]:
     import numpy as np
 
     tags = [tag for tag, summary in run.tags().items() if summary.nan_count or summary.inf_count]
     for tag in tags[:_MARKED_TAGS]:
+        work.check()
         series = run.scalars(tag)
         places = np.flatnonzero(~np.isfinite(series.value))
         if len(places):

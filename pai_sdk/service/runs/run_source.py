@@ -17,7 +17,7 @@ from pai_sdk.service.runs.run_log import RunLog
 if TYPE_CHECKING:
     from pai_sdk.run.manager import RunManager
 
-__all__ = ["MarkKind", "RunMark", "RunSource", "RunsOf", "checkpoint_marks"]
+__all__ = ["MarkKind", "RunMark", "RunSource", "RunsOf", "checkpoint_marks", "is_inside"]
 
 MarkKind: TypeAlias = Literal["status", "event", "checkpoint", "not_finite"]
 
@@ -79,8 +79,15 @@ class RunSource(Protocol):
         ...
 
 
-def checkpoint_marks(folder: Path) -> Iterator[RunMark]:
-    """The complete checkpoints in a folder of them; a link is none."""
+def is_inside(path: Path, root: Path) -> bool:
+    """Whether a path is within a folder when all links are followed: what a training writes may be a link."""
+    return path.resolve().is_relative_to(root.resolve())
+
+
+def checkpoint_marks(folder: Path, root: Path) -> Iterator[RunMark]:
+    """The complete checkpoints in a folder of them; a link is none, nor is anything outside of `root`."""
+    if not is_inside(folder, root):
+        return
     layout = RunLayout(str(folder.parent))
     try:
         with os.scandir(folder) as entries:
@@ -99,7 +106,7 @@ def checkpoint_marks(folder: Path) -> Iterator[RunMark]:
         yield RunMark("checkpoint", f"checkpoint {step}", saved_at, step)
 
 
-def _source(request: Request) -> RunSource:
+async def _source(request: Request) -> RunSource:
     source: RunSource = request.app.state.context.runs
     return source
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pai_sdk.run.series import Series
     from pai_sdk.service.runs.run_source import RunSource
 
-__all__ = ["LogTopic", "Message", "PointsTopic", "RunsTopic", "Topic", "read_topics"]
+__all__ = ["LogTopic", "Message", "PointsTopic", "RunsTopic", "Topic", "count_points", "read_topics"]
 
 _MOST_TOPICS = 100
 _MOST_RUN_IDS = 5000  # a client that has missed more fetches the list
@@ -231,6 +231,15 @@ class LogTopic:
 
 
 Topic = RunsTopic | PointsTopic | LogTopic
+
+
+def count_points(manager: RunManager, run_id: str, tag: str) -> int:
+    """How many points a topic of points has to remember; 0 where there is no such run yet."""
+    try:
+        summary = manager.run(run_id).brief.tags.get(tag)
+    except RunNotFoundError:
+        return 0
+    return summary.count if summary is not None else 0
 
 
 def read_topics(text: str) -> list[tuple[str, list[str]]]:

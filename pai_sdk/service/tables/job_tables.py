@@ -1,50 +1,67 @@
-"""Tables as inputs of jobs: the job gets the service's endpoint, and a key that opens the tables while it runs."""
+"""Tables as inputs and outputs of jobs: the job gets the service's endpoint, and a key for these tables."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.base.files import replace_file
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.state.folder import Keys
-from pai_sdk.service.tables.statements import read_partition
 from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_rights import ALL_TABLES, NamedTable, TableRights, is_table, named_table
 from pai_sdk.service.tables.table_store import TableStore
 
 __all__ = ["JobTables", "TableKeys"]
 
-_URI = re.compile(r"odps://(?P<project>\w+)/tables/(?P<table>\w+)(?:/(?P<partition>.+?))?/?", re.ASCII)
 _OF_A_JOB = "job."
 
 
 class TableKeys(Mapping[str, str]):
     """The secret of each access key id: the service's own, and one for each job that runs.
 
-    A job's secret is derived from the service's, so nothing is stored. It opens neither the API nor the objects.
+    A job's secret is derived from the service's, so nothing is stored. It opens the tables that the job's inputs
+    and outputs name, and neither the API nor the objects.
 
     Args:
         keys: the service's own key.
-        is_running: whether a job of this id runs; its key is refused otherwise.
+        request_of: the request of a job that runs, by its id; None for another one, whose key is refused.
     """
 
-    def __init__(self, keys: Keys, *, is_running: Callable[[str], bool]) -> None:
+    def __init__(self, keys: Keys, *, request_of: Callable[[str], TrainingJobRequest | None]) -> None:
         self._own = keys.access_key_id, keys.access_key_secret
-        self._is_running = is_running
+        self._request_of = request_of
 
     def of_job(self, job_id: str) -> tuple[str, str]:
         """The key of a job: id and secret."""
         text = f"tables of {job_id}".encode()
         return f"{_OF_A_JOB}{job_id}", hmac.new(self._own[1].encode(), text, hashlib.sha256).hexdigest()
 
+    def rights_of(self, key_id: str) -> TableRights:
+        """The tables that a key opens.
+
+        Raises:
+            TableFault: the job has ended just now.
+        """
+        if key_id == self._own[0]:
+            return ALL_TABLES
+        request = self._request_of(key_id.removeprefix(_OF_A_JOB))
+        if request is None:
+            raise TableFault(401, "ODPS-0410042", "The access key id is not known here.")
+        return TableRights(
+            _tables_of(channel.input_uri for channel in request.input_channels),
+            _tables_of(channel.output_uri for channel in request.output_channels),
+        )
+
     def __getitem__(self, key_id: str) -> str:
         if key_id == self._own[0]:
             return self._own[1]
         job_id = key_id.removeprefix(_OF_A_JOB)
-        if job_id == key_id or not self._is_running(job_id):
+        if job_id == key_id or self._request_of(job_id) is None:
             raise KeyError(key_id)
         return self.of_job(job_id)[1]
 
@@ -56,7 +73,7 @@ class TableKeys(Mapping[str, str]):
 
 
 class JobTables:
-    """Prepares inputs that are tables.
+    """Prepares inputs and outputs that are tables.
 
     Args:
         store: the tables.
@@ -69,25 +86,32 @@ class JobTables:
         self._endpoint = endpoint
         self._keys = keys
 
-    def put(self, sandbox: Sandbox, job_id: str, channel: str, uri: str) -> None:
-        """Write what a job needs to read a table: `meta.json` in the channel's folder, and the key.
+    def put(self, sandbox: Sandbox, job_id: str, folder: Path, uri: str, must_exist: bool) -> None:
+        """Write what a job needs to use a table: `meta.json` in the channel's folder, and the key.
+
+        Args:
+            sandbox: of the job.
+            job_id: of the job.
+            folder: of the channel.
+            uri: of the table.
+            must_exist: whether table and partition must be there; a job may create those of its outputs.
 
         Raises:
-            TableFault: there is no such table or partition.
+            TableFault: there is no such table or partition, or the URI names none.
         """
-        found = _URI.fullmatch(uri)
-        if found is None:
-            raise TableFault(
-                400, "ODPS-0130161", f"{uri[:200]!r} is not odps://project/tables/table/partition=value"
-            )
-        table = self._store.table(found["project"], found["table"])
-        if found["partition"]:
-            partition = read_partition(found["partition"])
-            if not table.partition_folder(partition).exists():
-                raise TableFault(404, "NoSuchPartition", f"Partition not found: {found['partition']}")
+        named = named_table(uri)
+        if must_exist:
+            table = self._store.table(named.project, named.name)
+            if named.partition and not table.partition_folder(named.partition).exists():
+                partition = ",".join(f"{name}={value}" for name, value in named.partition.items())
+                raise TableFault(404, "NoSuchPartition", f"Partition not found: {partition}")
         meta = json.dumps({"endpoint": self._endpoint, "path": uri})
-        replace_file(sandbox.input_dir(channel) / "meta.json", meta, mode=0o644)
+        replace_file(folder / "meta.json", meta, mode=0o644)
         key_id, secret = self._keys.of_job(job_id)
-        sandbox.odps_credential_file.parent.mkdir(exist_ok=True)
+        sandbox.odps_credential_file.parent.mkdir(parents=True, exist_ok=True)
         key = json.dumps({"AccessKeyId": key_id, "AccessKeySecret": secret})
         replace_file(sandbox.odps_credential_file, key, mode=0o600)
+
+
+def _tables_of(uris: Iterable[str | None]) -> list[NamedTable]:
+    return [named_table(uri) for uri in uris if uri is not None and is_table(uri)]

@@ -65,8 +65,8 @@ class OdpsVerifier:
         self._keys = keys
         self._now = now
 
-    def check(self, method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> None:
-        """Let a request in, or refuse it; arguments as for `canonical_text`.
+    def check(self, method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> str:
+        """The access key id that signed a request; arguments as for `canonical_text`.
 
         Raises:
             TableFault: the key is unknown, the signature or the date is wrong.
@@ -88,6 +88,7 @@ class OdpsVerifier:
             raise TableFault(
                 401, "ODPS-0410042", "The signature does not fit the request: check the access key secret."
             )
+        return key_id
 
     def _check_date(self, text: str) -> None:
         try:

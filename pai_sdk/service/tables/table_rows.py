@@ -1,100 +1,239 @@
-"""The rows in requests and responses: Arrow or records, compressed or not."""
+"""The rows in requests and responses: Arrow or records, compressed or not, a batch at a time.
+
+No request is in memory as a whole. A batch of Arrow declares its size before it comes: this much is taken from the
+budget of all requests, until the batch is stored.
+"""
 
 from __future__ import annotations
 
 import io
-import zlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import struct
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from pai_sdk.service.tables.block_bodies import compressed, decompressed
+from pai_sdk.service.tables.memory_budget import MemoryBudget
 from pai_sdk.service.tables.table_errors import TableFault
-from pai_sdk.trace.frames import FrameError, batches_of, framed, unframed
+from pai_sdk.trace.frames import FrameError, framed_pieces, unframed_chunks
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pai_sdk.service.tables.table_store import Table
 
-__all__ = ["encoded_rows", "read_block"]
+__all__ = ["LARGEST_BATCH_BYTES", "ROWS_BUDGET_BYTES", "encoded_rows", "encoding_for", "read_block"]
 
-_MOST_BYTES = 4 << 30
+LARGEST_BATCH_BYTES = 96 << 20
+"""The largest record batch of Arrow; the usual block has 64 MiB."""
+
+ROWS_BUDGET_BYTES = 288 << 20
+"""The memory that requests for rows may use together: that of the largest batch."""
+
+_MOST_BYTES = 2 << 30  # of the content of one block
+_COPIES = 3  # of a batch: as it comes, as it came, and as it is stored
+_SMALL_READ = 1 << 20  # below, what is read is not worth counting
+_CHUNKS = 1 << 10, 1 << 20  # pyodps sends 64 KiB
+_LONGEST_RECORD = 8 << 20  # MaxCompute: the largest cell
+_RECORDS_BYTES = 96 << 20  # Python objects are many times larger than the bytes they are read from
+_COUNT_TAG, _LONGEST_FOOTER = 33554430, 64  # the number of records is the last but one field
+_PIECE = 1 << 20
 
 
-def read_block(body: bytes, table: Table, *, encoding: str, is_arrow: bool) -> pa.Table:
+def read_block(
+    body: BinaryIO, table: Table, *, encoding: str, is_arrow: bool, budget: MemoryBudget
+) -> Generator[pa.RecordBatch, None, None]:
     """The rows of an uploaded block.
 
     Args:
-        body: as it was sent.
+        body: as it was sent, in a file.
         table: whose columns they are.
         encoding: the compression: `deflate`, `zstd`, or none.
         is_arrow: whether the rows are Arrow; they are records of the tunnel otherwise.
+        budget: gives the memory of the batches.
 
     Raises:
-        TableFault: they cannot be read, or do not have their checksum.
+        TableFault: they cannot be read, do not have their checksum, or need more memory than is allowed.
     """
-    content = _decompressed(body, encoding)
+    content = _Content(decompressed(body, encoding, _MOST_BYTES))
     if not is_arrow:
-        return _records(content, table)
-    try:
-        return batches_of(unframed(content), table.schema)
-    except FrameError as error:
-        raise TableFault(400, "InvalidArgument", f"The block cannot be read: {error}.") from error
+        return _records(content, table, budget)
+    return _batches(_Content(_unframed(content)), table.schema, budget)
+
+
+def encoding_for(accepts: str) -> str:
+    """The compression of a response, by the header Accept-Encoding."""
+    return next((encoding for encoding in ("zstd", "deflate") if encoding in accepts), "")
 
 
 def encoded_rows(
-    rows: Iterator[pa.Table], table: Table, columns: list[str] | None, *, accepts: str, is_arrow: bool
-) -> tuple[bytes, str]:
-    """The body of a response with rows, and its compression.
+    rows: Iterator[pa.Table], table: Table, columns: list[str] | None, *, encoding: str, is_arrow: bool
+) -> Iterator[bytes]:
+    """The body of a response with rows, in pieces.
 
     Args:
         rows: tables of the chosen columns.
         table: whose columns they are.
         columns: the chosen ones; None for all.
-        accepts: the compressions that the client takes.
-        is_arrow: whether it wants Arrow, or records of the tunnel.
+        encoding: the compression.
+        is_arrow: whether the client wants Arrow, or records of the tunnel.
     """
-    content = _framed_rows(rows) if is_arrow else _as_records(rows, table, columns)
-    if "zstd" in accepts:
-        import pyarrow as pa
-
-        return pa.compress(content, codec="zstd", asbytes=True), "zstd"
-    if "deflate" in accepts:
-        return zlib.compress(content, 1), "deflate"
-    return content, ""
+    pieces = framed_pieces(_messages(rows, list(table.columns))) if is_arrow else _as_records(rows, table, columns)
+    return _gathered(compressed(map(bytes, pieces), encoding))
 
 
-def _framed_rows(rows: Iterator[pa.Table]) -> bytes:
-    messages = [batch.serialize().to_pybytes() for table in rows for batch in table.to_batches()]
-    return framed(b"".join(messages))
+def _messages(rows: Iterator[pa.Table], order: list[str]) -> Iterator[memoryview]:
+    # The messages have no schema. pyodps expects the columns in the table's order, whatever order it asked for: it
+    # takes the bytes of one column for those of another otherwise.
+    for table in rows:
+        in_order = table.select(sorted(table.column_names, key=order.index))
+        for batch in in_order.to_batches():
+            yield memoryview(batch.serialize())
 
 
-def _decompressed(body: bytes, encoding: str) -> bytes:
+def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    out = bytearray()
+    for piece in pieces:
+        out += piece
+        if len(out) >= _PIECE:
+            yield bytes(out)
+            out.clear()
+    if out:
+        yield bytes(out)
+
+
+class _Content:
+    """A file of pieces that are made when they are read.
+
+    Attributes:
+        read_bytes: how many were read.
+    """
+
+    closed = False
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+        self.read_bytes = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether there is nothing more to read."""
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return True
+            self._rest = memoryview(piece)
+        return False
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        out = io.BytesIO()
+        while (size_bytes < 0 or out.tell() < size_bytes) and not self.is_at_end:
+            wanted = len(self._rest) if size_bytes < 0 else size_bytes - out.tell()
+            out.write(self._rest[:wanted])
+            self._rest = self._rest[wanted:]
+        self.read_bytes += out.tell()
+        return out.getvalue()
+
+    def close(self) -> None:
+        pass
+
+
+# ---- Arrow
+
+
+def _unframed(content: _Content) -> Iterator[bytes]:
     try:
-        if not encoding:
-            return body
-        if encoding == "deflate":
-            inflater = zlib.decompressobj()
-            content = inflater.decompress(body, _MOST_BYTES)
-            if inflater.unconsumed_tail:
-                raise _too_large()
-            if not inflater.eof:
-                raise zlib.error("it is cut off")
-            return content
-        if encoding == "zstd":
-            import pyarrow as pa
-
-            with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
-                content = bytes(stream.read(_MOST_BYTES))
-                if stream.read(1):
-                    raise _too_large()
-                return content
-    except (zlib.error, OSError, ValueError) as error:
-        raise TableFault(400, "InvalidArgument", f"The body is not {encoding}: {error}.") from error
-    raise TableFault(400, "InvalidArgument", f"The encoding {encoding!r} is not offered; use deflate or zstd.")
+        yield from unframed_chunks(content.read, least=_CHUNKS[0], most=_CHUNKS[1])
+    except FrameError as error:
+        raise _unreadable(error) from error
 
 
-def _too_large() -> TableFault:
-    return TableFault(413, "RequestTooLarge", f"The block has more than {_MOST_BYTES} bytes when decompressed.")
+class _Batches:
+    """What Arrow reads messages from: it says how much it reads next, so that nothing larger is begun."""
+
+    closed = False
+
+    def __init__(self, content: _Content, budget: MemoryBudget) -> None:
+        self._content = content
+        self._budget = budget
+        self._held = ExitStack()
+        self._is_held = False
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        if size_bytes > LARGEST_BATCH_BYTES:
+            text = f"A record batch has {size_bytes:,} bytes; {LARGEST_BATCH_BYTES:,} are allowed."
+            raise TableFault(413, "RequestTooLarge", f"{text} Send several smaller ones.")
+        if size_bytes > _SMALL_READ:
+            if self._is_held:
+                raise FrameError("the description of a batch is too large")
+            self._held.enter_context(self._budget.taken(_COPIES * size_bytes))
+            self._is_held = True
+        return self._content.read(size_bytes)
+
+    def release(self) -> None:
+        self._held.close()
+        self._is_held = False
+
+    def close(self) -> None:
+        pass
+
+
+def _batches(content: _Content, schema: pa.Schema, budget: MemoryBudget) -> Generator[pa.RecordBatch, None, None]:
+    import pyarrow as pa
+
+    source = _Batches(content, budget)
+    try:
+        reader = pa.ipc.MessageReader.open_stream(pa.PythonFile(source, mode="r"))
+        while True:
+            try:
+                message = reader.read_next_message()
+            except StopIteration:
+                return
+            batch = _batch_of(message, schema)
+            # A batch that is not used any more must be gone before its memory is given back.
+            del message
+            yield batch
+            del batch
+            source.release()
+    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
+        raise _unreadable(f"the data is not of this table's schema: {error}") from error
+    finally:
+        source.release()
+
+
+def _batch_of(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if message.type != "record batch":
+        raise FrameError(f"there is a message of the kind {message.type!r}")
+    if _is_compressed(memoryview(message.metadata)):
+        raise FrameError("its buffers are compressed; compress the body instead")
+    batch = pa.ipc.read_record_batch(message, schema)
+    batch.validate(full=True)
+    if batch.nbytes > message.body.size + _SMALL_READ:
+        raise FrameError("its buffers overlap")
+    return batch
+
+
+def _is_compressed(metadata: memoryview) -> bool:
+    """Whether the buffers of a batch are compressed, by the fourth field of the RecordBatch in its flatbuffer.
+
+    Arrow would decompress them to whatever size they declare.
+    """
+
+    def number(form: str, position: int) -> int:
+        (found,) = struct.unpack_from(form, metadata, position)
+        return int(found)
+
+    def field(table: int, index: int) -> int:
+        fields = table - number("<i", table)
+        offset = 4 + 2 * index
+        found = number("<H", fields + offset) if offset < number("<H", fields) else 0
+        return table + found if found else 0
+
+    header = field(number("<I", 0), 2)
+    return field(header + number("<I", header), 3) != 0
 
 
 # ---- records of the tunnel: pyodps reads and writes them
@@ -107,32 +246,112 @@ def _odps_schema(table: Table, columns: list[str] | None = None) -> Any:
     return TableSchema.from_lists(names, [table.columns[name] for name in names])
 
 
-def _records(content: bytes, table: Table) -> pa.Table:
-    import pyarrow as pa
+class _RecordContent:
+    """The bytes of records; one record has an end, whatever it declares.
+
+    Attributes:
+        tail: the last bytes that were read.
+    """
+
+    def __init__(self, content: _Content) -> None:
+        self._content = content
+        self.record_began = 0
+        self.tail = b""
+
+    @property
+    def read_bytes(self) -> int:
+        return self._content.read_bytes
+
+    def read(self, size_bytes: int = -1) -> bytes:
+        if self.read_bytes - self.record_began > _LONGEST_RECORD:
+            text = f"A record has more than {_LONGEST_RECORD:,} bytes; send such rows as Arrow."
+            raise TableFault(413, "RequestTooLarge", text)
+        found = self._content.read(min(size_bytes, _LONGEST_RECORD) if size_bytes >= 0 else _SMALL_READ)
+        self.tail = (self.tail + found[-_LONGEST_FOOTER:])[-_LONGEST_FOOTER:]
+        return found
+
+    def check_end(self, count: int) -> None:
+        """Check that the content ends with the number of its records: a reader takes any end for the right one.
+
+        Raises:
+            ValueError: it does not.
+        """
+        if _varint(_COUNT_TAG << 3) + _varint(count << 1) not in self.tail:
+            raise ValueError("the records are cut off")
+
+
+def _records(content: _Content, table: Table, budget: MemoryBudget) -> Generator[pa.RecordBatch, None, None]:
     from odps.tunnel.io.reader import TunnelRecordReader
 
-    if not content:
-        return table.schema.empty_table()
-    schema = _odps_schema(table)
-    try:
-        reader = TunnelRecordReader(schema, lambda *args, **options: io.BytesIO(content))
-        values = [record.values for record in reader]
-    except Exception as error:  # whatever a reader of hostile bytes raises
-        raise TableFault(400, "InvalidArgument", f"The block cannot be read: {error}.") from error
-    columns = list(zip(*values, strict=True)) if values else [()] * len(table.columns)
-    arrays = [pa.array(list(column), type=field.type) for column, field in zip(columns, table.schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=table.schema)
+    source = _RecordContent(content)
+    streams = [source]
+
+    def stream(*args: object, **options: object) -> _RecordContent:
+        # The reader opens its stream again after an error, would find the end of it, and lose rows in silence.
+        if not streams:
+            raise ValueError("the records are cut off, or have other columns")
+        return streams.pop()
+
+    reader = TunnelRecordReader(_odps_schema(table), stream)
+    values: list[Any] = []
+    began = count = 0
+    with budget.taken(_RECORDS_BYTES):
+        try:
+            if content.is_at_end:
+                return
+            for record in reader:
+                values.append(record.values)
+                count += 1
+                source.record_began = source.read_bytes
+                if source.read_bytes - began > _SMALL_READ:
+                    yield _batch_of_records(values, table.schema)
+                    values, began = [], source.read_bytes
+            source.check_end(count)
+            yield _batch_of_records(values, table.schema)
+        except TableFault:
+            raise
+        except Exception as error:  # whatever a reader of hostile bytes raises
+            raise _unreadable(error) from error
 
 
-def _as_records(rows: Iterator[pa.Table], table: Table, columns: list[str] | None) -> bytes:
+def _varint(number: int) -> bytes:
+    """A number as the tunnel writes it: seven bits a byte, the lowest first."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def _batch_of_records(values: list[Any], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = list(zip(*values, strict=True)) if values else [()] * len(schema)
+    arrays = [pa.array(list(column), type=field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _as_records(rows: Iterator[pa.Table], table: Table, columns: list[str] | None) -> Iterator[bytes]:
     from odps.models import Record
     from odps.tunnel.io.writer import BaseRecordWriter
 
     schema = _odps_schema(table, columns)
     out = io.BytesIO()
+
+    def taken() -> bytes:
+        content = out.getvalue()
+        out.seek(0)
+        out.truncate()
+        return content
+
     writer = BaseRecordWriter(schema, out)
     for some in rows:
         for values in zip(*(column.to_pylist(maps_as_pydicts="strict") for column in some.columns), strict=True):
             writer.write(Record(schema=schema, values=list(values)))
+        yield taken()
     writer.close()
-    return out.getvalue()
+    yield taken()
+
+
+def _unreadable(error: Exception | str) -> TableFault:
+    return TableFault(400, "InvalidArgument", f"The block cannot be read: {str(error)[:500]}.")

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pai_sdk.base.files import replace_file, sync_folder
 from pai_sdk.service.tables.table_errors import TableFault
@@ -40,6 +41,9 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _MOST_BLOCKS = 20_000
 _MOST_DOWNLOADS = 1_000
 _UPLOAD_LIFE_S = 24 * 3600.0
+_GROUP_BYTES = 16 << 20
+_MOST_ROWS_A_GROUP = 1 << 20
+_ROWS_A_BATCH = 16_384
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,13 @@ class TableStore:
         self._downloads: OrderedDict[str, DownloadSession] = OrderedDict()
         self._remove_old_uploads()
 
+    @property
+    def drafts(self) -> Path:
+        """A folder on the disk of the tables, for temporary files."""
+        folder = self._root / "uploads"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     # ---- tables and partitions
 
     def create(self, project: str, statement: Statement) -> bool:
@@ -222,7 +233,7 @@ class TableStore:
         if create:
             self.add_partition(table, partition)
         if not table.partition_folder(partition).exists():
-            raise TableFault(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
+            raise _no_partition(partition)
         upload_id = uuid.uuid4().hex
         folder = self._root / "uploads" / upload_id
         (folder / "blocks").mkdir(parents=True)
@@ -252,15 +263,20 @@ class TableStore:
         """
         folder = self._root / "uploads" / upload_id
         if not _ID.fullmatch(upload_id) or not (folder / "upload.json").exists():
-            raise TableFault(404, "NoSuchUpload", f"There is no upload {upload_id}.")
+            raise _no_upload(upload_id)
         facts = json.loads((folder / "upload.json").read_text())
         table = self.table(facts["project"], facts["table"])
         if table.table_id != facts["table_id"]:
             raise TableFault(404, "NoSuchUpload", f"The table of upload {upload_id} was dropped and made again.")
         return UploadSession(upload_id, table, facts["partition"], folder, facts["overwrite"])
 
-    def put_block(self, upload: UploadSession, block_id: int, rows: pa.Table) -> None:
+    def put_block(self, upload: UploadSession, block_id: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Store a block; one with the same id is replaced. On the disk when it returns.
+
+        Args:
+            upload: the session.
+            block_id: of the block.
+            batches: its rows, which are written one batch after the other.
 
         Raises:
             TableFault: the id is out of range, or the upload is committed.
@@ -269,24 +285,29 @@ class TableStore:
             raise TableFault(400, "InvalidArgument", f"Block ids go from 0 to {_MOST_BLOCKS - 1}.")
         if upload.is_committed:
             raise TableFault(400, "StatusConflict", "The upload is committed, and takes no more blocks.")
-        import io
-
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        file = io.BytesIO()
-        # Numbers of a training repeat seldom: a dictionary of them would be built, and then be given up.
-        texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
-        pq.write_table(rows, file, compression="zstd", use_dictionary=texts)
-        path = upload.folder / "blocks" / f"{block_id}.parquet"
-        replace_file(path, file.getvalue(), mode=0o600, durable=True)
+        # Not in the folder of the blocks: a commit takes all that is there, also what a crash has left.
+        draft = upload.folder / f"{uuid.uuid4().hex}.draft"
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                _write_parquet(batches, upload.table.schema, file)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(upload.folder / "blocks" / f"{block_id}.parquet")
+        except FileNotFoundError:
+            raise _no_upload(upload.upload_id) from None  # it was removed or committed meanwhile
+        finally:
+            draft.unlink(missing_ok=True)
 
     def commit(self, upload: UploadSession) -> None:
         """Make the blocks visible, all at once. A repetition does nothing."""
         with self._lock:
             if upload.is_committed:
                 return
+            if not upload.target.parent.is_dir():
+                raise _no_partition(upload.partition)  # it was dropped since
             before = [path for path in upload.target.parent.iterdir() if path.is_dir()] if upload.overwrite else []
+            if not (upload.folder / "blocks").is_dir():
+                raise _no_upload(upload.upload_id)
             sync_folder(upload.folder / "blocks")
             (upload.folder / "blocks").rename(upload.target)
             sync_folder(upload.target.parent)
@@ -301,10 +322,13 @@ class TableStore:
 
         folder = table.partition_folder(partition)
         if not folder.exists():
-            raise TableFault(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
+            raise _no_partition(partition)
         with self._lock:
             paths = tuple(sorted(folder.glob("*/*.parquet"), key=_order))
-        rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        try:
+            rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        except FileNotFoundError:
+            raise TableFault(409, "StatusConflict", "The rows are being replaced; try again.") from None
         download = DownloadSession(uuid.uuid4().hex, table, partition, paths, rows)
         with self._lock:
             self._downloads[download.download_id] = download
@@ -321,29 +345,52 @@ class TableStore:
         try:
             return self._downloads[download_id]
         except KeyError:
-            raise TableFault(404, "NoSuchDownload", f"There is no download {download_id}.") from None
+            raise TableFault(404, "NoSuchDownload", f"There is no download {download_id[:60]}.") from None
 
     def rows(
         self, download: DownloadSession, start: int, count: int, columns: list[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Rows of a download session, file by file."""
+        """Rows of a download session, in small parts."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
+        schema = _selected(download.table.schema, columns)
         for path in download.paths:
             if count <= 0:
                 return
-            with pq.ParquetFile(path) as file:
-                here = file.metadata.num_rows
-                if start >= here:
-                    start -= here
-                    continue
-                table = file.read(columns=columns).cast(_selected(download.table.schema, columns))
-            table = table.slice(start, count)
-            start, count = 0, count - table.num_rows
-            yield table
+            try:
+                opened = pq.ParquetFile(path)
+            except FileNotFoundError:
+                raise TableFault(404, "NoSuchDownload", "The rows of this download were replaced.") from None
+            with opened as file:
+                for group in range(file.num_row_groups):
+                    here = file.metadata.row_group(group).num_rows
+                    if start >= here or count <= 0:
+                        start -= min(start, here)
+                        continue
+                    for batch in file.iter_batches(_ROWS_A_BATCH, row_groups=[group], columns=columns):
+                        rows = pa.Table.from_batches([batch]).slice(start, count)
+                        start -= min(start, batch.num_rows)
+                        count -= rows.num_rows
+                        if rows.num_rows:
+                            yield rows.cast(schema)
 
     def _folder(self, project: str, name: str) -> Path:
         return self._root / "tables" / _checked(project) / _checked(name).lower()
+
+
+def _write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # Numbers of a training repeat seldom: a dictionary of them would be built, and then be given up.
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=texts) as writer:
+        for batch in batches:
+            # A group of rows is encoded in memory, with up to four bytes more for each value of a list.
+            rows = max(1, min(_MOST_ROWS_A_GROUP, batch.num_rows * _GROUP_BYTES // max(batch.nbytes, 1)))
+            writer.write_table(pa.Table.from_batches([batch], schema), row_group_size=rows)
+            del batch  # its memory is counted until the next one is read
 
 
 def _selected(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
@@ -359,8 +406,16 @@ def _order(path: Path) -> tuple[float, str, int]:
 
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise TableFault(400, "ODPS-0130161", f"{name!r} is not the name of a project or a table.")
+        raise TableFault(400, "ODPS-0130161", f"{name[:130]!r} is not the name of a project or a table.")
     return name
+
+
+def _no_upload(upload_id: str) -> TableFault:
+    return TableFault(404, "NoSuchUpload", f"There is no upload {upload_id[:60]}.")
+
+
+def _no_partition(partition: Mapping[str, str]) -> TableFault:
+    return TableFault(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
 
 
 def _partition_text(partition: Mapping[str, Any]) -> str:

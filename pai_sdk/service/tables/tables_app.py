@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import tempfile
 import uuid
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from email.utils import formatdate
-from typing import Any
-from urllib.parse import parse_qsl, unquote
-from xml.etree import ElementTree
+from typing import Any, BinaryIO, TypeVar
+from urllib.parse import parse_qsl, quote, unquote
+from xml.parsers import expat
 
+import anyio
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pai_sdk.service.objects.xml import document
+from pai_sdk.service.objects.xml import document, printable
 from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.tables.memory_budget import MemoryBudget
 from pai_sdk.service.tables.odps_signature import OdpsVerifier
 from pai_sdk.service.tables.statements import Statement, read_partition, read_statement
 from pai_sdk.service.tables.table_errors import TableFault
-from pai_sdk.service.tables.table_rows import encoded_rows, read_block
+from pai_sdk.service.tables.table_rights import ALL_TABLES, TableRights
+from pai_sdk.service.tables.table_rows import ROWS_BUDGET_BYTES, encoded_rows, encoding_for, read_block
 from pai_sdk.service.tables.table_store import DownloadSession, Table, TableStore, UploadSession
 
 __all__ = ["TablesApp"]
@@ -34,7 +40,15 @@ __all__ = ["TablesApp"]
 logger = logging.getLogger(__name__)
 
 _LONGEST_BLOCK_BYTES = 1 << 30
+_LONGEST_STATEMENT_BODY = 4 << 20  # the statement itself may have 2 MB, and is followed by settings
+_MOST_ELEMENTS = 1000
 _MOST_INSTANCES = 1000
+_BODY_PIECE = 1 << 20
+_WORKERS = 4  # threads that read and write rows; each uses some MiB, and batches are counted by the budget
+_LONGEST_QUEUE_S = 60.0
+_T = TypeVar("_T")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_ROW_RANGE = re.compile(r"\(? *([0-9]{1,18}) *, *([0-9]{1,18}) *\)?")
 
 
 class TablesApp:
@@ -43,6 +57,7 @@ class TablesApp:
     Args:
         store: the tables.
         keys: the secret of each access key id.
+        rights_of: the tables that each access key id opens; all of them by default.
         rate: how often those with a key may ask.
         longest_block_bytes: the largest body.
 
@@ -55,13 +70,17 @@ class TablesApp:
         store: TableStore,
         keys: Mapping[str, str],
         *,
+        rights_of: Callable[[str], TableRights] = lambda key_id: ALL_TABLES,
         rate: RateLimit | None = None,
         longest_block_bytes: int = _LONGEST_BLOCK_BYTES,
     ) -> None:
         self._store = store
         self._verifier = OdpsVerifier(keys)
+        self._rights_of = rights_of
         self._rate = rate
         self._longest_block_bytes = longest_block_bytes
+        self._budget = MemoryBudget(ROWS_BUDGET_BYTES)
+        self._workers: anyio.CapacityLimiter | None = None  # made in the event loop that uses it
         # What became of each statement: "" or its error. A statement has ended when its request is answered.
         self._instances: OrderedDict[str, str] = OrderedDict()
 
@@ -86,10 +105,10 @@ class TablesApp:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         headers = {name.lower(): value for name, value in request.headers.items()}
         path = unquote(scope["raw_path"].decode("latin-1").partition("?")[0])
-        self._verifier.check(request.method, path, query, headers)
+        key_id = self._verifier.check(request.method, path, query, headers)
         if self._rate is not None and self._rate.take():
             raise TableFault(429, "FlowExceeded", "The access key makes more requests than this service allows.")
-        call = _Call(request, path, dict(query))
+        call = _Call(request, path, dict(query), self._rights_of(key_id))
         handler = self._handler(call)
         return await handler(call)
 
@@ -108,17 +127,24 @@ class TablesApp:
                 return self._instance
             case "GET", ["tables"]:
                 return self._tables
-            case _, [*_, "tables", _] if "uploads" in query or "uploadid" in query:
-                return self._upload_handler(call)
-            case _, [*_, "tables", _] if "downloads" in query or "downloadid" in query:
-                return self._begin_download if "data" not in query else self._data
-            case "GET", [*_, "tables", _] if "partitions" in query:
-                return self._partitions
-            case "GET", [*_, "tables", _] if "partition" in query:
-                return self._partition
-            case "GET", [*_, "tables", _] if not {"uploads", "streams", "upserts"} & set(query):
-                return self._table
+            case _, ["tables", _] | ["schemas", "default", "tables", _]:
+                if handler := self._table_handler(call):
+                    return handler
         raise TableFault(404, "NoSuchObject", f"This service has no {method} {call.path}.")
+
+    def _table_handler(self, call: _Call) -> Callable[[_Call], Awaitable[Response]] | None:
+        query, method = call.query, call.request.method
+        if "uploads" in query or "uploadid" in query:
+            return self._upload_handler(call)
+        if ("downloads" in query or "downloadid" in query) and method in ("GET", "POST"):
+            return self._begin_download if "data" not in query else self._data
+        if method != "GET":
+            return None
+        if "partitions" in query:
+            return self._partitions
+        if "partition" in query:
+            return self._partition
+        return None if {"streams", "upserts"} & set(query) else self._table
 
     def _upload_handler(self, call: _Call) -> Callable[[_Call], Awaitable[Response]]:
         match call.request.method, "uploadid" in call.query:
@@ -130,7 +156,7 @@ class TablesApp:
                 return self._put_block
             case "POST", True:
                 return self._commit
-        raise TableFault(405, "MethodNotAllowed", "This is no call of an upload.")
+        raise TableFault(405, "MethodNotAllowed", "Uploads take other methods.")
 
     # ---- the REST calls
 
@@ -141,27 +167,34 @@ class TablesApp:
         return Response(call.request.headers.get("host", ""), media_type="text/plain")
 
     async def _run_statement(self, call: _Call) -> Response:
-        body = await _body(call.request, 1 << 20)
-        found = _statement_of(body)
+        body = await _body(call.request, _LONGEST_STATEMENT_BODY)
+        found = await _in_thread(lambda: read_statement(_query_of(body)))
         instance_id = uuid.uuid4().hex
         try:
-            await _in_thread(self._run, call.project, found)
+            await _in_thread(self._run, call, found)
             self._instances[instance_id] = ""
         except TableFault as fault:
+            if fault.status_code == 403:
+                raise
             self._instances[instance_id] = f"{fault.code}: {fault.message}"
         while len(self._instances) > _MOST_INSTANCES:
             self._instances.popitem(last=False)
-        location = f"{call.request.base_url}projects/{call.project}/instances/{instance_id}"
-        return Response(status_code=201, headers={"Location": location})
+        host = call.request.headers.get("host", "")
+        path = f"/projects/{quote(call.project)}/instances/{instance_id}"
+        return Response(status_code=201, headers={"Location": f"{call.request.scope['scheme']}://{host}{path}"})
 
-    def _run(self, project: str, statement: Statement) -> None:
+    def _run(self, call: _Call, statement: Statement) -> None:
+        project = statement.project or call.project
         if statement.kind == "create":
+            call.rights.check(project, statement.table, writes=True)
             done = self._store.create(project, statement)
             problem = f"Table already exists - {project}.{statement.table}"
         elif statement.kind == "drop":
+            call.rights.check_drop(project, statement.table)
             done = self._store.drop(project, statement.table)
             problem = f"Table not found - {project}.{statement.table}"
         else:
+            call.rights.check(project, statement.table, statement.partition, writes=True)
             table = self._store.table(project, statement.table)
             change = self._store.add_partition if statement.kind == "add" else self._store.remove_partition
             done = change(table, statement.partition)
@@ -186,22 +219,31 @@ class TablesApp:
     async def _tables(self, call: _Call) -> Response:
         names = await _in_thread(self._store.tables, call.project)
         prefix = call.query.get("name", "").lower()
-        found = [("Table", [("Name", name), ("Owner", "")]) for name in names if name.startswith(prefix)]
+        found = [
+            ("Table", [("Name", name), ("Owner", "")])
+            for name in names
+            if name.startswith(prefix) and call.rights.may_read(call.project, name)
+        ]
         return _xml(document("Tables", [("Marker", ""), ("MaxItems", 1000), *found]))
 
     async def _table(self, call: _Call) -> Response:
-        table = await _in_thread(self._store.table, call.project, call.table_name)
+        table = await _in_thread(self._readable, call)
         schema = json.dumps({**_schema(table), "lifecycle": table.lifecycle or -1})
         return _xml(document("Table", [("Name", table.name), ("Project", table.project), ("Schema", schema)]))
 
     async def _partition(self, call: _Call) -> Response:
-        table = await _in_thread(self._store.table, call.project, call.table_name)
-        if not table.partition_folder(call.partition).exists():
+        def exists() -> bool:
+            table = self._readable(call)
+            if not table.partition_columns:
+                raise TableFault(400, "ODPS-0110031", "The table has no partitions.")
+            return table.partition_folder(call.partition).exists()
+
+        if not await _in_thread(exists):
             raise TableFault(404, "NoSuchPartition", "Partition not found.")
         return _xml(document("Partition", [("Schema", json.dumps({"createTime": 0}))]))
 
     async def _partitions(self, call: _Call) -> Response:
-        table = await _in_thread(self._store.table, call.project, call.table_name)
+        table = await _in_thread(self._readable, call)
         found = "".join(
             "<Partition>"
             + "".join(f"<Column Name={_quoted(name)} Value={_quoted(value)}/>" for name, value in pairs.items())
@@ -212,10 +254,15 @@ class TablesApp:
             f'<?xml version="1.0"?><Partitions><Marker/><MaxItems>1000</MaxItems>{found}</Partitions>'.encode()
         )
 
+    def _readable(self, call: _Call) -> Table:
+        call.rights.check(call.project, call.table_name)
+        return self._store.table(call.project, call.table_name)
+
     # ---- uploads
 
     async def _begin_upload(self, call: _Call) -> Response:
         def begin() -> UploadSession:
+            call.rights.check(call.project, call.table_name, call.partition, writes=True)
             table = self._store.table(call.project, call.table_name)
             return self._store.begin_upload(
                 table,
@@ -227,25 +274,67 @@ class TablesApp:
         return _upload_facts(await _in_thread(begin), status_code=201)
 
     async def _upload(self, call: _Call) -> Response:
-        return _upload_facts(await _in_thread(self._store.upload, call.query["uploadid"]))
+        return _upload_facts(await _in_thread(self._writable_upload, call))
+
+    def _writable_upload(self, call: _Call) -> UploadSession:
+        upload = self._store.upload(call.needed("uploadid"))
+        call.rights.check(upload.table.project, upload.table.name, upload.partition, writes=True)
+        return upload
 
     async def _put_block(self, call: _Call) -> Response:
-        upload = await _in_thread(self._store.upload, call.query["uploadid"])
-        block = call.query.get("blockid", "")
-        if not block.isdecimal():
-            raise TableFault(400, "InvalidArgument", f"{block!r} is not a block id.")
-        body = await _body(call.request, self._longest_block_bytes)
+        upload = await _in_thread(self._writable_upload, call)
+        block = call.needed("blockid")
+        if not _NUMBER.fullmatch(block):
+            raise TableFault(400, "InvalidArgument", f"{block[:60]!r} is not a block id.")
         encoding = call.request.headers.get("content-encoding", "")
+        with tempfile.TemporaryFile(dir=self._store.drafts) as body:
+            await self._receive(call.request, body)
 
-        def store() -> None:
-            rows = read_block(body, upload.table, encoding=encoding, is_arrow="arrow" in call.query)
-            self._store.put_block(upload, int(block), rows)
+            def store() -> None:
+                is_arrow = "arrow" in call.query
+                rows = read_block(body, upload.table, encoding=encoding, is_arrow=is_arrow, budget=self._budget)
+                with closing(rows):
+                    self._store.put_block(upload, int(block), rows)
 
-        await _in_thread(store)
+            await self._work(store)
         return Response()
 
+    async def _receive(self, request: Request, file: BinaryIO) -> None:
+        """Write a body into a file, some of it at a time."""
+        size_bytes, waiting = 0, bytearray()
+        async for piece in request.stream():
+            size_bytes += len(piece)
+            if size_bytes > self._longest_block_bytes:
+                text = f"The body has more than {self._longest_block_bytes} bytes."
+                raise TableFault(413, "RequestTooLarge", text)
+            waiting += piece
+            if len(waiting) >= _BODY_PIECE:
+                await _in_thread(file.write, bytes(waiting))
+                waiting.clear()
+
+        def finish() -> None:
+            file.write(waiting)
+            file.seek(0)
+
+        await _in_thread(finish)
+
+    async def _work(self, function: Callable[[], _T]) -> _T:
+        """Run what takes long in one of a few threads, so that all others are free for other requests."""
+        if self._workers is None:
+            self._workers = anyio.CapacityLimiter(_WORKERS)
+        try:
+            with anyio.fail_after(_LONGEST_QUEUE_S):
+                await self._workers.acquire_on_behalf_of(function)
+        except TimeoutError:
+            text = "Other requests occupy all threads that the service has for rows; try again later."
+            raise TableFault(429, "FlowExceeded", text) from None
+        try:
+            return await anyio.to_thread.run_sync(function)
+        finally:
+            self._workers.release_on_behalf_of(function)
+
     async def _commit(self, call: _Call) -> Response:
-        upload = await _in_thread(self._store.upload, call.query["uploadid"])
+        upload = await _in_thread(self._writable_upload, call)
         await _in_thread(self._store.commit, upload)
         return _upload_facts(upload)
 
@@ -253,8 +342,9 @@ class TablesApp:
 
     async def _begin_download(self, call: _Call) -> Response:
         def begin() -> DownloadSession:
-            if download_id := call.query.get("downloadid"):
-                return self._store.download(download_id)
+            if "downloadid" in call.query:
+                return self._readable_download(call)
+            call.rights.check(call.project, call.table_name, call.partition)
             table = self._store.table(call.project, call.table_name)
             return self._store.begin_download(table, call.partition)
 
@@ -267,32 +357,43 @@ class TablesApp:
         }
         return _json(facts, status_code=201 if call.request.method == "POST" else 200)
 
+    def _readable_download(self, call: _Call) -> DownloadSession:
+        download = self._store.download(call.needed("downloadid"))
+        call.rights.check(download.table.project, download.table.name, download.partition)
+        return download
+
     async def _data(self, call: _Call) -> Response:
-        download = await _in_thread(self._store.download, call.query["downloadid"])
-        first, _, count = call.query.get("rowrange", "").strip("()").partition(",")
-        if not (first.strip().isdecimal() and count.strip().isdecimal()):
+        download = await _in_thread(self._readable_download, call)
+        given = _ROW_RANGE.fullmatch(call.needed("rowrange"))
+        if given is None:
             raise TableFault(400, "InvalidRowRange", "rowrange must be (first,count).")
-        names = [name for name in call.query.get("columns", "").split(",") if name] or None
+        first, count = int(given[1]), int(given[2])
+        names = _columns_of(download.table, call.query.get("columns", ""))
         accepts = call.request.headers.get("accept-encoding", "")
-        body, encoding = await _in_thread(
-            encoded_rows,
-            self._store.rows(download, int(first), int(count), names),
-            download.table,
-            names,
-            accepts=accepts,
-            is_arrow="arrow" in call.query,
-        )
+        encoding, is_arrow = encoding_for(accepts), "arrow" in call.query
+        rows = self._store.rows(download, first, count, names)
+        pieces = encoded_rows(rows, download.table, names, encoding=encoding, is_arrow=is_arrow)
+        # The first piece before the status: what is wrong with a request shows there.
+        begin = await self._work(lambda: next(pieces, b""))
         headers = {"Content-Encoding": encoding} if encoding else {}
-        return Response(body, media_type="application/octet-stream", headers=headers)
+        content = self._sent(begin, pieces)
+        return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
+
+    async def _sent(self, begin: bytes, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+        piece: bytes | None = begin
+        while piece is not None:
+            yield piece
+            piece = await self._work(lambda: next(pieces, None))
 
 
 class _Call:
     """A request with its path and query taken apart."""
 
-    def __init__(self, request: Request, path: str, query: Mapping[str, str]) -> None:
+    def __init__(self, request: Request, path: str, query: Mapping[str, str], rights: TableRights) -> None:
         self.request = request
         self.path = path
         self.query = query
+        self.rights = rights
         self.parts = [part for part in path.split("/") if part]
 
     @property
@@ -306,6 +407,16 @@ class _Call:
     @property
     def partition(self) -> dict[str, str]:
         return read_partition(self.query.get("partition", ""))
+
+    def needed(self, name: str) -> str:
+        """The value of a parameter.
+
+        Raises:
+            TableFault: the request does not have it.
+        """
+        if not self.query.get(name):
+            raise TableFault(400, "MissingArgument", f"The parameter {name} is missing.")
+        return self.query[name]
 
 
 async def _in_thread(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -321,17 +432,53 @@ async def _body(request: Request, longest_bytes: int) -> bytes:
     return bytes(body)
 
 
-def _statement_of(body: bytes) -> Statement:
-    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
-        raise TableFault(400, "MalformedXML", "The body declares entities.")
+def _query_of(body: bytes) -> str:
+    """The text of the only `Query` in the XML of an instance."""
+    parser = expat.ParserCreate("utf-8")
+    queries: list[list[str]] = []
+    path: list[str] = []
+    count = 0
+
+    def start(tag: str, _: object) -> None:
+        nonlocal count
+        count += 1
+        if count > _MOST_ELEMENTS:
+            raise TableFault(400, "MalformedXML", "The body has more elements than any request needs.")
+        path.append(tag)
+        if tag == "Query":
+            queries.append([])
+
+    def text(piece: str) -> None:
+        if path[-1] == "Query":
+            queries[-1].append(piece)
+
+    def refuse(*_: object) -> None:
+        raise TableFault(400, "MalformedXML", "The body declares a document type.")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = lambda tag: path.pop()
+    parser.CharacterDataHandler = text
+    parser.StartDoctypeDeclHandler = refuse
     try:
-        root = ElementTree.fromstring(body)  # noqa: S314 - without a DOCTYPE there is nothing to expand
-    except (ElementTree.ParseError, ValueError) as error:
+        parser.Parse(body, True)
+    except expat.ExpatError as error:
         raise TableFault(400, "MalformedXML", f"The body cannot be read: {error}.") from error
-    query = root.findtext(".//Query")
-    if not query:
-        raise TableFault(400, "ODPS-0130161", "The instance has no query.")
-    return read_statement(query)
+    if len(queries) != 1:
+        raise TableFault(400, "ODPS-0130161", f"The instance has {len(queries)} queries; one is needed.")
+    return "".join(queries[0])
+
+
+def _columns_of(table: Table, text: str) -> list[str] | None:
+    """The columns that a client asks for, in its order; None for all."""
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    if not names:
+        return None
+    known = {name.lower(): name for name in table.columns}
+    if unknown := [name for name in names if name not in known]:
+        raise TableFault(400, "NoSuchColumn", f"The table has no column {unknown[0][:128]!r}.")
+    if len({*names}) != len(names):
+        raise TableFault(400, "InvalidArgument", "A column is asked for more than once.")
+    return [known[name] for name in names]
 
 
 def _upload_facts(upload: UploadSession, *, status_code: int = 200) -> Response:
@@ -363,7 +510,7 @@ def _xml(content: bytes) -> Response:
 def _quoted(text: str) -> str:
     from xml.sax.saxutils import quoteattr
 
-    return quoteattr(text)
+    return quoteattr(printable(text))
 
 
 def _fault(fault: TableFault, request_id: str) -> Response:

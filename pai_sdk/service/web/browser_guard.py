@@ -2,8 +2,8 @@
 
 A page on another site can make a browser send requests to a server on the same machine, and after a change of its
 DNS record even read the answers. So the name in `Host` is compared first, whatever the path and the method. A
-cookie is sent along with requests of other pages on this machine too, whatever their port; so what a cookie lets
-in must come from this very page.
+cookie is sent along with requests of other pages on this machine too, and to other servers on it, whatever their
+port; so what a cookie lets in must come from this very page, and show the key that only this page has.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOPBACK_NAMES = frozenset({"127.0.0.1", "[::1]", "localhost"})
 """The names that a server on this machine has in any case."""
 
 OWN_HEADER = "x-pai-ui"
-"""A header that only scripts of the page send."""
+"""A header that only scripts of the page send: it has the key of the page."""
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST_BODY_BYTES = 1 << 20
@@ -128,7 +128,8 @@ class BrowserGuard:
                 raise Fault(401, "InvalidAuthorization", "The token is not the one of this server.")
         else:
             self._check_page(method, headers)
-            if not is_login and not self._keys.is_cookie(_cookie_of(headers, self._cookie)):
+            cookie, key = _cookie_of(headers, self._cookie), headers.get(OWN_HEADER, "")
+            if not is_login and not self._keys.is_page(cookie, key):
                 message = "Open the link that `pai-sdk ui` prints, or send its token as `Authorization: Bearer`."
                 raise Fault(401, "MissingAuthorization", message)
         if wait_s := self._rate.take() if self._rate is not None else 0.0:

@@ -1,4 +1,9 @@
-"""What lets a browser or a program in: one-time codes, the cookies that they are exchanged for, and a token."""
+"""What lets a browser or a program in: one-time codes, what they are exchanged for, and a token.
+
+A code is exchanged for a cookie and a key. Browsers send a cookie to every server of this machine, whatever its
+port, so a program that is such a server could send it on. The page has the key in its own storage, which belongs
+to its port, and sends it as a header: only both together let a request in.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +33,8 @@ class BrowserKeys:
 
     Example:
         >>> keys = BrowserKeys()
-        >>> cookie = keys.exchange(keys.new_code())
-        >>> keys.is_cookie(cookie), keys.is_cookie("made up")
+        >>> cookie, key = keys.exchange(keys.new_code())
+        >>> keys.is_page(cookie, key), keys.is_page(cookie, "made up")
         (True, False)
     """
 
@@ -38,7 +43,7 @@ class BrowserKeys:
         self._clock = clock
         self._lock = threading.Lock()
         self._codes: dict[bytes, float] = {}
-        self._cookies: dict[bytes, None] = {}
+        self._cookies: dict[bytes, bytes] = {}  # each with the key of its page
 
     def new_code(self) -> str:
         """A code for the address of the page: it is valid once, for a minute."""
@@ -49,22 +54,23 @@ class BrowserKeys:
             self._codes[_digest(code)] = self._clock() + _CODE_LIFE_S
         return code
 
-    def exchange(self, code: str) -> str | None:
-        """The value of a cookie for a code; None if the code was used, has expired or is not ours."""
+    def exchange(self, code: str) -> tuple[str, str] | None:
+        """The value of a cookie, and a key, for a code; None if the code was used, has expired or is not ours."""
         with self._lock:
             valid_until = self._codes.pop(_digest(code), None)
             if valid_until is None or valid_until < self._clock():
                 return None
-            cookie = secrets.token_urlsafe(_BYTES)
+            cookie, key = secrets.token_urlsafe(_BYTES), secrets.token_urlsafe(_BYTES)
             while len(self._cookies) >= _MOST_COOKIES:
                 del self._cookies[next(iter(self._cookies))]
-            self._cookies[_digest(cookie)] = None
-            return cookie
+            self._cookies[_digest(cookie)] = _digest(key)
+            return cookie, key
 
-    def is_cookie(self, value: str) -> bool:
-        """Whether it is the value of a cookie that was given here."""
+    def is_page(self, cookie: str, key: str) -> bool:
+        """Whether these are a cookie that was given here, and the key that was given with it."""
         with self._lock:
-            return _digest(value) in self._cookies
+            known = self._cookies.get(_digest(cookie))
+        return known is not None and hmac.compare_digest(known, _digest(key))
 
     def is_token(self, value: str) -> bool:
         """Whether it is the token for programs."""

@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp
 
+from pai_sdk.service.budgets import COMPARE, BudgetedRoute, Shares, WorkOf, within
 from pai_sdk.service.http.fault_handlers import add_refusals, refusal
 from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.runs.compare_routes import check_comparison
 from pai_sdk.service.runs.kept_manager import loaded
 from pai_sdk.service.runs.run_answers import LIVE, tagged
 from pai_sdk.service.runs.run_routers import ROUTERS
@@ -54,7 +56,7 @@ class LoginRequest(BaseModel):
     code: str = Field(max_length=200)
 
 
-_router = APIRouter()
+_router = APIRouter(route_class=BudgetedRoute)
 
 
 def create_ui(runs: RunSource, keys: BrowserKeys, *, port: int, names: list[str]) -> ASGIApp:
@@ -67,7 +69,7 @@ def create_ui(runs: RunSource, keys: BrowserKeys, *, port: int, names: list[str]
         names: names in `Host` besides those of loopback.
     """
     app = FastAPI(title="pai-sdk ui", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.state.context = _UiContext(runs, keys, port)
+    app.state.context, app.state.shares = _UiContext(runs, keys, port), Shares()
     for router in (_router, *ROUTERS):
         app.include_router(router)
     for path in _FILES:
@@ -99,20 +101,23 @@ def to_page() -> Response:
 
 @_router.post(LOGIN_PATH)
 def log_in(request: Request, body: LoginRequest) -> Response:
-    """Exchange the code of the link for a cookie. The code is valid once, for a minute."""
+    """Exchange the code of the link for a cookie, and the page's key. The code is valid once, for a minute."""
     context: _UiContext = request.app.state.context
-    cookie = context.keys.exchange(body.code)
-    if cookie is None:
+    found = context.keys.exchange(body.code)
+    if found is None:
         raise Fault(403, "CodeNotValid", "The link was used or has expired; `pai-sdk ui` prints a new one.")
-    answer = JSONResponse({})
+    cookie, key = found
+    answer = JSONResponse({"key": key}, headers={"Cache-Control": "no-store"})
     answer.set_cookie(cookie_name(context.port), cookie, path="/", httponly=True, samesite="strict")
     return answer
 
 
 @_router.get("/ui/plot.svg")
+@within(COMPARE)
 def plot(
     request: Request,
     runs: RunsOf,
+    work: WorkOf,
     tag: Annotated[str, Query(max_length=4096)],
     ids: Annotated[str, Query(max_length=32_768, alias="runs")] = "",
     smooth: Annotated[float, Query(ge=0, lt=1)] = 0.0,
@@ -124,6 +129,7 @@ def plot(
     if not wanted:
         page = asked(manager.runs, "", "-updated", 10_000, None, [tag])
         wanted = [brief.id for brief in page.runs if tag in brief.tags][:_MOST_CURVES]
+    check_comparison(work, [asked(manager.run, run_id).brief for run_id in wanted], tag, is_smoothed=smooth > 0)
     options: dict[str, Any] = {"buckets": _PLOT_BUCKETS, "smooth": smooth}
     picture: str = asked(manager.compare, wanted, tag, **options).plot(tag, log_y=log_y).svg
     return tagged(request, picture.encode(errors="replace"), "image/svg+xml", LIVE)

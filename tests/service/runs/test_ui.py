@@ -7,6 +7,7 @@ import http.client
 import json
 import math
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -80,14 +81,14 @@ def get(server: UiServer, path: str, **query: Any) -> Any:
     return answer.json()
 
 
-def log_in(server: UiServer) -> str:
-    """The cookie of a browser that has opened the link."""
+def log_in(server: UiServer) -> dict[str, str]:
+    """The cookie and the key of a page that a browser has opened by the link, as headers."""
     code = server.new_link().partition("#")[2]
-    status, _, headers = ask(server, "POST", "/ui/session", {"code": code}, **page_headers(server))
+    status, content, headers = ask(server, "POST", "/ui/session", {"code": code}, **page_headers(server))
     assert status == 200
     cookie = headers["set-cookie"]
     assert {"httponly", "samesite=strict", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
-    return cookie.partition(";")[0]
+    return {"Cookie": cookie.partition(";")[0], "X_PAI_UI": json.loads(content)["key"]}
 
 
 def page_headers(server: UiServer, **changes: str) -> dict[str, str]:
@@ -156,11 +157,11 @@ def test_the_link_is_exchanged_for_a_cookie_once(server: UiServer) -> None:
     link = server.new_link()
     code = link.partition("#")[2]
     assert link.startswith(f"{server.url}/ui/#")
-    status, _, headers = ask(server, "POST", "/ui/session", {"code": code}, **page_headers(server))
+    status, content, headers = ask(server, "POST", "/ui/session", {"code": code}, **page_headers(server))
     assert status == 200
-    cookie = headers["set-cookie"].partition(";")[0]
+    cookie, key = headers["set-cookie"].partition(";")[0], json.loads(content)["key"]
     assert cookie.startswith(f"pai-ui-{server.port}=")
-    assert ask(server, "GET", "/api/v1/runs", Cookie=cookie)[0] == 200
+    assert ask(server, "GET", "/api/v1/runs", Cookie=cookie, X_PAI_UI=key)[0] == 200
     assert ask(server, "POST", "/ui/session", {"code": code}, **page_headers(server))[0] == 403
     assert ask(server, "POST", "/ui/session", {"code": "x"}, **page_headers(server))[0] == 403
 
@@ -169,10 +170,10 @@ def test_a_code_expires_and_belongs_to_one_server() -> None:
     now = [0.0]
     keys, others = BrowserKeys(clock=lambda: now[0]), BrowserKeys()
     late, good = keys.new_code(), keys.new_code()
-    cookie = keys.exchange(good)
-    assert cookie
-    assert keys.is_cookie(cookie)
-    assert not others.is_cookie(cookie)
+    found = keys.exchange(good)
+    assert found
+    assert keys.is_page(*found)
+    assert not others.is_page(*found)
     assert others.exchange(keys.new_code()) is None
     now[0] = 61.0
     assert keys.exchange(late) is None
@@ -181,8 +182,21 @@ def test_a_code_expires_and_belongs_to_one_server() -> None:
 
 
 def test_the_cookie_of_another_port_is_none_here(server: UiServer) -> None:
-    value = log_in(server).partition("=")[2]
-    assert ask(server, "GET", "/api/v1/runs", Cookie=f"pai-ui-1={value}")[0] == 401
+    page = log_in(server)
+    value = page["Cookie"].partition("=")[2]
+    assert ask(server, "GET", "/api/v1/runs", **{**page, "Cookie": f"pai-ui-1={value}"})[0] == 401
+
+
+def test_a_program_that_was_sent_the_cookie_cannot_use_it(server: UiServer) -> None:
+    """Browsers send a cookie to every port of a host; the key of the page they send nowhere."""
+    page, other = log_in(server), log_in(server)
+    assert ask(server, "GET", "/api/v1/runs", **page)[0] == 200
+    for key in ("", "1", other["X_PAI_UI"]):
+        forged = {**page_headers(server), "Cookie": page["Cookie"], "X_PAI_UI": key}
+        assert ask(server, "GET", "/api/v1/runs", **forged)[0] == 401
+        body = {"filter": "", "tags": ["loss"]}
+        assert ask(server, "POST", "/api/v1/compare", body, **forged)[0] == 401
+    assert ask(server, "GET", "/api/v1/runs", X_PAI_UI=page["X_PAI_UI"])[0] == 401
 
 
 @pytest.mark.parametrize(
@@ -205,14 +219,14 @@ def test_what_a_cookie_lets_in_must_come_from_the_page(
     server: UiServer, changes: dict[str, str], expected: int
 ) -> None:
     body = {"filter": "", "tags": ["loss"]}
-    headers = page_headers(server, Cookie=log_in(server), **changes)
+    headers = page_headers(server, **{**log_in(server), **changes})
     assert ask(server, "POST", "/api/v1/compare", body, **headers)[0] == expected
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_other_pages_cannot_even_read_with_the_cookie(server: UiServer, site: str) -> None:
-    assert ask(server, "GET", "/api/v1/runs", Cookie=log_in(server), Sec_Fetch_Site=site)[0] == 403
-    assert ask(server, "GET", "/api/v1/runs", Cookie=log_in(server), Origin="http://localhost:3000")[0] == 403
+    assert ask(server, "GET", "/api/v1/runs", **log_in(server), Sec_Fetch_Site=site)[0] == 403
+    assert ask(server, "GET", "/api/v1/runs", **log_in(server), Origin="http://localhost:3000")[0] == 403
 
 
 def test_a_program_needs_the_token_only(server: UiServer) -> None:
@@ -257,6 +271,31 @@ def test_the_log_of_a_run_and_its_marks(server: UiServer) -> None:
     assert (status, gzip.decompress(content)) == (200, b"other\n")
     assert headers["content-disposition"] == 'attachment; filename="exp-one-worker-1.log.gz"'
     assert ask(server, "GET", "/api/v1/runs/two/log", **PROGRAM)[0] == 404
+
+
+def test_no_link_leads_out_of_the_folder(server: UiServer, folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "10").mkdir(parents=True)
+    (outside / "w.log").write_text("secret\n")
+    (outside / "10" / "_COMPLETE").write_text("{}")
+    (outside / "w.times").write_text("1000.0 4\n")
+    run = folder / "linked"
+    write_points(run, {"loss": [1.0]})
+    until(lambda: ask(server, "GET", "/api/v1/runs/linked", **PROGRAM)[0] == 200)
+    (run / "logs").symlink_to(outside)
+    (run / "checkpoints").symlink_to(outside)
+    for what in ("log", "log/search?q=secret", "log/file"):
+        assert ask(server, "GET", f"/api/v1/runs/linked/{what}", **PROGRAM)[0] == 404, what
+    assert get(server, "/api/v1/runs/linked/events")["events"] == []
+    (run / "logs").unlink()
+    (run / "logs").symlink_to(folder / "exp" / "one" / "logs")  # within the folder
+    assert get(server, "/api/v1/runs/linked/log")["instances"] == ["worker-0", "worker-1"]
+    (run / "logs").unlink()
+    (run / "logs").mkdir()
+    (run / "logs" / "w.log").write_text("own\n")
+    (run / "logs" / "w.times").symlink_to(outside / "w.times")
+    assert ask(server, "GET", "/api/v1/runs/linked/log", **PROGRAM)[0] == 404
+    shutil.rmtree(run)
 
 
 def test_the_folder_is_only_read(server: UiServer, folder: Path) -> None:

@@ -14,6 +14,7 @@ from odps import ODPS
 
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.tables.table_rights import ALL_TABLES, TableRights
 from pai_sdk.service.tables.table_store import TableStore
 from pai_sdk.service.tables.tables_app import TablesApp
 from pai_sdk.trace import OdpsSink
@@ -30,10 +31,10 @@ class Tables:
     url: str
     keys: dict[str, str]
 
-    def client(self, url: str = "", **options: object) -> ODPS:
+    def client(self, url: str = "", key_id: str = KEY[0], **options: object) -> ODPS:
         # The tunnel's endpoint is given: pyodps keeps what it was told for an endpoint, in the whole process.
         url = url or self.url
-        return ODPS(KEY[0], KEY[1], project="shop", endpoint=url, tunnel_endpoint=url, **options)
+        return ODPS(key_id, KEY[1], project="shop", endpoint=url, tunnel_endpoint=url, **options)
 
     def sink(self, table: str, url: str = "", **options: object) -> OdpsSink:
         url = url or self.url
@@ -46,9 +47,10 @@ class Tables:
 
 
 @contextmanager
-def serving(root: Path, rate: RateLimit | None = None) -> Iterator[Tables]:
-    keys = {KEY[0]: KEY[1]}
-    app = TablesApp(TableStore(root), keys, rate=rate)
+def serving(root: Path, rate: RateLimit | None = None, **rights: TableRights) -> Iterator[Tables]:
+    """A service; `rights` are those of further access key ids, whose secret is that of `KEY`."""
+    keys = {KEY[0]: KEY[1], **dict.fromkeys(rights, KEY[1])}
+    app = TablesApp(TableStore(root), keys, rate=rate, rights_of=lambda key_id: rights.get(key_id, ALL_TABLES))
     config = uvicorn.Config(app, port=0, lifespan="off", log_level="warning", access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
-import zlib
 from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 import pyarrow as pa
 import pytest
 from odps import errors
-from odps.models import TableSchema
+from odps.models import Table, TableSchema
 from odps.tunnel import TableTunnel
 
-from pai_sdk.service.tables import table_rows
 from pai_sdk.service.tables.statements import read_statement
-from pai_sdk.service.tables.table_errors import TableFault
 from pai_sdk.service.tables.table_store import TableStore
 from tests.service.tables.conftest import Tables
 
@@ -106,6 +105,54 @@ def test_a_part_of_the_rows_and_of_the_columns(tables: Tables, name: str) -> Non
     everything = sorted(row["a"] for row in tables.rows(name))
     assert everything == [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]
     assert len(set(found["a"].to_pylist())) == 6
+
+
+MIXED = {
+    "a": [1, 2, None],
+    "b": [0.5, None, float("inf")],
+    "s": ["x", "", None],
+    "ok": [True, None, False],
+    "v": [[1.0], [], None],
+}
+
+
+@pytest.fixture(scope="module")
+def mixed(tables: Tables) -> Table:
+    """A partition with columns of several types, in two uploads."""
+    table = create(tables, "mixed", {key: TYPES[key] for key in MIXED}, partition="dt")
+    table.create_partition("dt=1")
+    for first, last in ((0, 1), (1, 3)):
+        with table.open_writer(partition="dt=1", arrow=True) as writer:
+            writer.write(pa.table({key: values[first:last] for key, values in MIXED.items()}))
+    return table
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_columns_in_any_order_have_their_own_values(mixed: Table, count: int) -> None:
+    session = TableTunnel(mixed.odps).create_download_session(mixed, partition_spec="dt=1")
+    for columns in map(list, itertools.permutations(MIXED, count)):
+        expected = [dict(zip(columns, row, strict=True)) for row in zip(*map(MIXED.get, columns), strict=True)]
+        with session.open_arrow_reader(0, 3, columns=columns) as reader:
+            found = reader.read()
+        assert found.column_names == columns
+        assert found.to_pylist() == expected
+        with session.open_record_reader(0, 3, columns=columns) as records:
+            assert [record.values for record in records] == [list(row.values()) for row in expected]
+
+
+def test_columns_in_any_order_for_pandas(mixed: Table) -> None:
+    columns = ["v", "s", "a", "dt"]
+    with mixed.open_reader(partition="dt=1", arrow=True) as reader:
+        frames = [
+            reader.to_pandas(columns=columns),
+            mixed.to_pandas(partition="dt=1", columns=columns),
+            pd.concat(mixed.iter_pandas(partition="dt=1", columns=columns, batch_size=2)),
+        ]
+    for frame in frames:
+        assert list(frame) == columns
+        assert frame["s"].dropna().tolist() == ["x", ""]
+        assert frame["dt"].tolist() == ["1"] * 3
+        assert [None if cells is None else list(cells) for cells in frame["v"]] == MIXED["v"]
 
 
 def test_partitions_are_made_listed_and_dropped(tables: Tables, name: str) -> None:
@@ -227,15 +274,3 @@ def test_uploads_of_writers_that_died_are_removed_after_a_day(tmp_path: Path) ->
     new = store.begin_upload(store.table("shop", "t"), {})
     assert not old.folder.exists()
     assert new.folder.exists()
-
-
-@pytest.mark.parametrize("encoding", ["deflate", "zstd"])
-def test_a_small_body_that_becomes_large_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
-) -> None:
-    monkeypatch.setattr(table_rows, "_MOST_BYTES", 1000)
-    body = zlib.compress(bytes(100_000)) if encoding == "deflate" else pa.compress(bytes(100_000), "zstd", True)
-    store = TableStore(tmp_path)
-    store.create("shop", read_statement("CREATE TABLE t (a BIGINT)"))
-    with pytest.raises(TableFault, match="more than 1000 bytes"):
-        table_rows.read_block(body, store.table("shop", "t"), encoding=encoding, is_arrow=True)

@@ -1,4 +1,4 @@
-"""The short form of `python -m tests.trials trace`."""
+"""The short forms of `python -m tests.trials trace` and `resume`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trials import trace
+from tests.trials import resume, trace
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -17,3 +17,9 @@ def test_each_row_once_through_faults_and_kills(tmp_path: Path) -> None:
     assert report.killed == 1
     assert report.rows_stored == report.rows_fed > 0
     assert report.faults.total() > 0
+
+
+def test_each_step_once_through_kills_and_resumes(tmp_path: Path) -> None:
+    report = resume.run(tmp_path, kills=3, seed=1)
+    assert report.problems == []
+    assert report.kills == 3

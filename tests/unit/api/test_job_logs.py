@@ -284,6 +284,7 @@ class CappedLog:
         self.lines: list[tuple[datetime, str]] = []
         self.asked = 0
         self.counts_all = True
+        self.is_strict = False  # refuses times in the future, and seconds
         self._cap, self._pages, self._largest, self._refuses = cap, pages, largest, refuses
 
     def print(self, count: int, seconds: float) -> None:
@@ -294,17 +295,23 @@ class CappedLog:
     def call(self, action: str, method: str, path: str, params: Any, query: Any, **more: Any) -> Answer:
         self.asked += 1
         size, number = min(query["PageSize"], self._largest), query["PageNumber"]
-        since = query.get("StartTime")
-        begin = datetime.strptime(since, "%Y-%m-%dT%H:%M%z") if since else None
-        first = bisect_left(self.lines, begin, key=itemgetter(0)) if begin else 0
-        count = len(self.lines) - first
+        first, last = self._at(query.get("StartTime"), 0), self._at(query.get("EndTime"), len(self.lines))
+        count = last - first
         total = count if self.counts_all else min(count, self._cap)
         if number > self._pages and self._refuses:
             raise api_error("PageNumber", code="InvalidParameter", status_code=400, request_id=None)
-        begun, ended = min((number - 1) * size, self._cap), min(number * size, self._cap)
+        begun, ended = (min(at, self._cap, count) for at in ((number - 1) * size, number * size))
         page = [] if number > self._pages else [text for _, text in self.lines[first + begun : first + ended]]
         date = format_datetime(self.now, usegmt=True)
         return Answer({"Logs": page, "TotalCount": str(total)}, headers={"Date": date})
+
+    def _at(self, time: str | None, otherwise: int) -> int:
+        if time is None:
+            return otherwise
+        begin = datetime.fromisoformat(time.replace("Z", "+00:00"))
+        if self.is_strict and (begin.second or begin > self.now):
+            raise api_error("StartTime", code="InvalidParameter", status_code=400, request_id=None)
+        return bisect_left(self.lines, begin, key=itemgetter(0))
 
 
 def all_lines(service: CappedLog, logs: JobLogs, start: int = 0) -> list[str]:
@@ -327,9 +334,11 @@ def all_lines(service: CappedLog, logs: JobLogs, start: int = 0) -> list[str]:
     ],
     ids=["lines", "short pages", "pages", "refused pages"],
 )
-def test_a_log_whose_deep_pages_are_not_given_is_read_on_by_time(service: CappedLog) -> None:
+@pytest.mark.parametrize("is_strict", [False, True], ids=["", "whole minutes"])
+def test_a_log_whose_deep_pages_are_not_given_is_read_on_by_time(service: CappedLog, is_strict: bool) -> None:
     logs = logs_of(service)
     service.lines.clear()
+    service.is_strict = is_strict
     for _ in range(50):
         service.print(1000, seconds=600)
     assert all_lines(service, logs) == [text for _, text in service.lines], "one that was there before"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from typer import Typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from pai_sdk.cli.root import app
@@ -27,6 +31,29 @@ def test_every_command_shows_an_example_of_itself(
     shown = CliRunner().invoke(app, [*command, "--help"])
     assert shown.exit_code == 0
     assert f"Example: pai-sdk {' '.join(command).rstrip('_')}" in shown.stdout
+
+
+@pytest.mark.parametrize("command", [*commands(app)], ids=" ".join)
+def test_every_example_has_arguments_that_the_command_takes(command: tuple[str, ...]) -> None:
+    (shown,) = re.findall(r"Example: pai-sdk (.+)", _command(command).help)
+    inside = re.search(r"\$\(pai-sdk (.+?)\)", shown)
+    if inside:  # the output of another command
+        _parse(("ps",), inside[1])
+        shown = shown.replace(inside[0], "job1")
+    _parse(command, shown)
+
+
+def _parse(command: tuple[str, ...], example: str) -> None:
+    arguments = shlex.split(example)[len(command) :]
+    with _command(command).make_context(" ".join(command), arguments):  # raises what is wrong usage
+        pass
+
+
+def _command(names: tuple[str, ...]) -> Any:
+    found: Any = get_command(app)
+    for name in names:
+        found = found.commands[name]
+    return found
 
 
 def test_commands_and_options_can_be_completed() -> None:

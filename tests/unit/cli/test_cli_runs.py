@@ -7,11 +7,14 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tensorboard.compat.proto.summary_pb2 import Summary
 
 from pai_sdk.cli import run_commands
-from pai_sdk.errors import InvalidInputError, NotFoundError
+from pai_sdk.cli.root import run
+from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.run.manager import RunManager
@@ -19,6 +22,7 @@ from pai_sdk.run.records import RunRecord
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.local_store import LocalStore
+from tests.event_files import event, simple, write_events
 from tests.unit.cli.conftest import Pai
 from tests.unit.fake_backend import FakeBackend
 from tests.unit.run.event_runs import append, write_run
@@ -72,6 +76,62 @@ def test_runs_for_scripts(pai: Pai, folder: Path) -> None:
         "Last": "nan", "Step": 1, "Min": 1.0, "Max": 1.0, "Count": 2, "NanCount": 1, "InfCount": 0,
     }  # fmt: skip
     assert found[0]["Metrics"]["accuracy"]["Last"] == 0.75
+
+
+def strictly(text: str) -> dict[str, Any]:
+    """JSON without Python's NaN and Infinity."""
+
+    def refused(word: str) -> None:
+        raise ValueError(word)
+
+    return json.loads(text, parse_constant=refused)  # type: ignore[no-any-return]
+
+
+def test_json_has_no_numbers_that_are_not_finite(pai: Pai, folder: Path) -> None:
+    write_run(folder / "ends", {"loss": [-math.inf, math.inf], "nan": [math.nan]})
+    found = strictly(pai("runs", folder / "ends", "--json").stdout)
+    assert [found["Metrics"][tag]["Last"] for tag in ("loss", "nan")] == ["inf", "nan"]
+    points = pai("metrics", folder / "ends", "--points", "--name", "loss", "--json").stdout.splitlines()
+    assert [strictly(point)["Value"] for point in points] == ["-inf", "inf"]
+    assert (
+        strictly(pai("compare", folder / "ends", "--tag", "nan", "--json").stdout)["Metrics"]["nan"]["NanCount"]
+        == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "command", [("runs",), ("compare", "--tag", "loss"), ("metrics",), ("runs", "--json")], ids=" ".join
+)
+@pytest.mark.parametrize("name", ["/no/such/folder", "file:///no/such/folder", "memory://no-such-folder"])
+def test_a_folder_that_is_not_there_is_an_error(
+    pai: Pai, folder: Path, command: tuple[str, ...], name: str, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    with pytest.raises(ObjectNotFoundError, match=f"{name}: there is no such file or folder"):
+        pai(*command, name)
+    monkeypatch.setattr("sys.argv", ["pai-sdk", *command, name])
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == 102
+    assert "there is no such file or folder" in capfd.readouterr().err
+
+
+def test_each_folder_must_be_there(pai: Pai, folder: Path) -> None:
+    with pytest.raises(ObjectNotFoundError, match="typo/"):
+        pai("runs", folder, "typo/")
+    folder.joinpath("empty").mkdir()
+    for name in (folder / "empty", (folder / "empty").absolute().as_uri()):
+        assert pai("runs", name).stdout == "no runs\n"
+
+
+def test_a_folder_that_is_watched_may_come_later(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(_: float) -> None:
+        if Path("later").exists():
+            raise KeyboardInterrupt
+        write_run(Path("later", "first"), {"loss": [7.5]})
+
+    monkeypatch.setattr("time.sleep", look)
+    shown = pai("runs", "./later", "--watch").stdout
+    assert shown.startswith("no runs")
 
 
 def test_names_cannot_colour_the_terminal(pai: Pai, folder: Path) -> None:
@@ -200,6 +260,14 @@ def test_a_comparison_is_saved(pai: Pai, folder: Path) -> None:
 def test_a_metric_that_is_missing_names_the_others(pai: Pai, folder: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"no run has a metric 'los' \(there are: accuracy, loss\)"):
         pai("compare", folder, "--tag", "los")
+
+
+def test_an_image_is_no_metric(pai: Pai, folder: Path) -> None:
+    image = Summary.Value(tag="sample", image=Summary.Image(height=1, width=1, encoded_image_string=b"\x89PNG"))
+    write_events(folder / "pictures" / "events.out.tfevents.1", event(0, simple("loss", 0.5), image))
+    for tag in ("los", "sample"):
+        with pytest.raises(InvalidInputError, match=rf"no run has a metric '{tag}' \(there are: loss\)"):
+            pai("compare", folder / "pictures", "--tag", tag)
 
 
 # ---- metrics of a folder

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError, TraceError
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.trace import ParquetSink, TraceWriter
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -37,6 +40,34 @@ def test_rows_as_json_and_csv(folder: str) -> None:
     rows = [json.loads(line) for line in run("head", folder, "-n", "2", "--format", "json").splitlines()]
     assert rows == [{"n": 0, "word": "a", "run": "r1"}, {"n": 1, "word": None, "run": "r1"}]
     assert run("head", folder, "-n", "1", "-f", "csv") == "n,word,run\n0,a,r1\n"
+
+
+def test_json_is_strict(tmp_path: Path) -> None:
+    types = {"x": "double", "v": "array<double>", "m": "map<string,double>", "s": "struct<a:float>"}
+    with TraceWriter(types, ParquetSink(tmp_path), run_id="r1") as writer:
+        writer.write(x=[math.nan], v=[[math.inf, 1.0, None]], m=[[("k", -math.inf)]], s=[{"a": math.nan}])
+    for arguments in (("head", str(tmp_path)), ("query", str(tmp_path), "SELECT x, v, s FROM trace")):
+        shown = run(*arguments, "--format", "json")
+        assert not re.search(r"NaN|Infinity", shown)
+        row = json.loads(shown)
+        assert (row["x"], row["v"], row["s"]) == ("nan", ["inf", 1.0, None], {"a": "nan"})
+    assert json.loads(run("head", str(tmp_path), "-f", "json"))["m"] == [["k", "-inf"]]
+
+
+def test_columns_with_one_name_are_all_shown(folder: str) -> None:
+    query = "SELECT n, n + 1 AS n, n + 2 AS n FROM trace ORDER BY 1"
+    assert run("query", folder, query, "-n", "1", "-f", "csv").splitlines()[1] == "0,1,2"
+    assert list(json.loads(run("query", folder, query, "-n", "1", "-f", "json")).values()) == [0, 1, 2]
+
+
+def test_rows_before_their_commit(tmp_path: Path) -> None:
+    with TraceWriter({"n": "bigint"}, ParquetSink(tmp_path), run_id="r1", block_bytes=1) as writer:
+        writer.write(n=7)
+        until(lambda: writer.stats().blocks_stored == 1, "the block")
+        with pytest.raises(TraceError, match="none of its blocks"):
+            CliRunner().invoke(app, ["trace", "head", str(tmp_path)], catch_exceptions=False)
+        assert run("head", str(tmp_path), "--uncommitted", "-f", "csv") == "n,run\n7,r1\n"
+        assert run("query", str(tmp_path), "SELECT n FROM trace", "--uncommitted", "-f", "csv") == "n\n7\n"
 
 
 def test_a_query(folder: str) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import formatdate
 from typing import Any
 
 from pai_sdk.api.job_logs import JobLogs
@@ -26,6 +28,7 @@ __all__ = ["Instance", "SimulatedBackend", "SimulatedService", "draw"]
 
 JOB = "train1"
 NOT_YET = [("TRAINING_JOB_INSTANCE_NOT_FOUND", 404), ("LogStoreNotExist", 404), ("InvalidInstance.NotReady", 400)]
+_EPOCH = 1_767_225_607  # the beginning of simulated time, for those who tell the time
 TRACEBACK = ["Traceback (most recent call last):", '  File "train.py", line 3', "ValueError: no column 'age'"]
 
 
@@ -43,8 +46,8 @@ class Instance:
     ends_as: str = "Succeed"
     refused_with: tuple[str, int] = NOT_YET[0]  # before the log is there
 
-    def seen_at(self, moment: float) -> list[str]:
-        return [text for at, text in self.lines if at <= moment]
+    def seen_at(self, moment: float, begin: float = float("-inf"), end: float = float("inf")) -> list[str]:
+        return [text for at, text in self.lines if at <= moment and begin <= at < end]
 
 
 @dataclass
@@ -61,6 +64,10 @@ class SimulatedService:
     fault_rate: float = 0.0
     stale_s: float = 0.0  # some answers are as old as this
     count_is_ahead: bool = False  # TotalCount knows of lines that cannot be read yet
+    count_lag_s: float = 0.0  # TotalCount is as old as this
+    count_is_cut: bool = False  # TotalCount is never more than `most_lines`
+    most_lines: int = 10**9  # of a log that pages give; beyond, they are empty, or refused
+    refuses_deep_pages: bool = False
     has_etags: bool = False
     tells_transitions: bool = False
     out_of_reach: list[tuple[float, float, Callable[[], PaiError]]] = field(default_factory=list)
@@ -144,10 +151,16 @@ class SimulatedService:
     def _log_by_page(self, instance: Instance, query: Mapping[str, Any]) -> Answer:
         size = min(query["PageSize"], self.largest_page)
         start = (query["PageNumber"] - 1) * size
-        lines = instance.seen_at(self._moment())
-        ahead = self.clock.time + (2.0 if self.count_is_ahead else 0.0)
-        total = len(instance.seen_at(ahead))
-        return Answer({"Logs": lines[start : start + size], "TotalCount": str(total), **self._request_id()})
+        if start >= self.most_lines and self.refuses_deep_pages:
+            raise api_error("too deep", code="InvalidParameter", status_code=400, request_id="r")
+        window = _time(query.get("StartTime"), float("-inf")), _time(query.get("EndTime"), float("inf"))
+        lines = instance.seen_at(self._moment(), *window)[: self.most_lines]
+        counted_at = self.clock.time + (2.0 if self.count_is_ahead else 0.0) - self.count_lag_s
+        total = len(instance.seen_at(counted_at, *window))
+        total = min(total, self.most_lines) if self.count_is_cut else total
+        date = {"Date": formatdate(_EPOCH + self.clock.time, usegmt=True)}
+        page = {"Logs": lines[start : start + size], "TotalCount": str(total), **self._request_id()}
+        return Answer(page, headers=date)
 
     def _log_by_line(self, instance: Instance, query: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
         prefer = headers.get("Prefer", "")
@@ -227,6 +240,9 @@ def draw(seed: int, clock: SimulatedTime) -> SimulatedService:
     if dice.random() < 0.3:
         begin = dice.uniform(0, ends_at)
         service.out_of_reach = [(begin, begin + dice.choice([20.0, 400.0]), dice.choice(FAULTS))]
+    # In pages of 20 lines, and with faults, the search for later lines takes minutes.
+    if not is_ours and ends_at >= 60 and service.largest_page > 20 and dice.random() < 0.5:
+        service.most_lines, service.refuses_deep_pages = 1000, dice.random() < 0.5
     return service
 
 
@@ -243,6 +259,11 @@ def _instance(dice: random.Random, name: str, ends_at: float, *, is_ours: bool) 
     made.lines = [(moment + late_s, text) for moment, text in zip(moments, texts, strict=True)]
     made.lines.append((ends_at + late_s, f"{name} has said all"))
     return made
+
+
+def _time(text: str | None, default: float) -> float:
+    """A time of a query on the simulated clock."""
+    return default if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() - _EPOCH
 
 
 def _key_is_old() -> PaiError:

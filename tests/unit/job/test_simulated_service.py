@@ -112,6 +112,45 @@ def test_a_quiet_job_costs_few_requests_and_its_end_is_seen_soon(instances: int)
     assert clock.time < 3600 + 8 + 5 + 3, "the longest pause, the quiet at the end, and the answers' own time"
 
 
+@pytest.mark.parametrize(
+    ("master", "has_etags", "most"),
+    [
+        (Instance(f"{JOB}-master-0"), False, 18),
+        (Instance(f"{JOB}-master-0"), True, 18),
+        (Instance(f"{JOB}-master-0", lines=[(0.0, "begun")]), False, 18),
+        (Instance(f"{JOB}-master-0", listed_at=10.0), False, 20),
+        (Instance(f"{JOB}-master-0", log_from=100.0, refused_with=NOT_YET[1]), False, 20),
+        (Instance(f"{JOB}-master-0", log_from=100.0, refused_with=NOT_YET[2]), False, 25),
+    ],
+    ids=["no line", "etags", "one line", "listed late", "refused: 404", "refused: 400"],
+)
+def test_the_first_half_minute_of_a_quiet_job_costs_few_requests(
+    master: Instance, has_etags: bool, most: int
+) -> None:
+    """They were 26, and 45 where a log that is not there yet is refused with 400."""
+    clock = SimulatedTime()
+    service = SimulatedService(
+        clock, random.Random(3), is_ours=False, instances=[master], ends_at=600.0, has_etags=has_etags
+    )
+    TrainingJob(JOB, SimulatedBackend(service)).wait(display=Shown(), policy=FollowPolicy(schedule=clock))
+    assert sum(at <= 30 for at, _ in service.asked) <= most
+
+
+@pytest.mark.parametrize("written_at", [0.3, 2.0, 7.0, 20.0, 60.0, 300.0])
+def test_a_new_line_is_shown_soon_the_sooner_the_shorter_it_was_quiet(written_at: float) -> None:
+    clock = SimulatedTime()
+    master = Instance(f"{JOB}-master-0", lines=[(written_at, "new")])
+    service = SimulatedService(clock, random.Random(3), is_ours=False, instances=[master], ends_at=600.0)
+    shown: list[float] = []
+
+    class Timed(Silent):
+        def line(self, line: LogLine) -> None:
+            shown.append(clock.time)
+
+    TrainingJob(JOB, SimulatedBackend(service)).wait(display=Timed(), policy=FollowPolicy(schedule=clock))
+    assert shown[0] - written_at < min(8.0, max(1.0, 0.35 * written_at)) + 0.3
+
+
 def test_what_others_call_an_etag_is_no_sign_of_our_own_service() -> None:
     clock = SimulatedTime()
     late = Instance(f"{JOB}-worker-0", listed_at=61.0, lines=[(59.0, "all")])

@@ -25,6 +25,7 @@ from pai_sdk.run.event_data import (
 )
 from pai_sdk.run.summary_watcher import SummaryWatcher
 from pai_sdk.run.train_jobs import _BasicTrainJob
+from tests.event_files import event, write_events
 from tests.unit.run.event_runs import append, write_run
 from tests.waiting import until
 
@@ -115,6 +116,74 @@ def test_updaters_are_registered_by_their_class(data: DataManager, tmp_path: Pat
     assert second.calls == 3
 
 
+class Recorder(BaseCacheItemUpdater):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def update_item(self, cache_item: CachedTrainJob) -> None:
+        self.seen.append(cache_item.basic_info.train_id)
+        cache_item.set(type(self).__name__, True)
+
+
+class Failing(Recorder):
+    def __init__(self, *ids: str) -> None:
+        super().__init__()
+        self.ids = set(ids)
+
+    def update_item(self, cache_item: CachedTrainJob) -> None:
+        super().update_item(cache_item)
+        if cache_item.basic_info.train_id in self.ids:
+            raise ZeroDivisionError("the updater is broken")
+
+
+def test_updaters_run_with_each_load(tmp_path: Path) -> None:
+    """MGR-06: nobody has to ask for a train job."""
+    write_run(tmp_path / "a", {"loss": [1.0]})
+    recorder = Recorder()
+    with DataManager(tmp_path) as data:
+        data.register_brief_cache_item_updater(recorder)
+        data.start_load_data(reload_interval=0)
+        until(lambda: recorder.seen == ["./a"])
+        write_run(tmp_path / "b", {"loss": [1.0]})
+        data.reload_data()
+        until(lambda: recorder.seen == ["./a", "./b"])
+        append(next((tmp_path / "a").iterdir()), {"loss": [0.1]}, first=2)
+        data.wait()
+        assert recorder.seen == ["./a", "./b", "./a"]
+        data.wait()
+        assert len(recorder.seen) == 3, "nothing has changed"
+
+
+def test_an_updater_that_fails_ends_no_other_update(
+    data: DataManager, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing, recorder = Failing("./a"), Recorder()
+    for updater in (failing, recorder):
+        data.register_brief_cache_item_updater(updater)
+    assert sorted(data.get_brief_cache().get_train_jobs()) == ["./a", "./b"]
+    assert (sorted(failing.seen), sorted(recorder.seen)) == (["./a", "./b"], ["./a", "./b"])
+    assert "Failing failed for 1 train jobs, first for ./a" in caplog.text
+    write_run(tmp_path / "c", {"loss": [1.0]})
+    failing.ids.clear()
+    data.wait()
+    assert failing.seen[2:] == ["./a", "./c"], "what failed is tried again"
+    assert recorder.seen[2:] == ["./c"]
+    data.wait()
+    assert len(failing.seen) == 4
+    assert data.get_brief_train_job("./c").get("Recorder") is True
+
+
+def test_updaters_are_called_once_by_several_threads(data: DataManager) -> None:
+    recorder = Recorder()
+    data.register_brief_cache_item_updater(recorder)
+    threads = [threading.Thread(target=data.get_brief_cache().get_train_jobs) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(recorder.seen) == ["./a", "./b"]
+
+
 def test_the_cache_follows_the_disk(data: DataManager, tmp_path: Path) -> None:
     """MGR-05: vanished jobs are dropped, existing items are kept with new facts. MGR-B12: size and jobs answer."""
     cache = data.get_brief_cache()
@@ -184,6 +253,24 @@ def test_the_values_of_a_tag(data: DataManager) -> None:
         data.list_tensors("./a", "missing/scalar")
     with pytest.raises(TrainJobNotExistError, match=r"Can not find the given train job in cache\."):
         data.list_tensors("./c", "loss/scalar")
+
+
+def test_the_tensors_of_another_plugin(tmp_path: Path) -> None:
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    named = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="pr_curves"))
+    values = [Summary.Value(tag="pr", metadata=named, tensor=make_tensor_proto([[0.5, step]])) for step in (0, 1)]
+    write_events(tmp_path / "a" / "events.out.tfevents.1", *map(event, (0, 1), values))
+    with DataManager(tmp_path) as data:
+        data.start_load_data(reload_interval=0)
+        data.wait()
+        assert data.get_train_job_by_plugin("./a", "pr_curves")["tags"] == ["pr/pr_curves"]
+        assert [one.value.tolist() for one in data.list_tensors("./a", "pr/pr_curves")] == [
+            [[0.5, 0.0]],
+            [[0.5, 1.0]],
+        ]
+        assert data._started().run("a").tensors("pr")[1].step == 1
 
 
 def test_the_status_of_a_data_manager(tmp_path: Path) -> None:

@@ -146,6 +146,15 @@ def test_other_functions_are_refused(function: Any, why: str) -> None:
         wrap(function)
 
 
+def test_what_an_async_function_gives_is_refused(tmp_path: Path) -> None:
+    async def loss() -> float:
+        return 0.5
+
+    run = wrap(lambda config: loss())({}, folder=tmp_path)
+    with pytest.raises(TypeError, match=r"the function is async: it returned a coroutine; call asyncio\.run"):
+        run.step()
+
+
 def test_a_function_with_keywords_has_one_kind(tmp_path: Path) -> None:
     """FN-B9: `**kwargs` matched both protocols."""
     seen = []
@@ -374,6 +383,18 @@ def test_a_wait_with_a_timeout_leaves_it_running(tmp_path: Path) -> None:
 # ---- several
 
 
+@both
+def test_a_wait_for_a_result_does_not_wait_for_its_checkpoint(tmp_path: Path, mode: str) -> None:
+    held = held_save(tmp_path)
+    with wrap(train_and_save)({"tmp": str(tmp_path)}, folder=tmp_path / "run", mode=mode) as run:
+        run.step()
+        until((tmp_path / "saving").exists)
+        with pytest.raises(TimeoutError):
+            run.result(0.05)
+        held.touch()
+        assert run.step()["x"] == 2
+
+
 def test_runs_share_nothing(tmp_path: Path) -> None:
     """FN-B5: two in one process shared the session."""
     barrier = threading.Barrier(8)
@@ -414,6 +435,29 @@ def test_a_config_is_copied(tmp_path: Path) -> None:
     config = {"x": 1}
     FunctionRun(lambda given: given.update(x=2), config, folder=tmp_path).result()
     assert config == {"x": 1}
+
+
+@both
+def test_the_folder_is_there_while_the_function_runs(tmp_path: Path, mode: str) -> None:
+    def train(config: dict[str, Any]) -> dict[str, float]:
+        Path(function_runner.get_trial_dir(), "notes").write_text("x")
+        return {"found": float((get_context().folder / "notes").exists())}
+
+    with wrap(train)({}, folder=tmp_path / "deep" / "run", mode=mode) as run:
+        assert run.step()["found"] == 1
+
+
+@both
+def test_a_reported_done_is_kept(tmp_path: Path, mode: str) -> None:
+    def train(config: dict[str, Any]) -> None:
+        report(x=1, done=False)
+        report(x=2, done=True)
+        report(x=3)
+
+    with wrap(train)({}, folder=tmp_path / "a", mode=mode) as run:
+        assert [run.train()["done"] for _ in range(4)] == [False, True, False, True]
+    with wrap(train)({}, folder=tmp_path / "b", mode=mode) as run:
+        assert [(result["x"], result["done"]) for result in run] == [(1, False), (2, True), (3, False)]
 
 
 def test_the_default_folder_is_in_the_home(clean_home: Path) -> None:
@@ -695,6 +739,94 @@ def test_a_thread_that_does_not_report_is_named(tmp_path: Path) -> None:
     run.stop()
 
 
+@both
+def test_stop_waits_for_a_save_that_is_under_way(
+    tmp_path: Path, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was blamed on the function, and killed with its process."""
+    held = held_save(tmp_path)
+    run = wrap(train_and_save)({"tmp": str(tmp_path)}, folder=tmp_path / "run", mode=mode)
+    assert run.step()["x"] == 1
+    until((tmp_path / "saving").exists)
+    threading.Timer(0.3, held.touch).start()
+    run.stop(0.05)
+    assert is_complete(tmp_path / "run" / "checkpoints" / "7")
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [f"{run.run_id} is stopped when the checkpoint of step 7 is saved"]
+    with pytest.raises(FunctionFinished):
+        run.step()
+
+
+@both
+def test_a_validation_under_way_is_named(tmp_path: Path, mode: str) -> None:
+    held = held_save(tmp_path)
+    run = wrap(train_and_validate)({"tmp": str(tmp_path)}, folder=tmp_path / "run", mode=mode)
+    run.step()
+    until((tmp_path / "saving").exists)
+    with pytest.raises(FunctionError, match=r"checkpoint of step 7 was not validated within 0\.1 s"):
+        run.stop(0.05, save_s=0.1)
+    held.touch()
+    run.stop()
+    assert is_complete(tmp_path / "run" / "checkpoints" / "7")
+
+
+@both
+def test_a_save_that_takes_too_long_is_named(tmp_path: Path, mode: str) -> None:
+    held = held_save(tmp_path)
+    run = wrap(train_and_save)({"tmp": str(tmp_path)}, folder=tmp_path / "run", mode=mode)
+    run.step()
+    until((tmp_path / "saving").exists)
+    with pytest.raises(FunctionError, match=r"checkpoint of step 7 was not saved within 0\.1 s"):
+        run.stop(0.05, save_s=0.1)
+    held.touch()
+    run.stop()
+    assert is_complete(tmp_path / "run" / "checkpoints" / "7") == (mode == "thread")
+    with pytest.raises(FunctionFinished):
+        run.step()
+
+
+def test_a_function_that_hangs_is_named_although_it_has_saved(tmp_path: Path) -> None:
+    go_on = threading.Event()
+
+    def train(config: dict[str, Any]) -> None:
+        counting({"last": 1})
+        go_on.wait(PATIENCE_S)
+
+    run = wrap(train)({}, folder=tmp_path)
+    run.step()
+    with pytest.raises(FunctionError, match=r"has not called report\(\)"):
+        run.stop(0.05)
+    go_on.set()
+    run.stop()
+
+
+def held_save(folder: Path) -> Path:
+    """The file that lets `train_and_save` save its checkpoint."""
+    (folder / "model").mkdir()
+    (folder / "model" / "weights").write_text("1.0")
+    return folder / "held"
+
+
+def train_and_validate(config: dict[str, Any]) -> None:
+    def validate(checkpoint: Any) -> dict[str, float]:
+        Path(config["tmp"], "saving").touch()
+        until(Path(config["tmp"], "held").exists)
+        return {"score": 1.0}
+
+    report(x=1)
+    report({"x": 2}, step=7, checkpoint=Path(config["tmp"], "model"), validation=validate)
+
+
+def train_and_save(config: dict[str, Any]) -> None:
+    def copy(checkpoint: Any, target: str) -> None:
+        Path(config["tmp"], "saving").touch()
+        until(Path(config["tmp"], "held").exists)
+        Path(target, "weights").write_text("1.0")
+
+    report(x=1)
+    report({"x": 2}, step=7, checkpoint=Path(config["tmp"], "model"), checkpoint_upload_fn=copy)
+
+
 def test_a_process_that_hangs_is_killed_with_all_it_has_started(tmp_path: Path) -> None:
     def train(config: dict[str, Any]) -> None:
         import subprocess
@@ -779,6 +911,34 @@ def test_the_original_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         result = run.train()
     assert (result["_metric"], result["loss"]) == (0.5, True)
     assert not function_runner.is_session_enabled()
+
+
+def test_all_keywords_of_the_original_report_are_metrics(tmp_path: Path) -> None:
+    made = tmp_path / "model"
+    made.mkdir()
+    (made / "weights").write_text("1.0")
+
+    def train(config: dict[str, Any]) -> None:
+        function_runner.report(loss=0.5, step=3, validation=0.25)
+        function_runner.report(loss=0.4, step=0.5)
+        function_runner.report({"loss": 0.3}, validation=lambda found: {"score": 1.0}, checkpoint=made)
+        function_runner.report(metrics={"loss": 0.2}, checkpoint_upload_mode="SYNC", checkpoint=made)
+
+    with wrap(train)({}, folder=tmp_path / "run") as run:
+        results = [{name: result.get(name) for name in ("loss", "step", "validation")} for result in run]
+    assert results == [
+        {"loss": 0.5, "step": 3, "validation": 0.25},
+        {"loss": 0.4, "step": 0.5, "validation": None},
+        {"loss": 0.3, "step": None, "validation": None},
+        {"loss": 0.2, "step": None, "validation": None},
+    ]
+    assert sorted(scalars(tmp_path / "run")) == [
+        *(("loss", step, loss) for step, loss in ((3, 0.5), (4, 0.4), (5, 0.3), (6, 0.2))),
+        ("score", 5, 1.0),
+        ("step", 3, 3.0),
+        ("step", 4, 0.5),
+        ("validation", 3, 0.25),
+    ]
 
 
 def test_a_runner_gets_another_config(tmp_path: Path) -> None:

@@ -12,10 +12,13 @@ MODULES = [
     "pai_sdk.run.calling",
     "pai_sdk.run.checkpoints",
     "pai_sdk.run.events",
+    "pai_sdk.run.launch",
     "pai_sdk.run.layout",
+    "pai_sdk.run.oss_folder",
     "pai_sdk.run.preemption",
     "pai_sdk.run.remote_run",
     "pai_sdk.run.report",
+    "pai_sdk.storage.oss_v4",
 ]
 
 

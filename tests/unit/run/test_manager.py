@@ -18,11 +18,14 @@ from pai_sdk import RunManager, RunStore
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
 from pai_sdk.run.events import EventWriter
 from pai_sdk.run.records import Change, RunBrief, RunRecord
+from pai_sdk.run.run_refresh import RunRefresh
 from pai_sdk.storage.oss import OssClient
+from tests.trials import watch
+from tests.trials.watch import damaged_file
 from tests.unit.run.event_runs import append, write_run
 from tests.unit.run.switched_store import SwitchedStore
 from tests.unit.storage.conftest import BUCKET, client, oss, retry
-from tests.waiting import quickest, until
+from tests.waiting import PATIENCE_S, quickest, until
 
 __all__ = ["client", "oss", "retry"]
 
@@ -699,3 +702,71 @@ def test_a_closed_manager_starts_nothing(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError, match="the manager was closed"):
         manager.refresh(10)
     assert manager.subscribe().get() is None
+
+
+# ---- a run that takes long ----------------------------------------------------------------------------------
+
+
+def test_a_large_damaged_file_holds_up_no_other_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 GB of zeros delayed the points of all other runs by a minute."""
+    monkeypatch.setattr("pai_sdk.run.run_refresh._SLICE_S", 0.0)  # one piece in each pass
+    damaged_file(root / "damaged", "zeros", 100 << 20)
+    files = {f"run-{number}": write_run(root / f"run-{number}", {"loss": [1.0]}) for number in range(9)}
+    passes: list[tuple[bool, list[int]]] = []  # whether the damaged run is being read, and what others have
+    scan = RunRefresh._scan
+
+    def counted(refresh: RunRefresh, is_asked: bool) -> None:
+        briefs = refresh.snapshots.now.briefs
+        if len(briefs) == 10:
+            counts = [briefs[name].tags["loss"].count for name in files]
+            passes.append((briefs["damaged"].is_loading, counts))
+        if len(passes) in (10, 50):
+            for file in files.values():
+                append(file, {"loss": [0.5]}, first=len(passes))
+        scan(refresh, is_asked)
+
+    monkeypatch.setattr(RunRefresh, "_scan", counted)
+    with RunManager(root, refresh_s=0) as manager:
+        assert manager.refresh().status == "DONE"
+        assert brief(manager, "damaged").damaged == 1
+    assert len(passes) >= 99
+    for at, count in ((9, 1), (10, 2), (49, 2), (50, 3)):
+        assert passes[at] == (True, [count] * 9), "a point is seen after the pass that follows it"
+
+
+def test_new_points_are_seen_while_a_damaged_file_is_passed_over(tmp_path: Path) -> None:
+    """The short form of `python -m tests.trials watch`."""
+    assert max(watch.run(tmp_path, runs=10, size_bytes=100 << 20)) < PATIENCE_S / 4
+
+
+def test_a_manager_is_closed_in_the_middle_of_a_file(root: Path) -> None:
+    damaged_file(root / "damaged", "zeros", 64 << 30)
+    manager = RunManager(root).start()
+    until(lambda: manager.runs().total)
+    assert manager.state.status == "LOADING"
+    manager.close()
+    assert brief(manager, "damaged").is_loading
+
+
+def test_many_large_runs_are_read_in_turns(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pai_sdk.run.run_refresh._SLICE_S", 0.0)
+    monkeypatch.setattr("pai_sdk.run.run_refresh._MUCH_S", 0.005)
+    monkeypatch.setattr("pai_sdk.run.run_refresh._LITTLE_BYTES", 0)
+    for number in range(4):
+        damaged_file(root / f"run-{number}", "zeros", 3 << 20)
+    with RunManager(root, refresh_s=0) as manager:
+        assert manager.refresh().status == "DONE"
+        assert [brief(manager, f"run-{number}").damaged for number in range(4)] == [1] * 4
+
+
+def test_a_query_that_reads_a_run_again_holds_up_no_other_run(root: Path) -> None:
+    for name in ("held", "other"):
+        write_run(root / name, {"loss": [1.0]})
+    with RunManager(root, refresh_s=0.01) as manager:
+        manager.wait_until_loaded()
+        with manager._refresh.entries["held"].lock:
+            write_run(root / "held", {"acc": [1.0]})
+            write_run(root / "other", {"acc": [1.0]})
+            until(lambda: "acc" in brief(manager, "other").tags)
+            assert "acc" not in brief(manager, "held").tags
+        until(lambda: "acc" in brief(manager, "held").tags)

@@ -22,6 +22,21 @@ def test_work_is_done_again_and_again() -> None:
     assert len(calls) == number
 
 
+def test_the_time_between_two_calls_can_be_changed_while_it_waits() -> None:
+    calls: list[bool] = []
+    poller = Poller(calls.append, 3600, "test-poller")
+    poller.start()
+    until(lambda: calls)
+    poller.every_s = 0.001
+    until(lambda: len(calls) > 3)
+    poller.every_s = 3600
+    time.sleep(0.02)
+    number = len(calls)
+    time.sleep(0.02)
+    assert len(calls) == number
+    assert poller.close(10)
+
+
 def test_without_an_interval_it_works_when_asked() -> None:
     calls: list[bool] = []
     poller = Poller(calls.append, 0, "test-poller")
@@ -56,6 +71,19 @@ def test_a_request_during_the_work_is_not_lost() -> None:
         caller.join(30)
     assert done == [True, True, True]
     assert len(calls) == 2  # one more for all three
+    poller.close(10)
+
+
+def test_work_that_goes_on_is_called_at_once_and_requests_wait_for_its_end() -> None:
+    calls: list[bool] = []
+
+    def work(is_asked: bool) -> bool:
+        calls.append(is_asked)
+        return len(calls) < 5
+
+    poller = Poller(work, 0, "test-poller")
+    assert poller.run(10)
+    assert calls == [True, False, False, False, False]
     poller.close(10)
 
 

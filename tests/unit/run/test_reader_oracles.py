@@ -240,3 +240,71 @@ def test_of_damaged_files_no_point_is_lost_that_others_find(
         touched = [any(begin <= at < end for at in changed) for begin, end in zip([0, *ends], ends, strict=False)]
         whole_records = touched[1:].count(False)
     assert sum(map(len, found.values())) == max(whole_records, 0)
+
+
+# ---- tensors of plugins that are not known here -------------------------------------------------------------
+
+TENSORS = {
+    "matrix": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "double": np.array([[np.nan, np.inf], [-0.0, 1e300]]),
+    "long": np.array([-(2**63), 2**63 - 1]),
+    "whole": np.arange(6, dtype=np.int32).reshape(1, 2, 3),
+    "half": np.array([0.5, 65504.0], np.float16),
+    "bytes": np.array([0, 255], np.uint8),
+    "truth": np.array([True, False]),
+    "complex": np.array([1 + 2j], np.complex64),
+    "words": np.array([b"a", b"\xff"], object),
+    "number": np.array(0.25, np.float32),
+    "one": np.array([7.0], np.float32),
+    "empty": np.empty((0, 3), np.float32),
+}
+
+
+def pr_curve(tag: str, step: int) -> Any:
+    """As PyTorch's `add_pr_curve` writes it: six rows of counts, precision and recall."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.pr_curve.metadata import create_summary_metadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    rows = np.random.default_rng(step).random((6, 127)).astype(np.float32)
+    metadata = create_summary_metadata(tag, "", 127)
+    return Summary.Value(tag=tag, metadata=metadata, tensor=make_tensor_proto(rows))
+
+
+def of_plugin(tag: str, value: Any, plugin: str) -> Any:
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    named = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=plugin)) if plugin else None
+    return Summary.Value(tag=tag, metadata=named, tensor=make_tensor_proto(value))
+
+
+@pytest.mark.parametrize("is_named_once", [False, True])
+def test_tensors_of_other_plugins_are_those_of_tensorboard(tmp_path: Path, is_named_once: bool) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    records = [version()]
+    for step in range(1, 41):  # enough for records that are read together
+        plugin = "own" if step == 1 or not is_named_once else ""
+        values = [of_plugin(tag, value, plugin) for tag, value in TENSORS.items()]
+        records.append(event(step, pr_curve("pr/class_1", step), simple("loss", step), *values))
+        records.append(event(step, of_plugin("alone", np.float32(step), plugin)))
+    write_events(tmp_path / FILE, *records)
+    theirs = EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})
+    theirs.Reload()
+    _, run = ours(tmp_path)
+    tags = run.tags()
+    assert {tag: summary.kind for tag, summary in tags.items() if tag != "loss"} == {
+        "pr/class_1": "pr_curves",
+        **dict.fromkeys([*TENSORS, "alone"], "own"),
+    }
+    assert all(summary.count == 40 for summary in tags.values())
+    for tag in ("pr/class_1", "alone", *TENSORS):
+        expected = theirs.Tensors(tag)
+        found = run.tensors(tag)
+        assert [(one.wall, one.step) for one in found] == [(one.wall_time, one.step) for one in expected]
+        for one, other in zip(found, expected, strict=True):
+            array = make_ndarray(other.tensor_proto)
+            assert (one.value.dtype, one.value.shape) == (array.dtype, array.shape)
+            np.testing.assert_array_equal(one.value, array)

@@ -7,11 +7,15 @@ import json
 import logging
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy
 import pytest
@@ -97,6 +101,40 @@ def test_sessions_of_threads_share_nothing(tmp_path: Path) -> None:
     for number in range(8):
         assert scalars(tmp_path / str(number)) == [("number", step, float(number)) for step in range(20)]
         assert (tmp_path / str(number) / "checkpoints" / str(number) / "weights").read_text() == str(number)
+
+
+def test_reports_of_several_threads_have_a_step_each(tmp_path: Path) -> None:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that threads meet within a report
+    try:
+        with ReportSession(tmp_path) as session:
+
+            def train() -> None:
+                with session.bound():
+                    for _ in range(200):
+                        report({"x": 1.0})
+
+            threads = [threading.Thread(target=train) for _ in range(4)]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+    finally:
+        sys.setswitchinterval(before)
+    assert [step for _, step, _ in scalars(tmp_path)] == list(range(1, 801))
+
+
+def test_a_signal_handler_may_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may interrupt a report of its own thread at any place."""
+    with ReportSession(tmp_path) as session:
+        real = session._record
+
+        def interrupted(metrics: dict[str, float], step: int) -> None:
+            real(metrics, step)
+            if "stopped" not in metrics:
+                session.report({"stopped": 1.0}, step=9)
+
+        monkeypatch.setattr(session, "_record", interrupted)
+        session.report({"x": 1.0}, step=9)
+    assert scalars(tmp_path) == [("x", 9, 1.0), ("stopped", 9, 1.0)]
 
 
 def test_an_inner_session_ends_with_its_block(tmp_path: Path) -> None:
@@ -204,6 +242,20 @@ def test_a_step_is_a_whole_number(tmp_path: Path, step: object) -> None:
         report({"x": 1}, step=step)
 
 
+@pytest.mark.parametrize("number", [numpy.int64(5), numpy.uint8(5), numpy.array(5)])
+def test_a_step_of_numpy_is_a_step(tmp_path: Path, number: object) -> None:
+    with ReportSession(tmp_path / "run") as session, session.bound():
+        report({"x": 1}, step=number, checkpoint=made(tmp_path / "model"), checkpoint_upload_mode="SYNC")
+        assert get_checkpoint().step == 5
+        report({"x": 2})
+        with checkpoint_dir(number + 2) as folder:
+            made(folder)
+        report({"x": 3}, number + 3, made(tmp_path / "model"), checkpoint_dir_name="checkpoint_000008")
+    assert [one.step for one in session.checkpoints()] == [5, 7, 8]
+    assert [step for _, step, _ in scalars(tmp_path)] == [5, 6, 8]
+    assert all(type(step) is int for _, step, _ in scalars(tmp_path))
+
+
 def test_a_folder_that_cannot_be_written_does_not_end_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -244,6 +296,104 @@ def test_a_report_does_not_wait_for_its_checkpoint(tmp_path: Path, monkeypatch: 
         assert session.checkpoints() == []
         held.go.set()
     assert [is_complete(tmp_path / "checkpoints" / str(step)) for step in (1, 2)] == [True, True]
+
+
+def test_a_report_waits_while_many_checkpoints_are_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = _HeldSave(monkeypatch)
+    last = 0
+    with ReportSession(tmp_path / "run") as session:
+
+        def train() -> None:
+            nonlocal last
+            for step in range(1, 11):
+                session.report({"x": step}, step, made(tmp_path / f"model-{step}"))
+                last = step
+
+        thread = threading.Thread(target=train)
+        thread.start()
+        until(lambda: caplog.records)
+        assert (last, session.last_step) == (4, 4)
+        held.go.set()
+        thread.join()
+    assert [one.step for one in session.checkpoints()] == list(range(1, 11))
+    assert [record.getMessage()[:50] for record in caplog.records] == [
+        "4 checkpoints are not saved yet, so the training w"
+    ]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_report_that_waits_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, in_place: bool
+) -> None:
+    held = _HeldSave(monkeypatch)
+    ended = []
+    with ReportSession(tmp_path / "run") as session:
+        for step in range(1, 5):
+            session.report({}, step, made(tmp_path / f"model-{step}"))
+
+        def fifth() -> None:
+            try:
+                if in_place:  # the last one is saved, as far as the time goes
+                    with session.checkpoint_dir(5) as folder:
+                        made(folder)
+                session.report({"x": 5}, 5, made(tmp_path / "model-5"))
+            except StopTraining:
+                ended.append(True)
+
+        thread = threading.Thread(target=fifth)
+        thread.start()
+        until(lambda: caplog.records)
+        session.stop()
+        thread.join()
+        held.go.set()
+    assert (ended, session.last_step, scalars(tmp_path)) == ([True], 4, [])
+    assert [one.step for one in session.checkpoints()] == [1, 2, 3, 4, 5][: 5 if in_place else 4]
+
+
+def test_what_copies_a_checkpoint_may_report_others(tmp_path: Path) -> None:
+    """It would wait for itself."""
+    model = made(tmp_path / "model")
+    with ReportSession(tmp_path / "run") as session:
+
+        def copy(checkpoint: Checkpoint, folder: str) -> None:
+            made(Path(folder))
+            for step in range(2, 9):
+                session.report({}, step, model)
+
+        session.report({}, 1, model, options=_Options(copy=copy))
+        until(lambda: len(session.checkpoints()) == 8)
+
+
+@pytest.mark.parametrize("how", [tempfile.TemporaryDirectory, lambda: TemporaryDirectory(prefix="x"), "mkdtemp"])
+def test_a_temporary_folder_is_copied_before_the_report_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any
+) -> None:
+    """As programs for Ray have it."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    with ReportSession(tmp_path / "run") as session, session.bound():
+        for step in (1, 2, 3):
+            if how == "mkdtemp":
+                folder = tempfile.mkdtemp()
+                report({"x": step}, checkpoint=Checkpoint.from_directory(made(Path(folder, "state"), str(step))))
+                shutil.rmtree(folder)
+                continue
+            with how() as folder:
+                made(Path(folder), str(step))
+                report({"x": step}, checkpoint=Checkpoint.from_directory(folder))
+    found = session.checkpoints()
+    assert [(one.step, (one.path / "weights").read_text()) for one in found] == [(1, "1"), (2, "2"), (3, "3")]
+
+
+def test_a_run_in_a_temporary_folder_saves_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = _HeldSave(monkeypatch)
+    with tempfile.TemporaryDirectory() as folder, ReportSession(Path(folder, "run")) as session:
+        session.report({}, 1, made(Path(folder, "model")))
+        held.go.set()
 
 
 def test_sync_returns_when_the_checkpoint_is_complete(tmp_path: Path) -> None:

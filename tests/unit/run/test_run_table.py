@@ -11,8 +11,9 @@ import pytest
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
 from pai_sdk.run.manager import RunManager
 from pai_sdk.run.records import RunBrief, RunRecord
-from pai_sdk.run.run_table import RunTable, age_text, differing_hparams, usual_tags
+from pai_sdk.run.run_table import RunTable, age_text, usual_tags
 from pai_sdk.run.series import Point, TagSummary
+from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from tests.unit.run.event_runs import write_run
 
 
@@ -48,7 +49,8 @@ def test_it_has_status_age_differences_and_metrics() -> None:
 
 def test_a_missing_hyperparameter_is_not_none() -> None:
     runs = [run("a", hparams={"x": None}), run("b")]
-    assert differing_hparams(runs) == (["x"], {})
+    compared = compare_hyperparameters([run.hparams for run in runs])
+    assert (compared.differing, compared.constant) == (("x",), {})
     html = RunTable(tuple(runs)).html
     assert "None" in html
     assert "–" in html

@@ -8,8 +8,10 @@ import pickle
 import stat
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,16 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, StorageError, SyncError
-from pai_sdk.run.checkpoints import commit
+from pai_sdk.run.checkpoints import CheckpointConfig, commit, rotate
 from pai_sdk.run.store import DbfsRunStore, HdfsRunStore, LocalRunStore, RemoteRunStore, RunStore
+from pai_sdk.run.stored_checkpoints import complete_checkpoints
 from pai_sdk.storage.oss import OssClient
 from pai_sdk.storage.sync import DirSync, SyncReport
 from tests.unit.storage.conftest import BUCKET, client, oss, retry
+from tests.unit.storage.fake_oss import FakeOss
+from tests.unit.storage.flaky_files import Flaky, FlakyObjects
 from tests.unit.storage.webhdfs_server import Asked, RemoteException, WebHdfs
 
 __all__ = ["client", "oss", "retry"]
@@ -444,6 +450,40 @@ def test_parquet_does_not_hide_a_refusal(hdfs: WebHdfs) -> None:
         store.is_parquet_dataset(store.get_train_data_path())
 
 
+@pytest.mark.parametrize("kind", [Flaky, FlakyObjects])
+def test_parquet_where_paths_are_reported_with_another_slash(kind: type[Flaky], tmp_path: Path) -> None:
+    kind.clear()
+    scheme = kind.protocol if isinstance(kind.protocol, str) else kind.protocol[0]
+    store = RunStore.create(f"{scheme}://b/team")
+    data = store.get_train_data_path()
+    table = pyarrow.table({"x": [1, 2, 3]})
+    for name in ("day=1/part-0.parquet", "day=2/part-0.parquet"):
+        pyarrow.parquet.write_table(table, tmp_path / "part.parquet")
+        store._open(data).write(name, tmp_path / "part.parquet")
+    assert store.is_parquet_dataset(data) is True
+    assert store.is_parquet_dataset(f"{data}/day=1/part-0.parquet") is True
+    assert store.is_parquet_dataset(store.get_localized_path(data)) is True
+    assert store.is_parquet_dataset(f"{data}/nothing") is False
+    found = store.get_parquet_dataset(data).read().to_pydict()
+    assert (found["x"], [str(day) for day in found["day"]]) == ([1, 2, 3] * 2, ["1"] * 3 + ["2"] * 3)
+
+
+@pytest.mark.parametrize("method", ["ls", "info"])
+@pytest.mark.parametrize("end", ["/intermediate_train_data", "/deep"])
+def test_parquet_does_not_hide_a_refused_listing(tmp_path: Path, method: str, end: str) -> None:
+    Flaky.clear()
+    store = RunStore.create("flaky://b/team")
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "part.parquet")
+    store._open(store.get_train_data_path()).write("deep/part-0.parquet", tmp_path / "part.parquet")
+    path = store.get_train_data_path() + ("" if end != "/deep" else "/deep")
+    Flaky.errors = {(method, end): [PermissionError(13, "Forbidden") for _ in range(20)]}
+    with pytest.raises(StorageError, match="Forbidden"):
+        store.is_parquet_dataset(path)
+    if method == "ls":
+        with pytest.raises(StorageError, match="Forbidden"):
+            store.is_parquet_dataset(store.get_train_data_path())
+
+
 def test_parquet_does_not_hide_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     """STO-B10"""
 
@@ -559,6 +599,35 @@ def test_deletions_are_sent_only_when_asked(store: RunStore) -> None:
         assert report is not None
         assert report.deleted == 1
         assert list(store.list(run)) == [f"{run}/a"]
+
+
+@pytest.mark.parametrize("store", REMOTE, indirect=True)
+def test_a_log_that_grows_never_fails_a_sync(store: RunStore) -> None:
+    over = threading.Event()
+    with store.local_dir("r1") as folder:
+        log, run = Path(folder, "train.log"), store.get_run_path("r1")
+        write(folder, weights="1")
+
+        def train() -> None:
+            while not over.wait(0.01):
+                with log.open("a") as out:
+                    out.write("another line\n")
+
+        log.touch()
+        thread = threading.Thread(target=train)
+        thread.start()
+        try:
+            for _ in range(8):
+                store.sync("r1", folder)
+                assert log.read_bytes().startswith(store.read(f"{run}/train.log"))
+        finally:
+            over.set()
+            thread.join()
+        report = store.sync("r1", folder)
+        assert report is not None
+        assert report.grown == []
+        assert store.read(f"{run}/train.log") == log.read_bytes()
+        assert store.read(f"{run}/weights") == b"1"
 
 
 def test_links_to_folders_are_followed(tmp_path: Path) -> None:
@@ -745,3 +814,127 @@ def test_a_synced_checkpoint_is_complete_for_readers_only_as_a_whole(
         store.sync("r1", folder)
         names = [path.rpartition("/")[2] for path in store.list(run)]
         assert names == ["Adam", "_COMPLETE", "weights"]
+
+
+# ---- checkpoints of a run -----------------------------------------------------------------------------------
+
+
+def save_step(folder: str, step: int, *, rank: int = 0) -> None:
+    place = Path(folder, "checkpoints", *([f"rank-{rank}"] if rank else []), str(step))
+    place.mkdir(parents=True)
+    (place / "weights").write_text(f"{step}")
+    commit(place, step=step)
+
+
+def steps(store: RunStore) -> list[int]:
+    return [found.step for found in complete_checkpoints(store._open(store.get_run_path("r1")), checksums=True)]
+
+
+@pytest.mark.parametrize("store", REMOTE, indirect=True)
+@pytest.mark.parametrize("delete", [False, True])
+def test_rotated_checkpoints_are_removed(store: RunStore, delete: bool) -> None:
+    with store.local_dir("r1") as folder:
+        for step in range(4):
+            save_step(folder, step)
+            save_step(folder, step, rank=1)
+            for part in ("checkpoints", "checkpoints/rank-1"):
+                rotate(Path(folder, part), CheckpointConfig(num_to_keep=1))
+            store.sync("r1", folder, delete=delete)
+            assert steps(store) == [step]
+    run = store.get_run_path("r1")
+    assert [path.removeprefix(f"{run}/checkpoints/") for path in store.list(run)] == [
+        "3/_COMPLETE",
+        "3/weights",
+        "rank-1/3/_COMPLETE",
+        "rank-1/3/weights",
+    ]
+
+
+@pytest.mark.parametrize("store", REMOTE, indirect=True)
+def test_a_new_folder_deletes_no_checkpoints_of_others(store: RunStore) -> None:
+    run = store.get_run_path("r1")
+    with store.local_dir("r1") as folder:
+        save_step(folder, 5)
+        write(folder, a="1", checkpoints__last="x")
+        Path(folder, "checkpoint.h5").write_text("of Keras")
+        store.sync("r1", folder)
+    with store.local_dir("r1") as folder:
+        write(folder, b="2")
+        store.sync("r1", folder, delete=True)
+        assert steps(store) == [5]
+        kept = ["b", "checkpoint.h5", "checkpoints/5/_COMPLETE", "checkpoints/5/weights", "checkpoints/last"]
+        assert [path.removeprefix(f"{run}/") for path in store.list(run)] == kept
+        save_step(folder, 6)
+        store.sync("r1", folder, delete=True)
+        assert steps(store) == [6, 5]
+
+
+@pytest.mark.parametrize("store", REMOTE, indirect=True)
+def test_what_was_deleted_or_changed_in_the_store_is_sent_again(store: RunStore) -> None:
+    run = store.get_run_path("r1")
+    with store.local_dir("r1") as folder:
+        save_step(folder, 1)
+        write(folder, a="1", b="2")
+        store.sync("r1", folder)
+        there = store._open(run)
+        there.delete(["a"])
+        there.write("b", b"other")
+        assert _moved(store.sync("r1", folder)) == 2
+        assert (store.read(f"{run}/a"), store.read(f"{run}/b")) == (b"1", b"2")
+        there.write("checkpoints/1/weights", b"!")
+        store.sync("r1", folder)
+        assert steps(store) == [1]
+        there.delete([file.path for file in there.list()])
+        assert _moved(store.sync("r1", folder)) == 4
+        assert steps(store) == [1]
+        assert _moved(store.sync("r1", folder)) == 0
+
+
+def test_two_services_with_one_name_of_a_bucket_are_told_apart(
+    client: OssClient, oss: FakeOss, tmp_path: Path
+) -> None:
+    second = FakeOss(BUCKET)
+    try:
+        with OssClient(second.endpoint, lambda: Credentials("key-id", "key-secret"), region="cn-test") as other:
+            write(tmp_path, a="1")
+            for each in (client, other):
+                store = RemoteRunStore(f"oss://{BUCKET}/team", session=SessionOf(each))
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr("pai_sdk.storage.store.given_or_default", lambda given: given)
+                    assert _moved(store.sync("r1", tmp_path)) == 1
+                    assert store.exists(f"{store.get_run_path('r1')}/a")
+                    oss.seen.clear()
+                    assert _moved(store.sync("r1", tmp_path)) == 0
+            assert len(oss.seen) == 0
+    finally:
+        second.close()
+
+
+def test_a_sync_without_changes_costs_one_request(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    write(tmp_path, a="1")
+    save_step(str(tmp_path), 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pai_sdk.storage.store.given_or_default", lambda given: given)
+        store = RemoteRunStore(f"oss://{BUCKET}/team", session=SessionOf(client))
+        store.sync("r1", tmp_path)
+        oss.seen.clear()
+        store.sync("r1", tmp_path)
+    assert len(oss.seen) == 1
+
+
+def test_without_saved_runs_there_is_no_sync(tmp_path: Path) -> None:
+    for prefix in (str(tmp_path), "memory://team"):
+        store = RunStore.create(prefix, save_runs=False)
+        remote = pickle.loads(pickle.dumps(store.to_remote("r1")))
+        for sync in (partial(store.sync, "r1"), store.sync_fn("r1"), remote.sync):
+            with pytest.raises(ValueError, match="save_runs"):
+                sync(str(tmp_path / "runs" / "r1"))
+
+
+def test_a_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    store = RunStore.create("~/team", "~/data")
+    assert store.prefix_path == (tmp_path / "team").as_uri()
+    assert store.get_train_data_path() == (tmp_path / "data").as_uri()
+    with pytest.raises(InvalidInputError, match="home folder"):
+        RunStore.create("~nobody-of-this-name/team")

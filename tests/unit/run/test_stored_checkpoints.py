@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from pai_sdk.errors import CheckpointError
-from pai_sdk.run.checkpoints import MARKER, commit, read_checkpoint
+from pai_sdk.run.checkpoints import MARKER, commit, is_complete, read_checkpoint
 from pai_sdk.run.stored_checkpoints import (
     complete_checkpoints,
     copy_checkpoint,
     latest_checkpoint,
     latest_of_each_rank,
+    unfinished_files,
 )
 from pai_sdk.storage.fsspec_store import FsspecStore
 from pai_sdk.storage.local_store import LocalStore
@@ -168,3 +169,61 @@ def test_a_download_is_the_same_checkpoint(run: Path, tmp_path: Path) -> None:
     here = newest.download(tmp_path / "here")
     assert here == read_checkpoint(tmp_path / "here", checksums=True)
     assert (here.path / "part" / "Optimizer").read_text() == "state 100"
+
+
+def test_a_damaged_checkpoint_is_not_downloaded(run: Path, tmp_path: Path) -> None:
+    """The size is right, the content is not; the folder keeps what it had."""
+    store = in_memory(run)
+    (earlier,) = [found for found in complete_checkpoints(store) if found.step == 10]
+    earlier.download(tmp_path / "here")
+    store.write("checkpoints/100/weights", b"1.1")
+    newest = latest_checkpoint(store)
+    assert newest is not None
+    with pytest.raises(CheckpointError, match="damaged"):
+        newest.download(tmp_path / "here")
+    assert read_checkpoint(tmp_path / "here", checksums=True) == earlier.download(tmp_path / "here")
+    assert sorted(entry.name for entry in (tmp_path / "here").iterdir()) == [MARKER, "part", "weights"]
+
+
+def test_a_download_that_is_damaged_here_is_made_again(run: Path, tmp_path: Path) -> None:
+    newest = latest_checkpoint(run)
+    assert newest is not None
+    newest.download(tmp_path / "here")
+    (tmp_path / "here" / "weights").write_text("1.1")
+    newest.download(tmp_path / "here")
+    assert is_complete(tmp_path / "here", checksums=True)
+
+
+def test_the_latest_one_is_never_replaced_by_an_older_one(run: Path, tmp_path: Path) -> None:
+    newest = latest_checkpoint(run)
+    assert newest is not None
+    newest.download(tmp_path / "here")
+    (tmp_path / "here" / "notes").write_text("of a user")
+    (run / "checkpoints" / "100" / MARKER).unlink()
+    older = latest_checkpoint(run)
+    assert older is not None
+    with pytest.raises(CheckpointError, match=r"of step 100, but the latest one of .* is step 10"):
+        older.download(tmp_path / "here")
+    assert is_complete(tmp_path / "here", checksums=True)
+    saved(run, 101)
+    later = latest_checkpoint(run)
+    assert later is not None
+    assert later.download(tmp_path / "here").step == 101
+    (chosen,) = [found for found in complete_checkpoints(run) if found.step == 9]
+    assert chosen.download(tmp_path / "here").step == 9  # asked for by name
+    assert (tmp_path / "here" / "notes").read_text() == "of a user"
+
+
+def test_what_was_not_completed_is_not_for_the_next_job(run: Path) -> None:
+    store = in_memory(run / "checkpoints")
+    before = {file.path for file in store.list()}
+    for path in ("200/weights", "200/_INCOMPLETE", "rank-1/7/_INCOMPLETE", "100/_INCOMPLETE"):
+        store.write(path, b"x")
+    for path in ("300/model.pt", "notes"):  # of a user who knows nothing of markers
+        store.write(path, b"x")
+    for name in ("weights", "part/Optimizer", MARKER):
+        store.copy(f"100/{name}", f"400.pai-sdk-new/{name}")
+    is_unfinished = unfinished_files(store)
+    kept = {file.path for file in store.list() if not is_unfinished(file)}
+    assert kept - before == {"300/model.pt", "notes", "400/weights", "400/part/Optimizer", "400/_COMPLETE"}
+    assert before - kept == set()

@@ -269,3 +269,11 @@ def test_a_wrong_uri_is_reported_before_anything_is_started(tmp_path: Path) -> N
             cloud.upload(tmp_path, wrong)
         with pytest.raises(InvalidInputError):
             cloud.download(wrong, tmp_path)
+
+
+def test_settings_of_the_embedded_service_are_not_saved(tmp_path: Path) -> None:
+    session = Session("local", "1", oss_bucket_name="pai-local", endpoint="http://127.0.0.1:1", **KEY)
+    session._embedded.data_dir = tmp_path  # as Session.embedded() sets it
+    with pytest.raises(SettingsError, match=r"Session\.embedded\(\)"):
+        session.save_config(tmp_path / "config.json")
+    assert not (tmp_path / "config.json").exists()

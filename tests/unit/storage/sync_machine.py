@@ -9,11 +9,13 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from pai_sdk.errors import ObjectNotFoundError
 from pai_sdk.storage.store import LocalStore, Store
-from pai_sdk.storage.sync import DirSync
+from pai_sdk.storage.sync import DirSync, SyncReport
 from pai_sdk.storage.sync_memory import SyncMemory
 
 NAMES = st.sampled_from(["a", "a.txt", "a-b", "b", "d", "é", "run"])
@@ -131,7 +133,16 @@ class SyncMachine(RuleBasedStateMachine):
     def no_half_files(self) -> None:
         assert not [path for path in tree_of(self.back) if ".pai-sdk" in path]
 
-    def sync(self, *, down: bool, **options):
+    def sync(self, *, down: bool, **options) -> SyncReport:
         source, target = (self.middle, LocalStore(self.back)) if down else (LocalStore(self.here), self.middle)
         memory = self.folder / f"{down}.db"
-        return DirSync(source, target, delete=True, remember=memory, workers=2, **options).run()
+        sync = DirSync(source, target, delete=True, remember=memory, workers=2, **options)
+        is_local = isinstance(self.middle, LocalStore)
+        if down and not is_local and not any(True for _ in self.middle.list(folders=True)):
+            before = tree_of(self.back)
+            with pytest.raises(ObjectNotFoundError):
+                sync.run()
+            assert tree_of(self.back) == before, "an empty listing deletes nothing"
+            shutil.rmtree(self.back, ignore_errors=True)  # on purpose
+            return SyncReport()
+        return sync.run()

@@ -139,7 +139,7 @@ def test_oss_takes_the_client_of_the_session_or_of_the_default_one(
         asked.append(session)
         return session or FakeSession()
 
-    monkeypatch.setattr(default_session, "_providers", [provide])
+    monkeypatch.setattr(default_session, "_providers", [(provide, lambda given: given)])
     session = FakeSession()
     for given in (None, session):
         store = open_store(f"oss://{BUCKET}/x/", given)

@@ -13,12 +13,14 @@ from hypothesis import settings
 
 from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, StorageError, SyncError
 from pai_sdk.storage.oss import OssClient
-from pai_sdk.storage.store import FsspecStore, LocalStore, OssStore, StoredFile
+from pai_sdk.storage.store import FsspecStore, LocalStore, OssStore, Store, StoredFile
 from pai_sdk.storage.sync import DirSync, SyncReport
 from pai_sdk.storage.sync_memory import SyncMemory, memory_path
 from pai_sdk.storage.uri import OssUri
+from tests.unit.run.switched_store import SwitchedStore
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss
+from tests.unit.storage.flaky_files import Flaky, FlakyObjects
 from tests.unit.storage.sync_machine import SyncMachine, tree_of
 
 LARGE = bytes(range(251)) * 80_000  # 20 MB: three parts
@@ -70,14 +72,31 @@ def test_only_what_changed_is_sent_again(here: LocalStore, remote: OssStore, oss
     assert sorted(puts(oss)) == ["b", "c"]
 
 
-def test_a_sync_without_changes_asks_the_other_side_nothing(
-    here: LocalStore, remote: OssStore, oss: FakeOss
-) -> None:
-    here.write("a", b"1")
+def test_a_sync_without_changes_asks_for_one_file(here: LocalStore, remote: OssStore, oss: FakeOss) -> None:
+    for name in ("a", "b", "empty/"):
+        here.write(name, b"")
     DirSync(here, remote).run()
     oss.seen.clear()
     DirSync(here, remote).run()
-    assert oss.seen == []
+    assert [seen.method for seen in oss.seen] == ["HEAD"]
+
+
+def test_what_was_moved_is_not_believed_of_a_target_that_was_emptied(here: LocalStore, remote: OssStore) -> None:
+    for name in ("a", "b"):
+        here.write(name, b"1")
+    DirSync(here, remote).run()
+    remote.delete(["a", "b"])
+    assert DirSync(here, remote).run().moved == 2
+
+
+def test_a_file_that_fails_keeps_what_it_replaces(here: LocalStore, remote: OssStore, oss: FakeOss) -> None:
+    here.write("old", b"1")
+    DirSync(here, remote).run()
+    (here.root / "old").rename(here.root / "new")
+    oss.fail("status", status=403, code="AccessDenied", fits=lambda seen: seen.method == "PUT")
+    assert list(DirSync(here, remote, delete=True).attempt().failures) == ["new"]
+    assert [file.path for file in remote.list()] == ["old"]
+    assert DirSync(here, remote, delete=True).run().deleted == 1
 
 
 def test_a_change_within_a_second_and_an_older_file_are_sent(here: LocalStore, remote: OssStore) -> None:
@@ -206,11 +225,77 @@ def test_files_and_folders_change_places(here: LocalStore, there: LocalStore) ->
     assert tree_of(there.root) == tree_of(here.root)
 
 
-def test_a_missing_source_deletes_nothing(tmp_path: Path, there: LocalStore) -> None:
+@pytest.fixture(params=["local", "oss", "memory", "flaky", "flaky-objects", "unknown"])
+def missing(request: pytest.FixtureRequest, tmp_path: Path, client: OssClient) -> Store:
+    """A folder that is not there, in every kind of store."""
+    for kind in (Flaky, FlakyObjects):
+        kind.clear()
+    if request.param == "local":
+        return LocalStore(tmp_path / "typo")
+    if request.param == "oss":
+        OssStore(client, OssUri.parse(f"oss://{BUCKET}/data/")).write("a", b"1")
+        return OssStore(client, OssUri.parse(f"oss://{BUCKET}/typo/"))
+    if request.param == "unknown":
+        return SwitchedStore(tmp_path / "typo")
+    return FsspecStore(f"{request.param}://{tmp_path.name}/typo")
+
+
+@pytest.mark.parametrize("delete", [False, True])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_missing_source_is_an_error_and_changes_nothing(
+    missing: Store, there: LocalStore, remote: OssStore, tmp_path: Path, delete: bool, dry_run: bool
+) -> None:
+    for target in (there, remote):
+        target.write("a", b"1")
+        memory = tmp_path / "memory.db"
+        with SyncMemory(memory) as rows:
+            rows.put("a", "here", "there")
+        with pytest.raises(ObjectNotFoundError, match=r"typo.*there is no such"):
+            DirSync(missing, target, delete=delete, remember=memory, dry_run=dry_run).run()
+        assert paths(target) == ["a"]
+        with SyncMemory(memory) as rows:
+            assert [row.path for row in rows.rows()] == ["a"]
+
+
+def test_an_empty_folder_elsewhere_empties_nothing(remote: OssStore, there: LocalStore, client: OssClient) -> None:
+    client.put_bytes(remote.folder, b"")  # stands for the folder
+    on_hdfs = FsspecStore("flaky://b/empty")
+    on_hdfs._fs.makedirs("/b/empty")
     there.write("a", b"1")
-    with pytest.raises(ObjectNotFoundError):
-        DirSync(LocalStore(tmp_path / "missing"), there, delete=True).run()
+    for source in (remote, on_hdfs):
+        assert DirSync(source, there).run().files == 0
+        with pytest.raises(ObjectNotFoundError, match=r"pai-sdk rm -r .*there") as caught:
+            DirSync(source, there, delete=True).run()
+        assert "nothing was deleted" in str(caught.value)
+        assert paths(there) == ["a"]
+
+
+def test_an_empty_local_folder_empties_the_target(here: LocalStore, remote: OssStore) -> None:
+    remote.write("a", b"1")
+    DirSync(here, remote, delete=True).run()
+    assert paths(remote) == []
+
+
+def test_a_bucket_that_is_not_there_empties_nothing(there: LocalStore, client: OssClient) -> None:
+    there.write("a", b"1")
+    for delete in (False, True):
+        with pytest.raises(StorageError, match="NoSuchBucket"):
+            DirSync(OssStore(client, OssUri.parse("oss://typo-bucket/run/")), there, delete=delete).run()
     assert paths(there) == ["a"]
+
+
+def test_a_listing_that_fails_half_way_deletes_nothing(
+    remote: OssStore, there: LocalStore, oss: FakeOss, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pai_sdk.storage.oss._PAGE", 2)
+    for name in "abcdef":
+        remote.write(name, b"1")
+        there.write(name, b"1")
+        there.write(f"{name}-other", b"1")
+    oss.fail("status", status=403, code="AccessDenied", fits=lambda seen: "continuation-token" in seen.query)
+    with pytest.raises(StorageError, match="AccessDenied"):
+        DirSync(remote, there, delete=True).run()
+    assert len(paths(there)) == 12
 
 
 def test_nothing_is_deleted_when_the_source_is_not_listed_as_a_whole(here: LocalStore, there: LocalStore) -> None:
@@ -401,11 +486,11 @@ def test_what_a_killed_process_has_moved_is_whole(here: LocalStore, there: Local
 def test_rows_are_kept_for_each_pair_of_folders(here: LocalStore, there: LocalStore, remote: OssStore) -> None:
     here.write("a", b"1")
     DirSync(here, there).run()
-    assert memory_path(here.uri, there.uri).exists()
-    assert not memory_path(here.uri, remote.uri).exists()
+    assert memory_path(here, there).exists()
+    assert not memory_path(here, remote).exists()
     assert DirSync(here, remote, remember=False).run().moved == 1
     assert DirSync(here, remote, remember=False).run().moved == 1
-    assert not memory_path(here.uri, remote.uri).exists()
+    assert not memory_path(here, remote).exists()
 
 
 def test_a_damaged_file_of_rows_is_made_anew(here: LocalStore, there: LocalStore, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pai_sdk
 from pai_sdk import Estimator, Session, remote
 from pai_sdk.code.function_package import FOLDER, LABEL, job_key
 from pai_sdk.errors import InvalidInputError, WrongCallError
+from pai_sdk.run.calling import error_message, error_of
 from pai_sdk.submit.function_estimator import FunctionEstimator, RemoteFunction
 
 HERE = "{}.{}".format(*sys.version_info)
@@ -96,6 +100,66 @@ def test_what_does_not_go_with_a_function() -> None:
         Estimator.from_function(lambda: None, image_uri="x")
     with pytest.raises(WrongCallError, match="instance_typ"):
         remote(image_uri="x", instance_typ="local")(train)
+
+
+async def coroutine() -> None: ...
+
+
+async def stream() -> AsyncIterator[int]:
+    yield 1
+
+
+def numbers() -> Iterator[int]:
+    yield 1
+
+
+class Model:
+    async def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (coroutine, r"coroutine is an async function.*asyncio\.run"),
+        (stream, "stream is an async function"),
+        (partial(coroutine), "async function"),
+        (Model(), "Model is an async function"),
+        (numbers, "numbers is a generator function.*return a list"),
+    ],
+)
+def test_a_function_whose_call_has_no_value_is_refused(function: Any, why: str) -> None:
+    with pytest.raises(InvalidInputError, match=why):
+        remote(image_uri="x", instance_type="c")(function)
+    if "async" in why:
+        with pytest.raises(InvalidInputError, match="async function"):
+            Estimator.from_function(function, image_uri="x")
+
+
+class _Job:
+    """A job with a result."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self._error = error
+
+    def result(self) -> str:
+        if self._error is not None:
+            raise self._error
+        return "value"
+
+
+def test_what_one_job_raises_leaves_the_values_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = remote(image_uri="x", instance_type="c", session=session())(train)
+    header, payload = error_message(KeyboardInterrupt("in the job"), pickle.dumps)
+    there = error_of(header, payload)
+    results: list[BaseException | None] = [None, there, ValueError("x"), KeyboardInterrupt("here")]
+    monkeypatch.setattr(far, "_submit", lambda args, kwargs: _Job(results[kwargs["config"]]))
+    items = [{"config": number} for number in range(4)]
+    found = far.map([*items[:3], items[0]], return_exceptions=True)
+    assert (found[0], found[1], repr(found[2]), found[3]) == ("value", there, "ValueError('x')", "value")
+    with pytest.raises(KeyboardInterrupt, match="in the job"):
+        far.map(items[:3])
+    with pytest.raises(KeyboardInterrupt, match="here"):  # Ctrl-C
+        far.map(items, return_exceptions=True)
 
 
 def test_wrong_arguments_are_refused_before_anything_is_sent() -> None:

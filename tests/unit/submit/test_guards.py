@@ -16,6 +16,8 @@ from pai_sdk.session.capacity import is_capacity_code
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 
 SPOT = {"spot_strategy": "SpotWithPriceLimit", "spot_discount_limit": 0.5}
+# All instances are listed, and logs are complete: else a wait for a failed job takes 15 s more, for late lines.
+_COMPLETE = {"x-pai-offers": "all-instances", "x-pai-log-complete": "true"}
 PRICES = {"ecs.a": 10, "ecs.b": 40.0, "ecs.b spot": 4}
 
 
@@ -55,8 +57,8 @@ class Market:
             return Reply({"TrainingJobs": jobs[::-1], "TotalCount": len(jobs)})
         found = asked.path.split("/")[4:]
         if len(found) == 1 and asked.method == "GET":
-            return Reply(self._job(int(found[0].removeprefix("train"))))
-        return Reply({})
+            return Reply(self._job(int(found[0].removeprefix("train"))), headers=_COMPLETE)
+        return Reply({}, headers=_COMPLETE)
 
     def _job(self, number: int) -> dict[str, Any]:
         body = self.created[number - 1]

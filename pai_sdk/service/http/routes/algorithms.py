@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.routes.training_jobs import PageNumber
@@ -22,7 +23,7 @@ from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/algorithms")
+router = APIRouter(prefix="/api/v1/algorithms", route_class=BudgetedRoute)
 
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
 _Text = Annotated[str | None, Field(max_length=4096)]
@@ -62,6 +63,7 @@ async def create_algorithm(request: Request, context: ContextOf) -> Response:
 
 
 @router.get("")
+@within(LISTS)
 def list_algorithms(
     request: Request,
     context: ContextOf,
@@ -108,6 +110,7 @@ def delete_algorithm(request: Request, context: ContextOf, algorithm_id: str) ->
 
 
 @router.get("/{algorithm_id}/versions")
+@within(LISTS)
 def list_algorithm_versions(
     request: Request, context: ContextOf, algorithm_id: str, page_number: PageNumber = 1, page_size: _PageSize = 10
 ) -> Response:

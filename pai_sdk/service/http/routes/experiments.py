@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, request_id
 from pai_sdk.service.http.routes.training_jobs import PageNumber
@@ -21,7 +22,7 @@ from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/experiments")
+router = APIRouter(prefix="/api/v1/experiments", route_class=BudgetedRoute)
 
 _OWNER = "local"  # this service has no accounts
 _PageSize = Annotated[int, Query(ge=1, le=1000)]
@@ -67,6 +68,7 @@ async def create_experiment(request: Request, context: ContextOf) -> Response:
 
 
 @router.get("")
+@within(LISTS)
 def list_experiments(
     request: Request,
     context: ContextOf,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from pai_sdk.schemas.public_images import CatalogueImage, public_images
+from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.routes.training_jobs import PageNumber
@@ -14,10 +15,11 @@ from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/images")
+router = APIRouter(prefix="/api/v1/images", route_class=BudgetedRoute)
 
 
 @router.get("")
+@within(LISTS)
 def list_images(
     request: Request,
     context: ContextOf,

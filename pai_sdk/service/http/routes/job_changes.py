@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk.service.budgets import CHANGES, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.http.routes.json_responses import answer, etag, offering, wished_hold_s
+from pai_sdk.service.http.routes.json_responses import answer_list, etag, offering, wished_hold_s
 from pai_sdk.service.jobs.experiment_table import experiment_names
 from pai_sdk.service.jobs.job_table import latest_metrics_of
+from pai_sdk.service.jobs.listing import jobs_in_parts, sizes_bytes
 from pai_sdk.service.jobs.progress_figures import latest_progress_of
 from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.snapshot import job_in_full
-from pai_sdk.service.state.models import Job
 from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs")
+router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
 _MOST_JOBS = 1000
+_MOST_BYTES = 8 << 20  # of descriptions; the rest of a snapshot is small
 
 
 @router.post("/changes")
-async def list_training_job_changes(request: Request, context: ContextOf) -> Response:
+@within(CHANGES)
+async def list_training_job_changes(request: Request, context: ContextOf, work: WorkOf) -> Response:
     """ListTrainingJobChanges: of the jobs in `Known`, those whose ETag is not the one that is given there.
 
     Each is shown as GetTrainingJob shows it, with its ETag in `ETags`; `Missing` has the ids that are those of no
     job. With `Prefer: wait=N`, an answer without news waits for some. Nothing is kept between two requests, so a
-    restart of the service, or a job that the client adds, needs no care.
+    restart of the service, or a job that the client adds, needs no care. Of jobs with large descriptions, a
+    response has as many as fit in; the others still differ from what is known, and come with the next one.
     """
     if not context.beyond_pai:
         raise Fault(404, "InvalidAction.NotFound", "This service has no action ListTrainingJobChanges.")
@@ -50,11 +53,10 @@ async def list_training_job_changes(request: Request, context: ContextOf) -> Res
             if changed or len(versions) < len(known) or left_s <= 0 or context.changes.closed:
                 break
             await news.wait(left_s)
-    etags, jobs = await run_in_threadpool(_snapshots, context, changed)
     applied = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
     headers = {**offering("wait", "all-instances", "reported-metrics", *context.beyond_pai), **applied}
     missing = sorted({*known} - {*versions})
-    return answer(request, {"TrainingJobs": jobs, "ETags": etags, "Missing": missing}, headers=headers)
+    return await work.run(_answer, request, context, work, changed, missing, headers)
 
 
 def _known(body: Mapping[str, Any]) -> dict[str, str]:
@@ -70,13 +72,39 @@ def _known(body: Mapping[str, Any]) -> dict[str, str]:
     raise invalid_parameter(f'Known: must be an object {{"<job id>": "<ETag>"}} of 1 to {_MOST_JOBS} jobs.')
 
 
-def _snapshots(context: ServiceContext, job_ids: Collection[str]) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    if not job_ids:
-        return {}, []
+def _answer(
+    request: Request,
+    context: ServiceContext,
+    work: Work,
+    job_ids: Collection[str],
+    missing: Sequence[str],
+    headers: Mapping[str, str],
+) -> Response:
+    etags: dict[str, str] = {}
     # One transaction, so that a version is that of all that is shown of its job.
     with context.jobs.database.read() as session:
-        jobs = list(session.scalars(select(Job).where(Job.id.in_(job_ids)).order_by(Job.number)))
-        metrics, progress = latest_metrics_of(session, job_ids), latest_progress_of(session, job_ids)
-        experiments = experiment_names(session, jobs)
-        shown = [job_in_full(job, metrics.get(job.id, ()), progress.get(job.id, ()), experiments) for job in jobs]
-        return {job.id: etag(job.version) for job in jobs}, shown
+
+        def shown() -> Iterator[dict[str, Any]]:
+            for jobs in jobs_in_parts(session, _fitting(sizes_bytes(session, job_ids))):
+                ids = [job.id for job in jobs]
+                metrics, progress = latest_metrics_of(session, ids), latest_progress_of(session, ids)
+                experiments = experiment_names(session, jobs)
+                for job in jobs:
+                    etags[job.id] = etag(job.version)
+                    yield job_in_full(job, metrics.get(job.id, ()), progress.get(job.id, ()), experiments)
+
+        # The tags are complete when the list is: they come after it.
+        rest = {"ETags": etags, "Missing": missing}
+        return answer_list(request, work, "TrainingJobs", shown() if job_ids else (), rest, headers=headers)
+
+
+def _fitting(sizes: Mapping[str, int]) -> dict[str, int]:
+    """The first jobs, as many as one answer takes; one at least."""
+    found: dict[str, int] = {}
+    left_bytes = _MOST_BYTES
+    for job_id, size in sizes.items():
+        if found and size > left_bytes:
+            break
+        found[job_id] = size
+        left_bytes -= size
+    return found

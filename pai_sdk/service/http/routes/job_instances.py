@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.times import parse_time
@@ -19,7 +20,7 @@ from pai_sdk.service.wire_errors import Fault, invalid_parameter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1")
+router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 _METRICS = ("GpuCoreUsage", "GpuMemoryUsage", *MEASURED, "NetworkInputRate", "NetworkOutputRate")
 _STEP = re.compile(r"([1-9][0-9]{0,5})([smh])")

@@ -11,10 +11,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import func, select
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from pai_sdk.schemas.wire import wire_time
+from pai_sdk.service.budgets import LISTS, LOGS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer, offering, request_id, wished_hold_s
 from pai_sdk.service.http.routes.training_jobs import PageNumber
@@ -25,9 +25,9 @@ from pai_sdk.service.state.models import Event, Job
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
+router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=BudgetedRoute)
 
-_PAGE_BYTES = 16 << 20  # what is read at once: ten thousand long lines would fill the memory
+_PAGE_BYTES = 4 << 20  # what is read at once: ten thousand long lines would fill the memory
 _LOOK_S = 0.04  # how often a long poll looks at the size of the log
 _SLOWEST_LOOK_S = 0.2  # likewise, after writes without a complete line
 _UNSETTLED_LOOK_S = 0.5  # a progress bar that stands still is sent after this time
@@ -37,8 +37,10 @@ _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]
 
 
 @router.get("/logs")
+@within(LOGS)
 async def list_training_job_logs(
     request: Request,
+    work: WorkOf,
     context: ContextOf,
     job_id: str,
     page_number: PageNumber = 1,
@@ -64,7 +66,7 @@ async def list_training_job_logs(
     name, look_s = instance or worker or None, _LOOK_S
     with context.changes.of(job_id) as news:
         while True:
-            page, files, seen = await run_in_threadpool(_read, context, job_id, name, start, page_size, window)
+            page, files, seen = await work.run(_read, context, job_id, name, start, page_size, window)
             out_of_time = asyncio.get_running_loop().time() >= deadline
             if page.lines or page.complete or out_of_time or context.changes.closed:
                 break
@@ -84,16 +86,16 @@ async def list_training_job_logs(
     if len(page.lines) >= count:
         fields: dict[str, object] = {"Logs": page.lines, "TotalCount": str(page.total)}
         if name and first_line and _LINE_TIMES.search(request.headers.get("prefer", "")):
-            times = await run_in_threadpool(_times, context, job_id, name, start, len(page.lines))
+            times = await work.run(_times, context, job_id, name, start, len(page.lines))
             fields["LineTimes"] = [wire_time(time) for time in times]
         return answer(request, fields, headers=headers)
     pieces = _pieces(context, job_id, name, start, count, window, page)
-    return StreamingResponse(
-        _json_of(request_id(request), pieces, page.total), headers=headers, media_type="application/json"
-    )
+    text = work.pieces(_json_of(request_id(request), pieces, page.total))
+    return StreamingResponse(text, headers=headers, media_type="application/json")
 
 
 @router.get("/events")
+@within(LISTS)
 def list_training_job_events(
     request: Request,
     context: ContextOf,
@@ -110,6 +112,7 @@ def list_training_job_events(
 
 
 @router.get("/instances/{instance}/events")
+@within(LISTS)
 def list_training_job_instance_events(
     request: Request,
     context: ContextOf,
@@ -167,12 +170,13 @@ def _pieces(
             raise RuntimeError(f"the log of job {job_id} ends before line {end}, which it had")
 
 
-def _json_of(request_id: str, pieces: Iterator[list[str]], total: int) -> Iterator[str]:
+def _json_of(request_id: str, pieces: Iterator[list[str]], total: int) -> Iterator[bytes]:
     """The same answer as of a small page, as text that is made while it is sent."""
-    yield f'{{"RequestId":{json.dumps(request_id)},"Logs":['
+    yield f'{{"RequestId":{json.dumps(request_id)},"Logs":['.encode()
     for number, lines in enumerate(pieces):
-        yield ("," if number else "") + ",".join(json.dumps(line, ensure_ascii=False) for line in lines)
-    yield f'],"TotalCount":"{total}"}}'
+        text = ",".join(json.dumps(line, ensure_ascii=False) for line in lines)
+        yield (b"," if number else b"") + text.encode()
+    yield f'],"TotalCount":"{total}"}}'.encode()
 
 
 async def _wait_for_lines(

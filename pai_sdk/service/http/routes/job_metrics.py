@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.spec import Label
+from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.routes.training_jobs import PageNumber
@@ -23,7 +24,7 @@ from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}")
+router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=BudgetedRoute)
 
 _MOST_NAMES = 1000
 
@@ -35,6 +36,7 @@ class _JobLabels(BaseModel):
 
 
 @router.get("/metrics")
+@within(LISTS)
 def list_training_job_metrics(
     request: Request,
     context: ContextOf,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fastapi import Request
+from fastapi import Request, Response
 from starlette.responses import JSONResponse
 
-__all__ = ["answer", "etag", "offering", "request_id", "wished_hold_s"]
+from pai_sdk.service.budgets import Work
+from pai_sdk.service.runs.run_answers import json_list
+
+__all__ = ["answer", "answer_list", "etag", "offering", "request_id", "wished_hold_s"]
 
 _WAIT = re.compile(r"\bwait\s*=\s*\"?(\d{1,18})\b")
 
@@ -25,6 +28,24 @@ def answer(
 ) -> JSONResponse:
     """A success."""
     return JSONResponse({"RequestId": request_id(request), **(fields or {})}, headers=headers)
+
+
+def answer_list(
+    request: Request,
+    work: Work,
+    name: str,
+    items: Iterable[Mapping[str, Any]],
+    rest: Mapping[str, Any],
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A success with a list, whose items are made one after the other: no more than the response may have.
+
+    Raises:
+        Fault: the response is larger than the request may have, or takes longer.
+    """
+    content = json_list(name, items, {"RequestId": request_id(request), **rest}, work)
+    return Response(content, headers=headers, media_type="application/json")
 
 
 def offering(*offers: str) -> dict[str, str]:

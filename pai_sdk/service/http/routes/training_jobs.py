@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from pai_sdk.service.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.http.routes.json_responses import answer, etag, offering, wished_hold_s
+from pai_sdk.service.http.routes.json_responses import answer, answer_list, etag, offering, wished_hold_s
 from pai_sdk.service.http.times import parse_time
 from pai_sdk.service.jobs.buckets import refuse_unknown_buckets
 from pai_sdk.service.jobs.creation import read_request
@@ -19,14 +20,14 @@ from pai_sdk.service.jobs.experiment_table import experiment_names
 from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
 from pai_sdk.service.jobs.ineffective import image_notice, unused_notice
 from pai_sdk.service.jobs.job_table import existing_job, latest_metrics
-from pai_sdk.service.jobs.listing import JobQuery, find_jobs, read_labels
+from pai_sdk.service.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
 from pai_sdk.service.jobs.progress_figures import latest_progress
 from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.snapshot import error_info, job_in_full, job_in_list, output_models
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs")
+router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
 PageNumber = Annotated[int, Query(alias="PageNumber", ge=1, le=100_000_000)]
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
@@ -43,8 +44,10 @@ async def create_training_job(request: Request, context: ContextOf) -> Response:
 
 
 @router.get("")
+@within(LISTS)
 def list_training_jobs(
     request: Request,
+    work: WorkOf,
     context: ContextOf,
     page_number: PageNumber = 1,
     page_size: _PageSize = 10,
@@ -79,10 +82,15 @@ def list_training_jobs(
         page_size=page_size,
     )
     with context.jobs.database.read() as session:
-        jobs, total = find_jobs(session, query)
-        experiments = experiment_names(session, jobs)
-    shown = [job_in_list(job, experiments) for job in jobs]
-    return answer(request, {"TrainingJobs": shown, "TotalCount": total}, headers=_offers(context))
+        sizes, total = find_jobs(session, query)
+        work.require(sum(sizes.values()), f"{len(sizes)} jobs with large descriptions")
+        shown = (
+            job_in_list(job, experiments)
+            for jobs in jobs_in_parts(session, sizes)
+            for experiments in [experiment_names(session, jobs)]
+            for job in jobs
+        )
+        return answer_list(request, work, "TrainingJobs", shown, {"TotalCount": total}, headers=_offers(context))
 
 
 @router.get("/{job_id}")

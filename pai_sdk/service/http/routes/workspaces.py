@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Query, Request, Response
 
+from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf, ServiceContext
 from pai_sdk.service.http.routes.json_responses import answer
 from pai_sdk.service.http.routes.training_jobs import PageNumber
@@ -14,7 +15,7 @@ from pai_sdk.service.wire_errors import Fault
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1")
+router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 _STORAGE = "modelExportPath"
 

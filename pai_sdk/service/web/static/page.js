@@ -4,9 +4,10 @@
 const MOST_TAGS = 6;
 const element = (id) => document.getElementById(id);
 const state = { tags: [], tag: "", known: "" };
+const KEY = "pai-ui-key"; // in the storage of this page's origin, which other ports do not see
 
 async function ask(path, options = {}) {
-  const headers = { "X-PAI-UI": "1", ...(options.headers || {}) };
+  const headers = { "X-PAI-UI": localStorage.getItem(KEY) || "1", ...(options.headers || {}) };
   const answer = await fetch(path, { ...options, headers, credentials: "same-origin" });
   if (answer.ok) return answer;
   const said = await answer.json().catch(() => ({}));
@@ -18,7 +19,8 @@ async function logIn() {
   if (!code) return;
   history.replaceState(null, "", location.pathname);
   const body = JSON.stringify({ code });
-  await ask("session", { method: "POST", body, headers: { "Content-Type": "application/json" } });
+  const answer = await ask("session", { method: "POST", body, headers: { "Content-Type": "application/json" } });
+  localStorage.setItem(KEY, (await answer.json()).key);
 }
 
 function note(text) {
@@ -120,10 +122,34 @@ function showSoon() {
   if (waiting === null) waiting = setTimeout(() => { waiting = null; show(); }, 500);
 }
 
-function follow() {
-  const events = new EventSource("../api/v1/events?topics=runs");
-  for (const name of ["runs", "resync"]) events.addEventListener(name, showSoon);
-  addEventListener("pagehide", () => events.close());
+// Not an EventSource: it cannot send the key.
+async function follow() {
+  const left = new AbortController();
+  addEventListener("pagehide", () => left.abort());
+  let cursor = "";
+  while (!left.signal.aborted) {
+    try {
+      const headers = cursor ? { "Last-Event-ID": cursor } : {};
+      const answer = await ask("../api/v1/events?topics=runs", { headers, cache: "no-store", signal: left.signal });
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let text = "";
+      for (let part = await reader.read(); !part.done; part = await reader.read()) {
+        const messages = (text + part.value).split("\n\n");
+        text = messages.pop();
+        for (const message of messages) {
+          const field = (name) => (message.split("\n").find((line) => line.startsWith(`${name}: `)) || "").slice(name.length + 2);
+          cursor = field("id") || cursor;
+          if (["runs", "resync"].includes(field("event"))) showSoon();
+        }
+      }
+    } catch (error) {
+      if (error.status === 401) {
+        note(error.message);
+        return;
+      }
+    }
+    await new Promise((done) => setTimeout(done, 1000));
+  }
 }
 
 async function begin() {

@@ -1,0 +1,110 @@
+"""`pai-sdk migrate`: rewrites programs and notebooks that were written for alipai."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pai_sdk.base.files import replace_file
+from pai_sdk.cli import exit_codes
+from pai_sdk.cli.tables import print_error, print_json
+from pai_sdk.display.base import visible_text
+from pai_sdk.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from pai_sdk.cli.migration import Migrated
+
+_PASSED_OVER = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
+
+
+def migrate(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH…", help="Programs, notebooks, or folders with them.")
+    ],
+    write: Annotated[bool, typer.Option("--write", "-w", help="Change the files; without it, only show.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, for scripts.")] = False,
+) -> None:
+    """Rewrite programs and notebooks that use alipai: `pai` becomes `pai_sdk`. Shows the changes and what is left.
+
+    Imports and uses of the package are changed; texts and comments are not. Names that pai_sdk lacks are listed
+    with their replacements. The exit code is 1 if a file cannot be read.
+
+    Example: pai-sdk migrate train.py notebooks/ --write
+    """
+    missing = [Problem("PATH", f"{path} does not exist") for path in paths if not path.exists()]
+    if missing:
+        raise InvalidInputError(missing)
+    changed = left = failed = 0
+    for path in _files(paths):
+        try:
+            migrated = _migrate(path, write=write)
+        except (OSError, SyntaxError, ValueError) as error:
+            failed += 1
+            if as_json:
+                print_json({"path": str(path), "error": str(error)})
+            else:
+                print_error(f"{visible_text(str(path))}: {visible_text(str(error))}")
+            continue
+        changed += bool(migrated.changes)
+        left += len(migrated.findings)
+        if as_json:
+            findings = [asdict(one) for one in migrated.findings]
+            print_json({"path": str(path), "changed": bool(migrated.changes), "findings": findings})
+        else:
+            _show(path, migrated)
+    if not as_json:
+        said = "changed" if write else "to change; --write changes them"
+        typer.echo(f"{changed} file{'' if changed == 1 else 's'} {said}")
+        if left:
+            typer.echo(f"{left} place{' needs' if left == 1 else 's need'} a look: see above")
+    raise typer.Exit(exit_codes.ERROR if failed else exit_codes.SUCCEEDED)
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The given files, and those below the given folders; hidden folders and environments are left out."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        for folder, below, names in os.walk(path):
+            below[:] = sorted(
+                name
+                for name in below
+                if not name.startswith(".")
+                and name not in _PASSED_OVER
+                and not Path(folder, name, "pyvenv.cfg").exists()
+            )
+            yield from (Path(folder, name) for name in sorted(names) if name.endswith((".py", ".ipynb")))
+
+
+def _migrate(path: Path, *, write: bool) -> Migrated:
+    from pai_sdk.cli.migration import migrate_notebook, migrate_source, read_source
+
+    if path.suffix == ".ipynb":
+        text, encoding = path.read_bytes().decode("utf-8"), "utf-8"
+        migrated = migrate_notebook(text)
+    else:
+        text, encoding = read_source(path)
+        migrated = migrate_source(text)
+    if write and migrated.text != text:
+        target = path.resolve()  # a link stays a link
+        replace_file(target, migrated.text.encode(encoding), mode=target.stat().st_mode & 0o777)
+    return migrated
+
+
+def _show(path: Path, migrated: Migrated) -> None:
+    for label, old, new in migrated.changes:
+        name = f"{path} ({label})" if label else str(path)
+        for line in difflib.unified_diff(old, new, name, name):
+            colour = {"+": "green", "-": "red"}.get(line[0]) if line[:3] not in ("+++", "---") else None
+            typer.secho(visible_text(line.rstrip("\r\n")), fg=colour)
+    for one in migrated.findings:
+        cell = f"cell {one.cell}, " if one.cell else ""
+        place = f"{path}, {cell}line {one.line}"
+        typer.echo(f"{visible_text(place)}: {visible_text(one.what)}: {visible_text(one.instead)}")

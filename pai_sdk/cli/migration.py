@@ -1,0 +1,315 @@
+"""Rewrites programs and notebooks that were written for alipai: `pai` becomes `pai_sdk`, by syntax tree.
+
+Only imports and uses of the imported name are changed; texts, comments and other names stay as they are. What
+pai_sdk does not have is found by looking it up in pai_sdk itself, and is listed with its replacement.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pai_sdk.errors import NotOfferedError
+from pai_sdk.session.named_settings import LEFT_OUT
+
+__all__ = ["Finding", "Migrated", "migrate_notebook", "migrate_source"]
+
+_OLD, _NEW = "pai", "pai_sdk"
+_LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
+_MAGIC = re.compile(r"^(\s*)([%!?]|[\w, ]*=\s*[%!]).*$")
+_OF_ALIPAI = re.compile(r"\balipai\b|\bpai\.toolkit\b")
+_FROM = re.compile(rf"from(?:\s|\\\r?\n)+{_OLD}\b")
+
+# Modules of alipai without a counterpart, and what to use instead.
+_ABSENT = {
+    "pai.pipeline": "run the steps as jobs, one after the other: the outputs of one are the inputs of the next",
+    "pai.dsw": "a notebook of DSW is made in the console; within one, Session() finds its region and workspace",
+    "pai.dataset": "give the id of a data set, 'd-…', or its URI as an input",
+    "pai.toolkit": "pai-sdk config",
+    "pai.tracking": "Experiment and report()",
+    **dict.fromkeys(
+        ("pai.api", "pai.libs"), "session.algorithms, session.experiments, session.images, session.workspaces"
+    ),
+}
+_OTHERWISE = "see the page 'Coming from alipai' of the documentation"
+_SERVING = ("deploy", "create_model")
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """A place that needs a look.
+
+    Attributes:
+        line: in the file, from 1; in a notebook, within the cell.
+        what: the name or text that is there.
+        instead: what to do about it.
+        cell: the number of the cell in a notebook, from 1; 0 elsewhere.
+    """
+
+    line: int
+    what: str
+    instead: str
+    cell: int = 0
+
+
+@dataclass
+class Migrated:
+    """A file after the migration.
+
+    Attributes:
+        text: the new content; the old one when nothing was changed.
+        changes: for each changed part (the file, or a cell) its label, old and new lines, for a diff.
+        findings: what needs a look.
+    """
+
+    text: str
+    changes: list[tuple[str, list[str], list[str]]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def migrate_source(text: str) -> Migrated:
+    r"""Rewrites a program.
+
+    Args:
+        text: Python source.
+
+    Raises:
+        SyntaxError: the text is not Python.
+
+    Example:
+        >>> migrate_source("import pai\nfrom pai.session import Session\nprint(pai.__version__)\n").text
+        'import pai_sdk\nfrom pai_sdk.session import Session\nprint(pai_sdk.__version__)\n'
+    """
+    tree = ast.parse(text)
+    new, findings = _rewritten(text, tree, binds_old=_binds_old(tree))
+    changes = [("", _lines(text), _lines(new))] if new != text else []
+    return Migrated(new, changes, findings)
+
+
+def migrate_notebook(text: str) -> Migrated:
+    """Rewrites the code cells of a notebook; outputs and everything else stay as they are.
+
+    An import in one cell holds for the cells behind it. Lines of magics and shell commands are not changed.
+
+    Args:
+        text: an `.ipynb` file.
+
+    Raises:
+        ValueError: the text is not a notebook.
+    """
+    try:
+        notebook = json.loads(text)
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not a notebook: {error}") from None
+    numbers = {id(cell): number for number, cell in enumerate(notebook["cells"], 1)}
+    migrated, binds_old = Migrated(text), False
+    for cell in cells:
+        number, source = numbers[id(cell)], "".join(cell.get("source", ""))
+        python, found = _without_magics(source)
+        try:
+            tree = ast.parse(python)
+        except SyntaxError as error:
+            found.append(Finding(error.lineno or 1, "this cell is not Python", "change it by hand"))
+            migrated.findings += _in_cell(found, number)
+            continue
+        binds_old = binds_old or _binds_old(tree)
+        new, more = _rewritten(source, tree, binds_old=binds_old)
+        migrated.findings += _in_cell([*found, *more], number)
+        if new != source:
+            migrated.changes.append((f"cell {number}", _lines(source), _lines(new)))
+            cell["source"] = _lines(new) if isinstance(cell["source"], list) else new
+    if migrated.changes:
+        migrated.text = _written_like(text, notebook)
+    return migrated
+
+
+def _in_cell(findings: Sequence[Finding], number: int) -> list[Finding]:
+    return [Finding(one.line, one.what, one.instead, number) for one in sorted(findings)]
+
+
+def _written_like(text: str, notebook: Any) -> str:
+    """The notebook as JSON in the style of the given text, so that a diff has the changed lines only."""
+    before, end = json.loads(text), "\n" if text.endswith("\n") else ""
+    for indent in (1, 2, 4, None):
+        for ascii_only in (False, True):
+            if json.dumps(before, indent=indent, ensure_ascii=ascii_only) + end == text:
+                return json.dumps(notebook, indent=indent, ensure_ascii=ascii_only) + end
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + end
+
+
+def _without_magics(source: str) -> tuple[str, list[Finding]]:
+    """The cell as Python of the same lines, and the magics that mention alipai."""
+    lines = _lines(source)
+    is_other = bool(lines) and lines[0].startswith("%%") and not re.match(r"%%(time|timeit|capture)\b", lines[0])
+    found, python = [], []
+    for number, line in enumerate(lines, 1):
+        match = _MAGIC.match(line)
+        if not is_other and match is None:
+            python.append(line)
+            continue
+        python.append(f"{match[1] if match and not is_other else ''}pass\n")
+        if _OF_ALIPAI.search(line):
+            found.append(Finding(number, line.strip(), "install pai-sdk; its command is pai-sdk"))
+    return "".join(python), found
+
+
+# ---- names --------------------------------------------------------------------------------------------------
+
+
+def _binds_old(tree: ast.AST) -> bool:
+    """Whether `pai` itself becomes a name here: by `import pai` or `import pai.session`."""
+    return any(
+        alias.asname is None and alias.name.partition(".")[0] == _OLD
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    )
+
+
+def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[Finding]]:
+    lines = [line.encode() for line in _lines(text)]  # columns of a syntax tree count bytes of UTF-8
+    places: set[tuple[int, int]] = set()
+    findings: set[Finding] = set()
+    uses = _Uses(binds_old=binds_old)
+    uses.visit(tree)
+    for node, name in uses.names:
+        if name:
+            findings.update(_missing(node.lineno, name))
+    for node in uses.places:
+        line, column = node.lineno, node.col_offset
+        if isinstance(node, ast.ImportFrom):
+            rest = b"".join(lines[line - 1 :])[column:].decode(errors="replace")
+            match = _FROM.match(rest)
+            before = (match[0] if match else "")[: -len(_OLD)]
+            *above, last = _LINE_END.split(before) if match else [""]
+            line, column = line + len(above), len(last.encode()) + (0 if above else column)
+        if lines[line - 1][column : column + len(_OLD)] == _OLD.encode():
+            places.add((line, column))
+        else:  # in a formatted text, where older Pythons do not tell the place
+            findings.add(Finding(line, "pai in a formatted text", "write pai_sdk there"))
+    for line, column in sorted(places, reverse=True):
+        content = lines[line - 1]
+        lines[line - 1] = content[:column] + _NEW.encode() + content[column + len(_OLD) :]
+    for attribute in uses.attributes:
+        if attribute.attr in LEFT_OUT:
+            findings.add(Finding(attribute.lineno, f".{attribute.attr}", LEFT_OUT[attribute.attr]))
+        elif attribute.attr in _SERVING and uses.imports:
+            findings.add(Finding(attribute.lineno, f".{attribute.attr}()", "serving is left out; use PAI-EAS"))
+    return b"".join(lines).decode(), sorted(findings)
+
+
+class _Uses(ast.NodeVisitor):
+    """Collects where `pai` stands, and the full names that are imported from it or reached through it."""
+
+    def __init__(self, *, binds_old: bool) -> None:
+        self.places: list[Any] = []
+        self.names: list[tuple[Any, str]] = []
+        self.attributes: list[ast.Attribute] = []
+        self.imports = binds_old
+        self._is_ours = [binds_old]  # a scope each: whether `pai` is the package there
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.name.partition(".")[0] == _OLD:
+                self.imports = True
+                self.places.append(alias)
+                self.names.append((alias, alias.name if "." in alias.name else ""))
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.level == 0 and (node.module or "").partition(".")[0] == _OLD:
+            self.imports = True
+            self.places.append(node)
+            self.names += [(alias, f"{node.module}.{alias.name}") for alias in node.names if alias.name != "*"]
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.attributes.append(node)
+        parts: list[str] = [node.attr]
+        inner: ast.expr = node.value
+        while isinstance(inner, ast.Attribute):
+            parts.append(inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name) and inner.id == _OLD and self._is_ours[-1]:
+            self.names.append((node, ".".join([_OLD, *reversed(parts)])))
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id == _OLD and self._is_ours[-1]:
+            self.places.append(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+        self._is_ours.append(self._is_ours[-1] and not _rebinds(node))
+        self.generic_visit(node)
+        self._is_ours.pop()
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+    visit_Lambda = visit_FunctionDef
+
+
+def _rebinds(function: ast.AST) -> bool:
+    """Whether `pai` is something else within a function: a parameter, or a variable."""
+    return any(
+        (isinstance(node, ast.arg) and node.arg == _OLD)
+        or (isinstance(node, ast.Name) and node.id == _OLD and isinstance(node.ctx, ast.Store))
+        for node in ast.walk(function)
+    )
+
+
+def _missing(line: int, name: str) -> Iterator[Finding]:
+    """The finding about a name of alipai that pai_sdk lacks, or has to refuse."""
+    try:
+        _look_up(name.split("."))
+    except NotOfferedError as error:
+        yield Finding(line, name, error.instead)
+    except AttributeError:
+        absent = next((key for key in _ABSENT if f"{name}.".startswith(f"{key}.")), "")
+        yield Finding(line, name, _ABSENT.get(absent, _OTHERWISE))
+
+
+def _look_up(parts: Sequence[str]) -> None:
+    """Find a name of alipai in pai_sdk, modules first.
+
+    Raises:
+        AttributeError: there is no such name.
+        NotOfferedError: it is a name that only says what replaces it.
+    """
+    module, rest = _NEW, list(parts[1:])
+    while rest and find_spec(f"{module}.{rest[0]}") is not None:
+        module = f"{module}.{rest.pop(0)}"
+        if not hasattr(import_module(module), "__path__"):
+            break
+    if rest:
+        found = getattr(import_module(module), rest[0])
+        if isinstance(found, type) and "instead" in vars(found):
+            raise NotOfferedError(".".join(parts), vars(found)["instead"])
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends, cut where Python cuts them."""
+    return [line for line in _LINE_END.split(text) if line]
+
+
+def read_source(path: Path) -> tuple[str, str]:
+    """Reads a program as Python does.
+
+    Returns:
+        The text with its line ends, and its encoding.
+
+    Raises:
+        SyntaxError: the encoding is unknown, or the content does not fit it.
+    """
+    content = path.read_bytes()
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    try:
+        return content.decode(encoding), encoding
+    except UnicodeDecodeError as error:
+        raise SyntaxError(f"not a text in {encoding}") from error

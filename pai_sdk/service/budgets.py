@@ -1,0 +1,465 @@
+"""What one request may cost: its time, the size of its response, and its share of the service's threads.
+
+The budgets are declared here and nowhere else; the OpenAPI description states them with each route (`x-budget`). A
+route says which one is its own:
+
+    router = APIRouter(route_class=BudgetedRoute)
+
+    @router.get("/log/search")
+    @within(SEARCH)
+    def search_log(work: WorkOf, …): ...
+
+`BudgetedRoute` admits a request or refuses it (503 with `Retry-After`), calls the route in the threads of its
+share, and watches the connection: when the client leaves, or the time is over, `Work.check` raises in the thread.
+So a route that computes for long calls `Work.check` between two slices of its work, and `Work.spend` for each part
+of a large response. What exceeds the budget is refused with 400 `BudgetExceeded`, and the message says what to ask
+for instead.
+
+All of an object `Shares` belongs to one application, and is used on its event loop; only the methods of `Work` are
+called in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import ExitStack, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Annotated, Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
+from starlette.types import Message, Receive, Scope, Send
+
+from pai_sdk.service.wire_errors import Fault
+
+__all__ = [
+    "CHANGES",
+    "COMPARE",
+    "DIFF",
+    "DOWNLOAD",
+    "EVENTS",
+    "JOBS",
+    "LISTS",
+    "LOGS",
+    "RUNS",
+    "SEARCH",
+    "Abandoned",
+    "Budget",
+    "BudgetedRoute",
+    "Share",
+    "Shares",
+    "Work",
+    "WorkOf",
+    "within",
+]
+
+T = TypeVar("T")
+
+_MIB = 1 << 20
+_RETRY_AFTER_S = 2
+_WAIT_FOR_PLACE_S = 10.0
+_UNREAD_S = 300.0  # a response that its client has not read by then is cut off: it holds memory and a place
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of the service that requests of one kind may take.
+
+    Attributes:
+        name: of the kind.
+        threads: that work for them at the same time; None for those that no other share has.
+        requests: under way at the same time, waiting ones included; None for any number.
+    """
+
+    name: str
+    threads: int | None = None
+    requests: int | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one request of a route may cost.
+
+    Attributes:
+        share: whose threads it takes.
+        seconds: the longest that it may take until its response begins; of a stream: until it ends.
+        response_bytes: the largest response; None where it is sent in pieces, as long as what it is a copy of.
+        instead: what to ask for where that does not suffice.
+        values: the most points or hyperparameters that it may have in memory at once; None where there is no such.
+        is_stream: whether the response is made while it is sent.
+        reads: whether it changes nothing, so that it may end halfway; None: that of GET does.
+
+    Example:
+        >>> RUNS.described()["seconds"]
+        20.0
+    """
+
+    share: Share
+    seconds: float
+    response_bytes: int | None
+    instead: str
+    values: int | None = None
+    is_stream: bool = False
+    reads: bool | None = None
+
+    def described(self) -> dict[str, Any]:
+        """The budget as the OpenAPI description has it; without what has no bound."""
+        facts = {
+            "share": self.share.name,
+            "threads": self.share.threads,
+            "requests": self.share.requests,
+            "seconds": self.seconds,
+            "responseBytes": self.response_bytes,
+            "values": self.values,
+            "instead": self.instead,
+        }
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+# The threads of all shares but the first are few on purpose: a machine of two cores serves the jobs beside them.
+# The memory follows from `requests` times the size of a response, and from what one thread builds up at once.
+_JOBS = Share("jobs")
+_LISTS = Share("lists", threads=3, requests=16)
+_CHANGES = Share("changes", threads=2)
+_LOGS = Share("logs", threads=8)
+_RUNS = Share("runs", threads=3, requests=48)
+_COMPARE = Share("compare", threads=1, requests=6)
+_SEARCH = Share("search", threads=2, requests=16)
+_DOWNLOADS = Share("downloads", threads=1, requests=16)
+_EVENTS = Share("events", threads=2, requests=200)
+
+JOBS = Budget(_JOBS, 60.0, 16 * _MIB, "less at once")
+"""Of the actions of PAI's API. A response that is held back for news is within the time."""
+
+LISTS = Budget(_LISTS, 60.0, 16 * _MIB, "a smaller PageSize")
+"""Of lists, whose items may be large."""
+
+CHANGES = Budget(_CHANGES, 60.0, 16 * _MIB, "fewer jobs", reads=True)
+"""Of the changes of many jobs; their responses are held back, and take no thread meanwhile."""
+
+LOGS = Budget(_LOGS, 600.0, None, "a smaller PageSize", is_stream=True)
+"""Of the lines of a job's log; a page of long lines is sent in pieces."""
+
+RUNS = Budget(_RUNS, 20.0, 16 * _MIB, "a smaller limit, fewer tags or fields, a narrower range, or buckets")
+"""Of what is asked about runs again and again."""
+
+COMPARE = Budget(
+    _COMPARE, 20.0, 32 * _MIB, "fewer buckets, tags or runs, or for columns", values=6_000_000, reads=True
+)
+"""Of comparisons of many runs."""
+
+DIFF = Budget(_COMPARE, 20.0, 32 * _MIB, "fewer runs", values=500_000, reads=True)
+"""Of the hyperparameters in which many runs differ."""
+
+SEARCH = Budget(_SEARCH, 90.0, 64 * _MIB, "fewer hits to be shown, or one instance", is_stream=True)
+"""Of searches in logs: `time_limit`, and the time to send the hits."""
+
+DOWNLOAD = Budget(_DOWNLOADS, 3600.0, None, "one instance, or lines of the log", is_stream=True)
+"""Of whole logs as a file."""
+
+EVENTS = Budget(_EVENTS, 3600.0, None, "fewer topics", values=2_000_000, is_stream=True)
+"""Of event streams; a client that is told to reconnect has a new budget."""
+
+
+class Abandoned(Exception):
+    """The client of a request has left: its work ends, and there is nobody to respond to."""
+
+
+@dataclass
+class Work:
+    """One request under way. Its methods may be called in any thread, and take no time.
+
+    Args:
+        budget: what it may cost.
+        threads: runs functions in the threads of its share.
+        clock: for tests.
+
+    Example:
+        >>> work = Work(RUNS)
+        >>> work.check()
+        >>> work.spend(17 << 20)
+        Traceback (most recent call last):
+        pai_sdk.service.wire_errors.Fault: ...
+    """
+
+    budget: Budget
+    threads: _ShareThreads | None = None
+    clock: Callable[[], float] = time.monotonic
+    has_left: bool = False
+    _ends_at: float = field(init=False)
+    _spent_bytes: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._ends_at = self.clock() + self.budget.seconds
+
+    @property
+    def left_s(self) -> float:
+        """How much of its time is left, in seconds."""
+        return max(0.0, self._ends_at - self.clock())
+
+    def check(self) -> None:
+        """Go on only while there is a client and time.
+
+        Raises:
+            Abandoned: the client has left.
+            Fault: the time is over.
+        """
+        if self.has_left:
+            raise Abandoned
+        if self.clock() > self._ends_at:
+            raise self.exceeded(f"takes more than {self.budget.seconds:g} s")
+
+    def spend(self, size_bytes: int) -> None:
+        """Count a part of the response; raises as `check` and as `require`."""
+        self.check()
+        self._spent_bytes += size_bytes
+        self.require(self._spent_bytes)
+
+    def require(self, size_bytes: int, what: str = "") -> None:
+        """Go on only if a response of this size is within the budget.
+
+        Args:
+            size_bytes: of the whole response, as known or estimated.
+            what: makes it so large, for the message.
+
+        Raises:
+            Fault: it is not.
+        """
+        most = self.budget.response_bytes
+        if most is not None and size_bytes > most:
+            because = f": {what}" if what else ""
+            raise self.exceeded(f"has a response of more than {most // _MIB} MiB{because}")
+
+    def hold(self, values: int, what: str) -> None:
+        """Go on only if so many values may be in memory at once.
+
+        Args:
+            values: how many.
+            what: they are, for the message.
+
+        Raises:
+            Fault: they are too many.
+        """
+        most = self.budget.values
+        if most is not None and values > most:
+            raise self.exceeded(f"needs {values:,} {what}, and {most:,} are allowed")
+
+    def exceeded(self, why: str) -> Fault:
+        """The refusal of a request that costs too much; `why` begins with a verb."""
+        return Fault(400, "BudgetExceeded", f"The request {why}. Ask for {self.budget.instead}.")
+
+    async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call a function in a thread of the share; a cancelled caller still waits for its end."""
+        if self.threads is None:
+            raise RuntimeError("this work has no threads")
+        return await self.threads.run(partial(function, *args, **options), self.left_s)
+
+    async def pieces(self, made: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The pieces of a stream, each made in a thread of the share when the one before it was taken.
+
+        Raises:
+            Abandoned: the client has left.
+            Fault: the response is too large, or takes too long: it is cut off.
+        """
+        while (piece := await self.run(next, made, None)) is not None:
+            self.spend(len(piece))
+            yield piece
+
+
+_CURRENT: ContextVar[Work] = ContextVar("work")
+
+
+async def _work() -> Work:
+    return _CURRENT.get()
+
+
+WorkOf = Annotated[Work, Depends(_work)]
+"""A parameter of a route: its request, to be asked between two slices of work."""
+
+
+class _ShareThreads:
+    """The threads and places of one share of one application."""
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+
+    @cached_property
+    def _places(self) -> anyio.CapacityLimiter:
+        return anyio.CapacityLimiter(self._share.requests or math.inf)
+
+    @cached_property
+    def _limiter(self) -> anyio.CapacityLimiter:
+        # It can only be made where the event loop runs.
+        if self._share.threads is None:
+            return anyio.to_thread.current_default_thread_limiter()
+        return anyio.CapacityLimiter(self._share.threads)
+
+    @cached_property
+    def _unlimited(self) -> anyio.CapacityLimiter:
+        return anyio.CapacityLimiter(math.inf)
+
+    async def take_place(self, held: ExitStack) -> None:
+        """Take one of the places for requests, which is free again when `held` is closed.
+
+        Raises:
+            Fault: all of them are taken, for some seconds.
+        """
+        await self._take(self._places, held, _WAIT_FOR_PLACE_S)
+
+    async def run(self, function: Callable[[], T], wait_s: float) -> T:
+        """Call a function in a thread.
+
+        Args:
+            function: what to call.
+            wait_s: the longest wait for a thread.
+
+        Raises:
+            Fault: there was none.
+        """
+        # Waiting and running are apart: only the wait has a limit, since no thread can be ended.
+        with ExitStack() as held:
+            await self._take(self._limiter, held, wait_s)
+            return await anyio.to_thread.run_sync(function, limiter=self._unlimited)
+
+    async def _take(self, limiter: anyio.CapacityLimiter, held: ExitStack, wait_s: float) -> None:
+        borrower = object()
+        try:
+            with anyio.fail_after(wait_s):
+                await limiter.acquire_on_behalf_of(borrower)
+        except TimeoutError as error:
+            what = f"All that this service has for requests of the kind {self._share.name!r} is in use; try again."
+            raise Fault(503, "ServiceBusy", what, retry_after_s=_RETRY_AFTER_S) from error
+        held.callback(limiter.release_on_behalf_of, borrower)
+
+
+class Shares:
+    """The shares of one application, in its `state.shares`."""
+
+    def __init__(self) -> None:
+        self._threads: dict[Share, _ShareThreads] = {}
+
+    def of(self, share: Share) -> _ShareThreads:
+        """The threads of a share."""
+        return self._threads.setdefault(share, _ShareThreads(share))
+
+
+def within(budget: Budget) -> Callable[[T], T]:
+    """Declare the budget of a route; `JOBS` is that of routes without one. It stands below `@router.get`."""
+
+    def declared(endpoint: T) -> T:
+        endpoint.__dict__["budget"] = budget
+        return endpoint
+
+    return declared
+
+
+class BudgetedRoute(APIRoute):
+    """A route that keeps to its budget; for `APIRouter(route_class=…)`."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.budget: Budget = getattr(endpoint, "budget", JOBS)
+        if not inspect.iscoroutinefunction(endpoint):
+            endpoint = _in_its_share(endpoint)
+        described = {**(options.pop("openapi_extra", None) or {}), "x-budget": self.budget.described()}
+        super().__init__(path, endpoint, openapi_extra=described, **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """What answers a request."""
+        handler = super().get_route_handler()
+
+        async def budgeted(request: Request) -> Response:
+            shares: Shares = request.app.state.shares
+            threads = shares.of(self.budget.share)
+            with ExitStack() as held:
+                await threads.take_place(held)
+                work = Work(self.budget, threads)
+                response = await _watched(handler, request, work)
+                return _Metered(response, work, held.pop_all())
+
+        return budgeted
+
+
+def _in_its_share(endpoint: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """A route that is a plain function, as one that is called in the threads of its share."""
+
+    @functools.wraps(endpoint)
+    async def called(*args: Any, **options: Any) -> T:
+        return await _CURRENT.get().run(endpoint, *args, **options)
+
+    # FastAPI would look for the names in annotations among those of this module.
+    del called.__wrapped__
+    called.__signature__ = inspect.signature(endpoint, eval_str=True)  # type: ignore[attr-defined]
+    return called
+
+
+async def _watched(
+    handler: Callable[[Request], Coroutine[Any, Any, Response]], request: Request, work: Work
+) -> Response:
+    """Answer a request as long as there is a client.
+
+    The handler runs in this task, inside of a cancel scope: it waits for its thread when it is cancelled, and the
+    thread ends at its next `Work.check`.
+
+    Raises:
+        Fault: the request is refused.
+    """
+    reads = work.budget.reads if work.budget.reads is not None else request.method in ("GET", "HEAD")
+    if not reads:
+        _CURRENT.set(work)
+        return await handler(request)
+    await request.body()  # first: what comes after it says that the client has left
+    with anyio.CancelScope() as scope:
+        watch = asyncio.create_task(_until_left(request.receive, work, scope))
+        try:
+            with anyio.move_on_after(work.left_s) as timed:
+                _CURRENT.set(work)
+                response = await handler(request)
+                work.require(len(getattr(response, "body", b"")))  # a stream has none
+                return response
+        except Abandoned:
+            pass
+        finally:
+            watch.cancel()
+        if timed.cancelled_caught:
+            raise work.exceeded(f"takes more than {work.budget.seconds:g} s")
+    return Response(status_code=499)  # nobody reads it
+
+
+async def _until_left(receive: Receive, work: Work, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    work.has_left = True
+    scope.cancel()
+
+
+class _Metered(Response):
+    """A response that holds a place of its share until it was sent, and knows when its client leaves."""
+
+    def __init__(self, response: Response, work: Work, held: ExitStack) -> None:
+        # No call of the base: all that is sent is the other response's.
+        self._response = response
+        self._work = work
+        self._held = held
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+
+        async def noting() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self._work.has_left = True
+            return message
+
+        most_s = self._work.left_s if self._work.budget.is_stream else _UNREAD_S
+        with self._held, suppress(Abandoned), anyio.fail_after(most_s):
+            await self._response(scope, noting, send)

@@ -1,0 +1,34 @@
+"""`make docs` fails on what a reader of the site would trip over."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BROKEN = "[a page](no-such-page.md) and [a heading](index.md#no-such-heading)\n"
+
+
+@pytest.mark.slow
+def test_the_site_is_not_built_with_a_broken_link(tmp_path: Path) -> None:
+    for name in ("docs", "pai_sdk", ".ci"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ROOT.glob("*.*"):
+        if file.is_file():
+            shutil.copy(file, tmp_path)
+    with (tmp_path / "docs" / "index.md").open("a", encoding="utf-8") as page:
+        page.write(f"\n{BROKEN}")
+    found = re.search(r"/mkdocs (build .*)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert found is not None
+    command = [sys.executable, "-W", "ignore", "-m", "mkdocs", *found[1].split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    warnings = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("WARNING")]
+    assert done.returncode != 0
+    assert len(warnings) == 2, done.stderr
+    assert "no-such-page.md" in "".join(warnings)
+    assert "no-such-heading" in "".join(warnings)

@@ -1,0 +1,185 @@
+"""`pai-sdk migrate`: programs and notebooks written for alipai."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import pai_sdk
+from pai_sdk.cli.migration import migrate_notebook, migrate_source
+from pai_sdk.cli.root import app
+
+CASES = {
+    "import": ("import pai\nprint(pai.__version__)\n", "import pai_sdk\nprint(pai_sdk.__version__)\n"),
+    "several": ("import os, pai, sys\npai.session\n", "import os, pai_sdk, sys\npai_sdk.session\n"),
+    "a module": ("import pai.image\npai.image.retrieve\n", "import pai_sdk.image\npai_sdk.image.retrieve\n"),
+    "another name": (
+        "import pai as p\nimport pai.job as j\np.job\n",
+        "import pai_sdk as p\nimport pai_sdk.job as j\np.job\n",
+    ),
+    "from": ("from pai.session import Session as S\n", "from pai_sdk.session import Session as S\n"),
+    "from the package": ("from pai import session\n", "from pai_sdk import session\n"),
+    "in brackets": (
+        "from pai.job import (\n    Channel,  # pai\n)\n",
+        "from pai_sdk.job import (\n    Channel,  # pai\n)\n",
+    ),
+    "over two lines": ("from \\\n  pai.job import Channel\n", "from \\\n  pai_sdk.job import Channel\n"),
+    "within a function": (
+        "def f():\n    import pai\n    return pai.job\n",
+        "def f():\n    import pai_sdk\n    return pai_sdk.job\n",
+    ),
+    "on one line": ("if 1: from pai import job; import pai\n", "if 1: from pai_sdk import job; import pai_sdk\n"),
+    "behind signs of several bytes": ("import pai\né = 'ü'; pai.job\n", "import pai_sdk\né = 'ü'; pai_sdk.job\n"),
+    "a parameter of that name": (
+        "import pai\ndef f(pai): return pai.x\nlambda pai: pai.y\n",
+        "import pai_sdk\ndef f(pai): return pai.x\nlambda pai: pai.y\n",
+    ),
+    "texts and comments": ("import pai\n'pai.job'  # import pai\n", "import pai_sdk\n'pai.job'  # import pai\n"),
+    "lines of Windows": ("import pai\r\npai.job\r\n", "import pai_sdk\r\npai_sdk.job\r\n"),
+    "other packages": ("import paint\nfrom paint.pai import pai\nfrom . import pai\npai.x\n", None),
+    "a variable": ("pai = 3\nprint(pai)\n", None),
+    "already": ("from pai_sdk import Estimator\n", None),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), CASES.values(), ids=CASES.keys())
+def test_programs(before: str, after: str | None) -> None:
+    migrated = migrate_source(before)
+    assert migrated.text == (before if after is None else after)
+    assert bool(migrated.changes) is (after is not None)
+    assert migrate_source(migrated.text).text == migrated.text, "a second time changes nothing"
+
+
+def test_a_use_in_a_formatted_text_is_changed_or_named() -> None:
+    migrated = migrate_source("import pai\nx = f'{pai.__version__} pai'\n")
+    assert migrated.text.endswith("x = f'{pai_sdk.__version__} pai'\n") or migrated.findings[0].line == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "instead"),
+    [
+        ("from pai.pipeline import Pipeline", "pai.pipeline.Pipeline", "jobs, one after the other"),
+        ("import pai.dsw", "pai.dsw", "DSW"),
+        ("from pai.toolkit.config import main", "pai.toolkit.config.main", "pai-sdk config"),
+        ("from pai.model import InferenceSpec", "pai.model.InferenceSpec", "PAI-EAS"),
+        ("from pai.huggingface import HuggingFaceEstimator", "HuggingFaceEstimator", "Estimator(image_uri="),
+        ("import pai; pai.estimator.Unknown", "pai.estimator.Unknown", "Coming from alipai"),
+        ("import pai; session.training_job_api.list()", ".training_job_api", "session.list_jobs()"),
+        ("import pai; estimator.deploy()", ".deploy()", "PAI-EAS"),
+    ],
+)
+def test_what_has_no_counterpart_is_named_with_its_replacement(line: str, what: str, instead: str) -> None:
+    (found,) = migrate_source(f"x = 1\n{line}\n").findings
+    assert found.line == 2
+    assert found.what.endswith(what)
+    assert instead in found.instead
+
+
+def test_what_is_there_is_no_finding() -> None:
+    source = (
+        "import pai\nfrom pai.estimator import Estimator, FileSystemInput\npai.session.setup_default_session\n"
+    )
+    assert migrate_source(source).findings == []
+
+
+def test_modules_are_reached_through_the_package() -> None:
+    assert pai_sdk.session.get_default_session is pai_sdk.get_default_session
+    assert pai_sdk.estimator.Estimator is pai_sdk.Estimator
+
+
+def notebook(*cells: str, indent: int | None = 1) -> str:
+    made: dict[str, Any] = {
+        "cells": [{"cell_type": "markdown", "metadata": {}, "source": ["import pai\n", "é"]}],
+        "metadata": {"kernelspec": {"name": "python3"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    for source in cells:
+        made["cells"].append(
+            {
+                "cell_type": "code",
+                "execution_count": 1,
+                "metadata": {},
+                "outputs": [{"output_type": "stream", "name": "stdout", "text": ["pai.job\n"]}],
+                "source": source.splitlines(keepends=True),
+            }
+        )
+    return json.dumps(made, indent=indent, ensure_ascii=False) + "\n"
+
+
+@pytest.mark.parametrize("indent", [1, 2, None])
+def test_a_notebook_keeps_all_but_the_changed_lines(indent: int | None) -> None:
+    before = notebook("!pip install -q x\nimport pai\n", "%%time\nprint(pai.__version__)", "1 + 1", indent=indent)
+    migrated = migrate_notebook(before)
+    assert migrated.text == before.replace('"import pai\\n"', '"import pai_sdk\\n"', 2).replace(
+        '"import pai_sdk\\n"', '"import pai\\n"', 1
+    ).replace("print(pai.", "print(pai_sdk.")
+    assert [label for label, _, _ in migrated.changes] == ["cell 2", "cell 3"]
+
+
+def test_magics_and_cells_that_are_no_python_are_named() -> None:
+    migrated = migrate_notebook(
+        notebook(
+            "%pip install alipai\nimport pai\n", "%%bash\npython -m pai.toolkit.config\n", "this is no Python"
+        )
+    )
+    assert [(one.cell, one.line) for one in migrated.findings] == [(2, 1), (3, 2), (4, 1)]
+    assert migrated.findings[0].instead == "install pai-sdk; its command is pai-sdk"
+
+
+def pai(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["migrate", *arguments])
+    return result.exit_code, result.output
+
+
+def test_files_are_changed_only_when_asked_and_keep_their_mode(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_bytes("# coding: latin-1\nimport pai  # é\n".encode("latin-1"))
+    program.chmod(0o755)
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "other.py").write_text("import pai\n")
+    (tmp_path / "data.txt").write_text("import pai\n")
+    status, said = pai(str(tmp_path))
+    assert (status, program.read_bytes()) == (0, "# coding: latin-1\nimport pai  # é\n".encode("latin-1"))
+    assert "+import pai_sdk  # é" in said
+    assert "1 file to change; --write changes them" in said
+    status, said = pai(str(tmp_path), "--write")
+    assert (status, program.read_bytes()) == (0, "# coding: latin-1\nimport pai_sdk  # é\n".encode("latin-1"))
+    assert os.access(program, os.X_OK)
+    assert (tmp_path / ".venv" / "other.py").read_text() == (tmp_path / "data.txt").read_text() == "import pai\n"
+    assert "0 files changed" in pai(str(tmp_path), "--write")[1]
+
+
+def test_a_file_that_cannot_be_read_does_not_keep_the_others_back(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def (:\n")
+    (tmp_path / "b.ipynb").write_text("{}")
+    (tmp_path / "c.py").write_text("import pai\n")
+    status, said = pai(str(tmp_path), "--write", "--json")
+    objects = [json.loads(line) for line in said.splitlines()]
+    assert status == 1
+    assert [sorted(one) for one in objects] == [
+        ["error", "path"],
+        ["error", "path"],
+        ["changed", "findings", "path"],
+    ]
+    assert (tmp_path / "c.py").read_text() == "import pai_sdk\n"
+    assert CliRunner().invoke(app, ["migrate", str(tmp_path / "typo.py")]).exit_code != 0
+
+
+@given(st.text(alphabet="pai._ \n()=:#'\"ü\r\t1,f{}", max_size=60))
+def test_any_text_stays_what_it_was_but_for_the_name(text: str) -> None:
+    source = f"import pai\n{text}\n"
+    try:
+        before = ast.dump(ast.parse(source))
+    except (SyntaxError, ValueError):
+        return
+    after = ast.dump(ast.parse(migrate_source(source).text))
+    assert after.replace("'pai_sdk", "'pai") == before.replace("'pai_sdk", "'pai")
