@@ -72,7 +72,7 @@ class Folder:
         """Whether the folder is not sent, because a checkpoint is being written there, or removed.
 
         The writer says so. Without that, it is so while the target has a complete one; but not for ever, since
-        files that nobody changes any more are a user's own.
+        files that have not changed for a while are a user's own.
         """
         if self.place is None or not self.here or self.complete_here is not None:
             return False

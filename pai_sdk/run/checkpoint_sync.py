@@ -52,7 +52,7 @@ class CheckpointSync:
         skip: called with each file of the source; what it accepts counts as unchanged.
         verify: send again what was changed or deleted in the target. Without it, only a target that has lost
             everything is noticed.
-        is_over: whether nobody writes into the source any more.
+        is_over: whether the job that writes into the source has ended.
         delete: also delete other files that the source does not have, but no checkpoints of others.
         keeps: called with the path of a file; what it accepts is deleted only if it was sent from here.
         **options: further ones of `DirSync`.

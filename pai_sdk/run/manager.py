@@ -139,7 +139,7 @@ class RunManager:
 
     @property
     def refresh_s(self) -> float:
-        """The time between two passes in seconds; it may be set at any time, by what knows that nobody looks."""
+        """The time between two passes in seconds; it may be set at any time, such as when no client watches."""
         return self._poller.every_s
 
     @refresh_s.setter

@@ -21,7 +21,7 @@ class Poller:
     running may have passed what the request is about. Requests that wait for the same call share it.
 
     Args:
-        work: what to do, called with True when somebody waits for it. It returns True if it is to be called again
+        work: what to do, called with True when a request waits for it. It returns True if it is to be called again
             at once, to go on; requests wait for the call that does not. What it raises is logged, and the thread
             goes on.
         every_s: the pause between two calls, in seconds; 0 for calls on request only.

@@ -167,11 +167,11 @@ DOWNLOAD = Budget(_DOWNLOADS, 3600.0, None, "one instance, or lines of the log",
 """Of whole logs as a file."""
 
 EVENTS = Budget(_EVENTS, 3600.0, None, "fewer topics", values=2_000_000, is_stream=True)
-"""Of event streams; a client that is told to reconnect has a new budget."""
+"""Of event streams; a client that reconnects has a new budget."""
 
 
 class Abandoned(Exception):
-    """The client of a request has left: its work ends, and there is nobody to respond to."""
+    """The client of a request has left: its work ends without a response."""
 
 
 @dataclass
@@ -431,7 +431,7 @@ async def _watched(
             watch.cancel()
         if timed.cancelled_caught:
             raise work.exceeded(f"takes more than {work.budget.seconds:g} s")
-    return Response(status_code=499)  # nobody reads it
+    return Response(status_code=499)  # the client has left
 
 
 async def _until_left(receive: Receive, work: Work, scope: anyio.CancelScope) -> None:
