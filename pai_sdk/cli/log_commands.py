@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from pai_sdk.cli.jobs import JobId, Json, ignore_further_interrupts, print_next_
 from pai_sdk.cli.tables import print_json
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.record import JobRecord, LogLine
 
 __all__ = ["logs"]
 
@@ -41,7 +41,7 @@ def logs(
                 if instance is None:
                     writer.knows(update)
             elif as_json:
-                print_json({name: value for name, value in asdict(update).items() if value is not None})
+                print_json(_json_of(update))
             else:
                 writer.line(update)
         writer.settle()
@@ -50,3 +50,12 @@ def logs(
         writer.settle()
         print_next_commands(job)
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
+
+
+def _json_of(line: LogLine) -> dict[str, Any]:
+    """A line for scripts: no unknown time, and `missing` only in a notice of missing lines."""
+    return {
+        name: value
+        for name, value in asdict(line).items()
+        if value is not None and (name != "missing" or line.missing)
+    }

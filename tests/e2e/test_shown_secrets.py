@@ -60,7 +60,7 @@ OTHER_COMMANDS = {
         "serve",
         "ui",
     ),
-    *("pack", "trace", "config", "algorithm", "doctor", "download", "wait"),
+    *("migrate", "pack", "trace", "config", "algorithm", "doctor", "download", "wait"),
 }
 
 
