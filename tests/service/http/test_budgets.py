@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -151,7 +150,7 @@ def test_searches_whose_clients_have_left_end_and_jobs_go_on_meanwhile(client: C
     connections = [ask_and_go_on(client, path, q=pattern, regex=True, time_limit=60) for _ in range(45)]
     try:
         waits = [seconds_to_create(client) for _ in range(10)]
-        assert median(waits) < 1  # without budgets, each of them waits for a minute
+        assert max(waits) < 1
     finally:
         for connection in connections:
             connection.close()
