@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pai_sdk.schemas.secret_values import MASK, looks_secret
+from pai_sdk.schemas.secret_values import mask_value
 
 __all__ = ["ComparedHyperparameters", "compare_hyperparameters", "hyperparameter_identity", "mask_hyperparameters"]
 
@@ -63,16 +63,8 @@ def mask_hyperparameters(values: Mapping[str, Any]) -> Mapping[str, Any]:
         >>> mask_hyperparameters({"lr": 0.1, "db": {"password": "hunter2", "port": 80}})
         {'lr': 0.1, 'db': {'password': '******', 'port': 80}}
     """
-    shown = {name: _masked_value(name, value) for name, value in values.items()}
+    shown = {name: mask_value(str(name), value) for name, value in values.items()}
     return shown if any(shown[name] is not value for name, value in values.items()) else values
-
-
-def _masked_value(name: str, value: Any) -> Any:
-    if value is None or value == "" or isinstance(value, bool):
-        return value
-    if isinstance(value, Mapping):
-        return mask_hyperparameters(value)
-    return MASK if value != MASK and looks_secret(str(name), value) else value
 
 
 def hyperparameter_identity(value: Any) -> Hashable:

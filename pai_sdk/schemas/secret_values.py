@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -11,7 +12,16 @@ from typing import Any
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["MASK", "Secret", "looks_secret", "masked", "masked_command", "masked_spec", "with_secrets"]
+__all__ = [
+    "MASK",
+    "Secret",
+    "looks_secret",
+    "mask_value",
+    "masked",
+    "masked_command",
+    "masked_spec",
+    "with_secrets",
+]
 
 MASK = "******"
 
@@ -117,13 +127,48 @@ def _kind_of_name(name: str) -> str:
 
 
 def masked(name: str, value: str) -> str:
-    """The value as it may be shown.
+    """The text of a value as it may be shown; in JSON text, the secrets within it are masked.
 
     Example:
-        >>> masked("lr", "0.1"), masked("db_password", "hunter2")
-        ('0.1', '******')
+        >>> masked("lr", "0.1"), masked("db_password", "hunter2"), masked("db", '{"password": "hunter2"}')
+        ('0.1', '******', '{"password": "******"}')
     """
-    return MASK if value and looks_secret(name, value) else value
+    shown: str = mask_value(name, value)
+    return shown
+
+
+def mask_value(name: str, value: Any) -> Any:
+    """Returns a value as it may be shown: masked by its name, or with the secrets masked that it contains.
+
+    Returns:
+        `value` itself when it contains none.
+
+    Example:
+        >>> mask_value("db", [{"password": "hunter2", "port": 80}])
+        [{'password': '******', 'port': 80}]
+    """
+    if isinstance(value, bool) or (isinstance(value, str | Mapping | list | tuple) and not value):
+        return value
+    if value is not None and looks_secret(name, value):
+        return MASK
+    if isinstance(value, Mapping):
+        inner: Any = {key: mask_value(str(key), one) for key, one in value.items()}
+        return inner if any(inner[key] is not one for key, one in value.items()) else value
+    if isinstance(value, list | tuple):
+        inner = [mask_value("", one) for one in value]
+        return inner if any(new is not old for new, old in zip(inner, value, strict=True)) else value
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        return _masked_json(value)
+    return value
+
+
+def _masked_json(text: str) -> str:
+    try:
+        content = json.loads(text)
+        shown = mask_value("", content)
+        return text if shown is content else json.dumps(shown, ensure_ascii=False)
+    except (ValueError, RecursionError):  # no JSON
+        return text
 
 
 def masked_command(text: str) -> str:

@@ -146,11 +146,9 @@ def _says_nothing(value: object, default: object) -> bool:
 
 
 def _without_secrets(value: object) -> object:
-    from pai_sdk.schemas.secret_values import MASK, looks_secret, masked_command
+    from pai_sdk.schemas.secret_values import mask_value, masked_command
 
-    if not isinstance(value, Mapping):
-        return masked_command(value) if isinstance(value, str) else value
-    return {name: MASK if looks_secret(str(name), inner) else inner for name, inner in value.items()}
+    return masked_command(value) if isinstance(value, str) else mask_value("", value)
 
 
 def _names_of(value: object) -> str:

@@ -118,7 +118,12 @@ def _estimator(session: Session, source: Path, number: int) -> Estimator:
         "python:3.11",
         f"python train.py --api-key {MARK}-command",
         source_dir=str(source),
-        hyperparameters={"lr": 0.1 * number, "api_key": f"{MARK}-{number}", "optim.password": f"{MARK}-{number}"},
+        hyperparameters={
+            "lr": 0.1 * number,
+            "api_key": f"{MARK}-{number}",
+            "optim.password": f"{MARK}-{number}",
+            "nested": {"db": {"password": f"{MARK}-nested"}, "hosts": [{"api_key": f"{MARK}-listed"}]},
+        },
         environments={"HF_TOKEN": Secret("MY_TOKEN"), "PLAIN": f"{MARK}-plain"},
         instance_type="ecs.c6.large",
         session=session,

@@ -137,7 +137,7 @@ class Failing(Recorder):
 
 
 def test_updaters_run_with_each_load(tmp_path: Path) -> None:
-    """MGR-06: nobody has to ask for a train job."""
+    """MGR-06: they run with a load, before a train job is asked for."""
     write_run(tmp_path / "a", {"loss": [1.0]})
     recorder = Recorder()
     with DataManager(tmp_path) as data:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pai_sdk import Secret
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.schemas.record import NameValue
-from pai_sdk.schemas.secret_values import looks_secret, masked_command, with_secrets
+from pai_sdk.schemas.secret_values import looks_secret, mask_value, masked, masked_command, with_secrets
 from pai_sdk.schemas.spec import HyperParameter
 
 
@@ -80,3 +80,29 @@ def test_a_value_given_in_place_of_a_name_is_refused_and_not_shown() -> None:
     with pytest.raises(InvalidInputError, match="no name of an environment variable") as caught:
         Secret("sk-hunter2")
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"db": {"password": "x", "port": 1}}, {"db": {"password": "******", "port": 1}}),
+        ([{"api_key": "x"}, 2], [{"api_key": "******"}, 2]),
+        ({"credentials": {"user": "me", "id": "x"}}, {"credentials": "******"}),
+        ({"text": '{"password": "x"}'}, {"text": '{"password": "******"}'}),
+        (' [{"a": {"hf_token": "x"}}]', '[{"a": {"hf_token": "******"}}]'),
+    ],
+)
+def test_secrets_within_values(value: object, shown: object) -> None:
+    assert mask_value("settings", value) == shown
+
+
+@pytest.mark.parametrize(
+    "value", [{"lr": 0.1, "betas": [0.9, 0.99]}, '{"lr":  0.1}', "{no json", "[" * 5000, None, True, "", {}]
+)
+def test_a_value_without_secrets_stays_itself(value: object) -> None:
+    assert mask_value("settings", value) is value
+
+
+@given(st.text(alphabet='{}[]":, ab1password'))
+def test_texts_that_are_nearly_json(text: str) -> None:
+    assert isinstance(masked("settings", text), str)
