@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
+import math
 import os
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Protocol, TypeAlias
 
 Step: TypeAlias = Callable[[], None]
 
+_SIGNALS_S = 1.0  # the longest time that a missed Ctrl-C waits
 _MOST_RETRIES = 2  # of one endpoint at a time: one that never answers holds each of them for half a minute
 
 
@@ -132,7 +134,7 @@ class Workers:
         """Wait for a notification until `is_there()` is true; False after the timeout."""
         try:
             with news:
-                return news.wait_for(is_there, timeout_s)
+                return _wait_for(news, is_there, timeout_s)
         except RuntimeError as fault:
             # Ctrl-C may come just after the condition has released its lock. The end of `with` releases it again,
             # fails, and would hide the interrupt.
@@ -251,3 +253,18 @@ def shared_workers() -> Workers:
 # A child of a fork has none of its parent's threads.
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=shared_workers.cache_clear)
+
+
+def _wait_for(news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
+    """`Condition.wait_for`, which lets the main thread look for signals every second.
+
+    A signal that comes just before the thread begins to wait does not end the wait, and its handler runs when the
+    thread wakes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return news.wait_for(is_there, timeout_s)
+    over_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while not news.wait_for(is_there, min(_SIGNALS_S, over_at - time.monotonic())):
+        if time.monotonic() >= over_at:
+            return False
+    return True
