@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := sh .ci/pip-install $(BIN)/python
 
 # What `make test` runs; the slower suites have targets of their own.
-FAST := tests/unit tests/service tests/faults tests/docs
+FAST := tests/unit tests/ci tests/faults tests/docs
 
 # Tests wait for processes and engines: one that fails is run once more, and both results are shown.
 ONCE_MORE := --reruns 1 --rerun-show-tracebacks -r aR
@@ -19,7 +19,7 @@ EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-docker test test-docker test-postgres e2e trials check format docs bench matrix clean
+.PHONY: help demo demo-docker test test-service test-docker test-postgres e2e trials check format docs bench matrix clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -30,8 +30,11 @@ demo: $(VENV)/.demo ## train a real model: Processor and Estimator against the e
 demo-docker: $(VENV)/.dev ## the same demo in Docker, on its own engine (as root on Debian)
 	@$(BIN)/python -m tests.docker.demo
 
-test: $(VENV)/.dev ## the fast tests, and every example of the documentation
+test: $(VENV)/.dev ## the fast tests; make e2e runs the slow ones
 	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m "not slow" $(FAST)
+
+test-service: $(VENV)/.dev ## the service, on SQLite: its API, objects, tables, runs, with other people's clients
+	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m "not slow" tests/service
 
 test-docker: $(VENV)/.dev ## local jobs on a Docker engine that the tests start (as root on Debian)
 	@$(BIN)/python -m pytest -q $(ONCE_MORE) tests/docker
@@ -39,9 +42,9 @@ test-docker: $(VENV)/.dev ## local jobs on a Docker engine that the tests start 
 test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which they start (as root on Debian)
 	@$(BIN)/python -m tests.service.postgres -q -n 4 $(ONCE_MORE)
 
-e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks, and the slow ones among the fast tests
+e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks, the pages of the documentation, and other slow tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ONCE_MORE) tests/e2e
-	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m slow $(FAST)
+	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m slow $(FAST) tests/service
 
 check: $(VENV)/.dev ## lint, format, types, layers
 	@$(BIN)/ruff check .

@@ -1,17 +1,4 @@
 """Callbacks for Lightning, Transformers, Keras, XGBoost and LightGBM, which report metrics and checkpoints."""
 
-from pai_sdk.run.callbacks import (
-    KerasReportCallback,
-    LightGBMReportCallback,
-    LightningReportCallback,
-    TransformersReportCallback,
-    XGBoostReportCallback,
-)
-
-__all__ = [
-    "KerasReportCallback",
-    "LightGBMReportCallback",
-    "LightningReportCallback",
-    "TransformersReportCallback",
-    "XGBoostReportCallback",
-]
+from pai_sdk.run.report.callbacks import *  # noqa: F403
+from pai_sdk.run.report.callbacks import __all__ as __all__

@@ -39,7 +39,7 @@ been carried out).
     ├── JobError                   about one job; `job_id`
     │   ├── JobFailed              it ended as Failed, CreateFailed or InitializeFailed
     │   ├── JobStopped             it was stopped before it finished
-    │   └── WaitTimeoutError       the caller's deadline has passed; the job goes on
+    │   └── WaitTimeoutError       the caller's deadline has passed; the job continues
     ├── RunNotFoundError           there is no such run; `run_id`
     ├── CheckpointError            a checkpoint cannot be saved or read
     ├── TraceError                 rows of a trace are not stored, or cannot be read
@@ -129,7 +129,7 @@ class PaiError(Exception):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may succeed in the next minutes; waits and log following go on then."""
+        """True where the same request may succeed in the next minutes; waits and log following continue then."""
         return self.retryable
 
     def __str__(self) -> str:
@@ -307,7 +307,7 @@ class BadAnswerError(PaiError):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the page of a gateway or a proxy may be gone in a minute: all but "not implemented"."""
+        """True where the page of a gateway or a proxy may be gone in a minute: all but "not implemented"."""
         return self.status_code not in _NOT_SUPPORTED
 
 
@@ -348,12 +348,12 @@ class AuthenticationError(ApiError):
 
     @property
     def may_pass(self) -> bool:
-        """Whether a renewed key helps: the key is read for each request, and may be renewed a little late."""
+        """True where a renewed key helps: the key is read for each request, and may be renewed a little late."""
         return self.retryable or self.is_key_expired
 
     @property
     def is_key_expired(self) -> bool:
-        """Whether the key was valid before."""
+        """True where the key was valid before."""
         return self.code.endswith("Expired")
 
 
@@ -383,7 +383,7 @@ class ThrottledError(ApiError):
 
 
 class ServiceFaultError(ApiError):
-    """A fault of the service, even after the retries (5xx)."""
+    """An error of the service, even after the retries (5xx)."""
 
     retryable = True
     maybe_arrived = True
@@ -540,7 +540,7 @@ class JobsFailed(PaiError):
     Attributes:
         failures: the error of each, by the job's id (by its name, where it could not be submitted): a `JobFailed`,
             a `JobStopped`, or why nothing is known of the job.
-        unfinished: the ids of the jobs that go on, or that were being stopped.
+        unfinished: the ids of the jobs that continue, or that were being stopped.
         not_submitted: how many jobs were not submitted because of a failure.
 
     Example:
@@ -585,7 +585,7 @@ class JobStopped(JobError):
 
 
 class WaitTimeoutError(JobError, TimeoutError):
-    """The caller's deadline has passed; the job itself goes on.
+    """The caller's deadline has passed; the job itself continues.
 
     Attributes:
         status: the job's status at the deadline.

@@ -25,7 +25,7 @@ class Experiment:
     """One experiment of a workspace. It holds no state but the last snapshot it saw.
 
     `create`, `get`, `find` and `list` make it. Whatever asks the service may raise an `ApiError` (the service
-    refuses) or a `ConnectionFailedError` (no answer).
+    refuses) or a `ConnectionFailedError` (no response).
 
     Attributes:
         record: the experiment, as the service described it last.

@@ -25,7 +25,7 @@ _HAS_NO_ACTION = (404, 405, 501)
 
 
 class ImageScope:
-    """What an image is made for."""
+    """The purposes of images."""
 
     TRAINING = "training"
     INFERENCE = "inference"
@@ -150,7 +150,7 @@ def _catalogue(session: Session, scope: str) -> Iterator[tuple[str, str, Mapping
 
 
 def _image_info(name: str, uri: str, labels: Mapping[str, str], scope: str) -> ImageInfo:
-    """What labels and tag say of an image. Labels are right where both say something."""
+    """Returns the facts in labels and tag of an image. Labels win where both have one."""
     repository, _, tag = uri.rpartition("/")[2].partition(":")
     found = _TAG.fullmatch(tag)
     by_tag = found.groupdict() if found else {}

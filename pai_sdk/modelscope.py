@@ -1,6 +1,6 @@
 """alipai's classes for ModelScope: left out. The names can be imported, and their use names the replacement."""
 
-from pai_sdk.base.left_out import names_left_out
+from pai_sdk.compat.left_out import names_left_out
 
 __getattr__ = names_left_out(
     __name__,

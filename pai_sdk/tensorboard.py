@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.board import open_board
 from pai_sdk.schemas.arguments import seconds_or_none
+from pai_sdk.storage.store import open_store
+from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
     from pai_sdk.job.board import Board
@@ -32,12 +35,12 @@ class TensorBoardStatus:
 
     @classmethod
     def is_terminated(cls, status: str) -> bool:
-        """Whether it has ended."""
+        """True after its end."""
         return status in (cls.Creating_Failed, cls.Stopped, cls.Deleted)
 
     @classmethod
     def is_running(cls, status: str) -> bool:
-        """Whether it can be opened."""
+        """True where it can be opened."""
         return status == cls.Running
 
 
@@ -113,12 +116,12 @@ class TensorBoard:
 
     @property
     def app_uri(self) -> str | None:
-        """Where a browser finds it; None when it does not run."""
+        """The URL for a browser; None when it does not run."""
         with self._lock:
             return None if self._board is None else self._board.url
 
     def start(self, wait: bool = True) -> None:
-        """Start it again; one that runs goes on.
+        """Start it again; one that runs is left alone.
 
         Args:
             wait: it listens when this returns, also with False.
@@ -128,10 +131,6 @@ class TensorBoard:
             MissingExtraError: TensorBoard is not installed.
             ServiceStartError: it did not start.
         """
-        from pai_sdk.job.board import open_board
-        from pai_sdk.storage.store import open_store
-        from pai_sdk.storage.uri import uri_scheme
-
         with self._lock:
             if self._is_deleted:
                 what = f"the TensorBoard {self.display_name!r} was deleted"

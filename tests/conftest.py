@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tqdm import tqdm
 
-pytest.register_assert_rewrite("tests.unit.execution.conformance", "tests.unit.storage.store_conformance")
+pytest.register_assert_rewrite("tests.unit.execution.conformance", "tests.unit.storage.stores.store_conformance")
 
 _FOREIGN_PREFIXES = ("PAI_", "ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "DSW_", "DLC_", "DOCKER_")
 _PROXIES = tuple(f"{kind}_proxy" for kind in ("http", "https", "all", "no"))

@@ -1,1 +1,1 @@
-"""What stays on a host with a job: supervisor, journal, `/ml`, signals. Standard library only."""
+"""The agent stays on a host with a job: supervisor, journal, `/ml`, signals. Standard library only."""

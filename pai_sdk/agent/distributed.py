@@ -1,4 +1,4 @@
-"""How the instances of a job are called and find each other. Standard library only."""
+"""Names of the instances of a job, and variables by which they find each other. Standard library only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where the instances of one job meet.
+    """The address at which the instances of one job meet.
 
     Attributes:
         address: host name or address of rank 0.

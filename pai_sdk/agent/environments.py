@@ -29,7 +29,7 @@ _KEPT_BYTES = 20 << 30
 
 
 def is_complete(environment: Path) -> bool:
-    """Whether it can be used."""
+    """Return whether it can be used."""
     return (environment / _COMPLETE).exists()
 
 
@@ -92,7 +92,7 @@ def prune(
 
 
 def _is_superseded(environment: Path, made_for: Sequence[str]) -> bool:
-    """Whether no job can use it any more: its interpreter has other packages now, or was removed."""
+    """Return whether no job can use it any more: its interpreter has other packages now, or was removed."""
     try:
         prefix, state = json.loads((environment / _MADE_FOR).read_text(encoding="utf-8"))
         return not Path(prefix).exists() or (prefix == made_for[0] and state != made_for[1] if made_for else False)
@@ -101,7 +101,7 @@ def _is_superseded(environment: Path, made_for: Sequence[str]) -> bool:
 
 
 def _last_use(environment: Path) -> tuple[float, int]:
-    """When it was used last, and its size; what is not whole was never used."""
+    """Return when it was used last, and its size; what is not whole was never used."""
     try:
         complete = environment / _COMPLETE
         return complete.stat().st_mtime, int(complete.read_text() or 0)
@@ -112,7 +112,7 @@ def _last_use(environment: Path) -> tuple[float, int]:
 def _remove(environment: Path, *, dry_run: bool) -> bool:
     """Remove it, unless a job uses it; whether it was removed, or would be."""
     lock = Path(f"{environment}.lock")
-    if not lock.exists():  # none of ours
+    if not lock.exists():  # not one of these environments
         return False
     with locked(lock, waits=False) as is_unused:
         if is_unused and not dry_run:

@@ -30,20 +30,20 @@ class InstanceLogs:
         return self._sandbox.log_file(instance).open("ab", buffering=0)
 
     def note(self, text: str) -> None:
-        """Write a line of our own into every log."""
+        """Write a line of pai_sdk into every log."""
         for instance in self._sampled_bytes:
             with self.open(instance) as log:
                 log.write(f"[pai-sdk] {text}\n".encode())
 
     def size_bytes(self, instance: str) -> int:
-        """How long the log is."""
+        """The size of the log; 0 if there is none."""
         try:
             return self._sandbox.log_file(instance).stat().st_size
         except FileNotFoundError:
             return 0
 
     def text_from(self, instance: str, offset: int, *, longest_bytes: int = 64 * 1024) -> str:
-        """What was written after an offset; of a long text, the end."""
+        """The text after an offset; of a long text, its end."""
         with self._sandbox.log_file(instance).open("rb") as log:
             log.seek(max(offset, self.size_bytes(instance) - longest_bytes))
             return log.read(longest_bytes).decode(errors="replace")
@@ -53,7 +53,7 @@ class InstanceLogs:
         for instance, sampled_bytes in self._sampled_bytes.items():
             size_bytes = self.size_bytes(instance)
             if size_bytes != sampled_bytes:
-                # On a full disk a job may go on; the sizes come with the next look.
+                # A full disk must not stop the job; the sizes are noted at the next sample.
                 with suppress(OSError), self._sandbox.times_file(instance).open("a") as times:
                     times.write(f"{now:.3f} {size_bytes}\n")
                     times.flush()

@@ -28,15 +28,15 @@ from pai_sdk.base.files import take_lock
 
 __all__ = ["Requirements", "find_requirements", "has_pip", "install", "layer", "service_paths", "site_packages"]
 
-_PIP_RETRIES = "2"  # pip's own 5 take half a minute where no index answers
+_PIP_RETRIES = "2"  # pip's own 5 take half a minute where no index responds
 _FROM_JOB = "requirements-of-request.txt"
-# Lines that name something besides an index: what they mean depends on files that we do not hash.
+# Lines that name something besides an index: their meaning depends on files that are not hashed.
 _LOCAL = re.compile(r"^\s*(-r|-c|-e|--requirement|--constraint|--editable|[./~])|file:|@\s*[./]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What pip is to install, and where.
+    """Requirements for pip, and the environment for them.
 
     Attributes:
         environment: the virtual environment that will hold it.
@@ -53,7 +53,7 @@ class Requirements:
     made_for: tuple[str, ...] = ()
 
     def open_lock(self) -> int:
-        """The lock that says who builds the environment and who uses it; open it for as long as that goes on."""
+        """The lock that says who builds the environment and who uses it; open it for as long as that takes."""
         lock = Path(f"{self.environment}.lock")
         lock.parent.mkdir(parents=True, exist_ok=True)
         return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -68,7 +68,7 @@ def service_paths() -> tuple[str, ...]:
 
 
 def site_packages(environment: str | Path) -> str:
-    """Where a virtual environment of this Python version keeps its packages."""
+    """The folder of the packages in a virtual environment of this Python version."""
     return str(
         Path(environment) / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     )
@@ -103,7 +103,7 @@ def find_requirements(
 
 
 def has_pip() -> bool:
-    """Whether this interpreter has pip."""
+    """Return whether this interpreter has pip."""
     return importlib.util.find_spec("pip") is not None
 
 

@@ -1,6 +1,12 @@
 """Runs the processes of a job, from the first requirement to the last process: this is the supervisor's work.
 
-Standard library only. One thread; everything that happens wakes one `select`.
+    preparing ──▶ running ──▶ ending ──▶ ended        state.json has all but `ending`
+     pip            instances   SIGTERM,    no process is left
+     installs       run         then SIGKILL
+        └─────────────┴── the first of: a failure, a stop request, SIGTERM, the time limit
+
+Standard library only. One thread and no lock: an ended child (SIGCHLD), a signal and a stop request (a pipe) each
+wake the one `select` in `Alarm.wait`, which also ends when the next check is due.
 """
 
 from __future__ import annotations
@@ -20,7 +26,6 @@ from pai_sdk.agent.alarm import Alarm
 from pai_sdk.agent.distributed import Instance, Rendezvous, free_ports, rendezvous_variables
 from pai_sdk.agent.instance_logs import InstanceLogs
 from pai_sdk.agent.journal import Journal
-from pai_sdk.agent.launcher import launch_command
 from pai_sdk.agent.pip_output import pip_problem
 from pai_sdk.agent.protocol import DISK_IS_FULL, ExecutionState, InstanceState, Phase
 from pai_sdk.agent.reasons import (
@@ -49,11 +54,13 @@ _PAUSE_ON_FULL_DISK_S = 0.5
 _FULL_DISK_BYTES = 8 << 20
 _LOG_END_BYTES = 16 * 1024
 _LOG_END_LINES = 20
+# The shell gives the usual exit codes (127: not found, 126: not executable) and writes the reason to the log.
+_ENTER = 'cd "$PAI_WORKING_DIR" || exit 126\nexec "$@"\n'
 
 
 @dataclass
 class _Ending:
-    """Why the job does not succeed."""
+    """The reason why the job does not succeed."""
 
     code: str
     message: str
@@ -177,7 +184,7 @@ class JobExecution:
             variables = {**shared, **worker.environments[layout]}
             with self._logs.open(worker.instance.name) as log:
                 child = processes.spawn(
-                    launch_command(self._job["command"]),
+                    ["/bin/sh", "-c", _ENTER, "launch", *self._job["command"]],
                     variables,
                     log=log.fileno(),
                     before_exec=self._enter_ml if layout == "mounted" else lambda: None,
@@ -232,7 +239,7 @@ class JobExecution:
     def _living_groups(self) -> list[int]:
         """The process groups of the job: programs such as `timeout` and `setsid` make groups of their own.
 
-        Those of the instances come first, because a shell whose command is ended goes on to the next command.
+        Those of the instances come first, because a shell whose command is ended starts the next command.
         """
         groups = dict.fromkeys([*self._alive, *processes.groups_below(os.getpid())])
         return [group for group in groups if group != os.getpgrp()]
@@ -259,7 +266,7 @@ class JobExecution:
 
     def _record(self, child: int, exit_code: int) -> None:
         if child not in self._alive:
-            return  # an orphan that we have adopted
+            return  # an adopted orphan
         worker = self._alive.pop(child)
         if worker is None:
             if exit_code and self._ending is None:
@@ -314,7 +321,7 @@ class JobExecution:
         if request := self._journal.stop_request:
             self._end(*request.reported)
         elif self._alarm and self._alarm.got_signal:
-            self._end(REASON_STOPPED_FROM_OUTSIDE, "The job's supervisor was told to end (SIGTERM).")
+            self._end(REASON_STOPPED_FROM_OUTSIDE, "The job's supervisor received SIGTERM.")
         elif self._limit_s and self._deadline and self._alive and time.monotonic() >= self._deadline:
             self._end(REASON_MAX_RUNNING_TIME, max_running_time_message(self._limit_s))
 

@@ -62,7 +62,7 @@ class Journal(ExecutionRecord):
         replace_file(self._job, json.dumps(job))
 
     def read_job(self) -> dict[str, Any] | None:
-        """What is to be done; None when that was withdrawn."""
+        """The description of the job; None when it was withdrawn."""
         try:
             job: dict[str, Any] = json.loads(self._job.read_bytes())
         except FileNotFoundError:
@@ -137,7 +137,7 @@ class Journal(ExecutionRecord):
             os.close(lock)  # not unlocked first, which would unlock it for the forked children too
 
     def is_locked(self) -> bool:
-        """Whether a supervisor, or the guardian that cleans up after it, is alive."""
+        """Return whether a supervisor, or the guardian that cleans up after it, is alive."""
         return is_locked(self.lock)
 
     def _acquire(self, lock: int, patience_s: float) -> bool:

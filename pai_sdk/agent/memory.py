@@ -1,4 +1,4 @@
-"""How much memory the instances of a job hold, and whether the kernel has killed for lack of it. Linux only.
+"""Memory of the instances of a job, and kills by the kernel for lack of it. Linux only.
 
 A limit is watched rather than set: RLIMIT_AS counts addresses, which CUDA and allocators take far more of than
 memory, and a control group needs rights that a service rarely has. Standard library only.
@@ -16,7 +16,7 @@ _KIB = 1024
 
 
 def is_above(limit_bytes: int, processes: Iterable[int]) -> bool:
-    """Whether these processes together hold more than that.
+    """Return whether these processes together hold more than that.
 
     What several of them share, as the workers of a data loader do, counts once.
 
@@ -32,7 +32,7 @@ def is_above(limit_bytes: int, processes: Iterable[int]) -> bool:
 
 
 def kernel_kills() -> int | None:
-    """How many processes the kernel has killed for lack of memory since it started; None where it is not known."""
+    """Number of processes that the kernel has killed for lack of memory since its start; None if unknown."""
     with suppress(OSError):
         for line in Path("/proc/vmstat").read_text().splitlines():
             name, _, count = line.partition(" ")
@@ -42,7 +42,7 @@ def kernel_kills() -> int | None:
 
 
 def has_killed_since(before: int | None) -> bool | None:
-    """Whether it has killed since `kernel_kills` returned `before`; None when that is not known.
+    """Return whether it has killed since `kernel_kills` returned `before`; None when that is not known.
 
     Example:
         >>> has_killed_since(None) is None

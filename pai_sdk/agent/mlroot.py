@@ -61,7 +61,7 @@ def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> None:
 
 
 def refusal(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> str:
-    """Why `enter` would not work here, or an empty text. Tries it in a child process; costs a few milliseconds."""
+    """Return why `enter` would not work here, or an empty text; tries it in a child, which takes milliseconds."""
     if not sys.platform.startswith("linux"):
         return "this is not Linux"
     reader, writer = os.pipe()
@@ -85,7 +85,7 @@ def _unshare() -> None:
         try:
             _call("unshare", _CLONE_NEWNS)
         except PermissionError:
-            pass  # root of a container without CAP_SYS_ADMIN: go on like everybody else
+            pass  # root of a container without CAP_SYS_ADMIN: continue as without it
         else:
             return
     uid, gid = os.geteuid(), os.getegid()
@@ -97,7 +97,7 @@ def _unshare() -> None:
 
 
 def _keep_mounts_to_ourselves(folder: Path) -> None:
-    """Mounts made on the host still reach us, ours never reach the host."""
+    """Let mounts of the host reach this process, and never the other way round."""
     try:
         _mount(None, "/", None, _MS_SLAVE | _MS_REC)
     except OSError as error:
@@ -105,7 +105,7 @@ def _keep_mounts_to_ourselves(folder: Path) -> None:
             raise
     else:
         return
-    # Our root is no mount: we are under chroot, so the mount lies outside. Step out, change it, come back.
+    # The root is no mount: this process is under chroot, so the mount lies outside. Step out, change it, return.
     inside = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     os.chdir("/")
     os.chroot(folder)
@@ -163,7 +163,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 
 
 def _call(name: str, *arguments: object) -> None:
-    """A call of the C library that answers 0, or sets errno."""
+    """A call of the C library that returns 0, or sets errno."""
     function = getattr(ctypes.CDLL(None, use_errno=True), name)
     if function(*arguments) != 0:
         code = ctypes.get_errno()

@@ -1,4 +1,4 @@
-"""What pip complains of, in one sentence. Standard library only."""
+"""Finds the error in the output of pip. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 __all__ = ["pip_problem"]
 
 _ERROR = re.compile(r"^ERROR: (?!Could not find a version)(.+)$", re.MULTILINE)
-_NO_ANSWER = re.compile(r"^WARNING: Retrying .* after connection broken by '(.*)': /", re.MULTILINE)
+_NO_RESPONSE = re.compile(r"^WARNING: Retrying .* after connection broken by '(.*)': /", re.MULTILINE)
 _BUILD = re.compile(r"^\s*(\S.*)\n\s*\[end of output\]$", re.MULTILINE)
 _OBJECT = re.compile(r"^.*(?:object at 0x\w+>|\(host=[^)]*\)): ")
 _LONGEST = 300
@@ -20,7 +20,7 @@ def pip_problem(output: str) -> str:
         >>> pip_problem("ERROR: Could not find a version\nERROR: No matching distribution found for tiny==9")
         'No matching distribution found for tiny==9'
     """
-    problem = "; ".join(filter(None, [_last(_ERROR, output), _built(output), _unanswered(output)]))
+    problem = "; ".join(filter(None, [_last(_ERROR, output), _built(output), _no_response(output)]))
     return problem[:_LONGEST]
 
 
@@ -29,10 +29,10 @@ def _built(output: str) -> str:
     return f"a package could not be built: {last_line}" if last_line else ""
 
 
-def _unanswered(output: str) -> str:
-    """Where pip finds no index it finds no version of anything, and tells that as a warning only."""
-    cause = _last(_NO_ANSWER, output)
-    return f"the package index does not answer: {_OBJECT.sub('', cause).rstrip(chr(39) + ')')}" if cause else ""
+def _no_response(output: str) -> str:
+    """The warning that no index responds: pip then only reports that it finds no version."""
+    cause = _last(_NO_RESPONSE, output)
+    return f"the package index does not respond: {_OBJECT.sub('', cause).rstrip(chr(39) + ')')}" if cause else ""
 
 
 def _last(pattern: re.Pattern[str], output: str) -> str:

@@ -22,7 +22,7 @@ __all__ = [
     "groups_below",
     "kill_descendants",
     "kill_group",
-    "kill_strays",
+    "kill_orphans",
     "reap",
     "session_leaders",
     "signal_group",
@@ -142,7 +142,7 @@ def descendants(ancestor: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # "pid (any name) state ppid …": the name may hold spaces and parentheses.
+            # "pid (any name) state ppid …": the name may have spaces and parentheses.
             parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(int(stat.parent.name))
     found: list[int] = []
@@ -169,7 +169,7 @@ def kill_descendants() -> Iterator[tuple[int, int]]:
     """Kill all processes below this one, however fast they multiply; ends when none is left.
 
     Yields:
-        Process id and exit code of those that were our children.
+        Process id and exit code of those that were children of this process.
     """
     while True:
         yield from reap()
@@ -183,7 +183,7 @@ def kill_descendants() -> Iterator[tuple[int, int]]:
             yield child, exit_code(status)
 
 
-def kill_strays(mark: str, *, within: str, ml: Path) -> None:
+def kill_orphans(mark: str, *, within: str, ml: Path) -> None:
     """Kill all processes of an instance whose ancestors are gone, so that no tree leads to them any more.
 
     Args:
@@ -200,13 +200,13 @@ def kill_strays(mark: str, *, within: str, ml: Path) -> None:
     deadline = time.monotonic() + _LONGEST_KILLING_S  # one that hangs in the kernel cannot be killed at all
     killed = 1
     while killed and time.monotonic() < deadline:  # again, for those that they have started meanwhile
-        strays = [
+        orphans = [
             process
             for process in Path("/proc").glob("[0-9]*")
             if _is_marked(process, wanted, folder) or _sees_as_ml(process, seen)
         ]
-        killed = len(strays)
-        for process in strays:
+        killed = len(orphans)
+        for process in orphans:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(int(process.name), signal.SIGKILL)
         time.sleep(0.01 if killed else 0)

@@ -51,7 +51,7 @@ class InstanceState:
 
 @dataclass(frozen=True)
 class ExecutionState:
-    """What an executor knows of a job.
+    """The state of a job, as its executor knows it.
 
     Attributes:
         phase: how far it is.
@@ -95,7 +95,7 @@ class ExecutionState:
 
 
 class StopRequest(NamedTuple):
-    """Why a job is to be stopped; empty texts where the reason could not be written down or read."""
+    """The reason why a job is to be stopped; empty texts if it could not be written or read."""
 
     reason_code: str = ""
     reason_message: str = ""

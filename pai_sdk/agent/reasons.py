@@ -1,4 +1,4 @@
-"""Why a job did not succeed: a code for programs, a sentence for people. Standard library only."""
+"""Reasons of jobs that did not succeed: a code for programs, a sentence for people. Standard library only."""
 
 from __future__ import annotations
 
@@ -173,7 +173,9 @@ def requirements_message(exit_code: int, problem: str = "", *, has_pip: bool = T
 
 def max_running_time_message(seconds: float) -> str:
     """The sentence for a job that took longer than it may."""
-    return f"The job was stopped: it reached its limit of {seconds:g} seconds. Raise max_run_time to let it go on."
+    return (
+        f"The job was stopped: it reached its limit of {seconds:g} seconds. Raise max_run_time if it needs more."
+    )
 
 
 def supervisor_lost_message() -> str:

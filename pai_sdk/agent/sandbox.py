@@ -5,7 +5,7 @@ root/ml/input/config/              hyperparameters.json, training-job.json
 root/ml/input/credential/odps.json the key for tables that are inputs
 root/ml/input/data/<channel>/      each input channel
 root/ml/output/<channel>/          each output channel
-root/logs/<instance>.log           what an instance printed; .times: when it had which size; .cuts: see log_cuts
+root/logs/<instance>.log           what an instance printed; .times: see logs/times.py; .cuts: see logs/cuts.py
 root/resumed                       what the outputs held before the job began; see execution/initial_outputs.py
 root/state/                        the executor's own
 root/shared/                       what the containers of a job share with their executor
@@ -26,10 +26,10 @@ from pai_sdk.errors import InvalidInputError, Problem
 __all__ = ["RESUMED_CHANNELS", "TRASH_PREFIX", "HasChannels", "Sandbox", "output_channels"]
 
 RESUMED_CHANNELS = frozenset({"checkpoints"})
-"""The output channels whose folder begins with what their URI already holds, so that a job goes on from there."""
+"""The output channels whose folder begins with the files at their URI, so that a job continues from there."""
 
 TRASH_PREFIX = ".trash-"
-"""How the names of folders begin that are being removed."""
+"""Prefix of the names of folders that are being removed."""
 
 _EVENTS = "tensorboard"  # the output channel for event files
 _LONGEST_NAME_BYTES = 200  # a file system takes 255; the rest is for what is put before and after a name
@@ -46,7 +46,7 @@ class _DefinesOutputs(Protocol):
 
 
 class HasChannels(Protocol):
-    """What a sandbox needs to know of a job; a `TrainingJobRequest` has it."""
+    """The channels of a job, for a sandbox; a `TrainingJobRequest` has them."""
 
     @property
     def input_channels(self) -> Sequence[_Named]:
@@ -80,7 +80,7 @@ class Sandbox:
 
     @property
     def ml(self) -> Path:
-        """What the job sees as `/ml`."""
+        """The folder that the job sees as `/ml`."""
         return self.root / "ml"
 
     @property
@@ -90,7 +90,7 @@ class Sandbox:
 
     @property
     def config_dir(self) -> Path:
-        """Where `hyperparameters.json` and `training-job.json` lie."""
+        """The folder of `hyperparameters.json` and `training-job.json`."""
         return self.ml / "input" / "config"
 
     @property
@@ -110,17 +110,17 @@ class Sandbox:
 
     @property
     def state_dir(self) -> Path:
-        """What the executor keeps of the job."""
+        """The executor's own folder."""
         return self.root / "state"
 
     @property
     def shared_dir(self) -> Path:
-        """What the containers of a job share with their executor."""
+        """The folder that the containers of a job share with their executor."""
         return self.root / "shared"
 
     @property
     def resumed_file(self) -> Path:
-        """What the outputs held before the job began."""
+        """The list of files that were in the outputs before the job began."""
         return self.root / "resumed"
 
     def input_dir(self, channel: str) -> Path:
@@ -136,7 +136,7 @@ class Sandbox:
         return self.logs_dir / f"{_one_name(instance, 'instance')}.log"
 
     def times_file(self, instance: str) -> Path:
-        """When the log of one instance had which size: lines of `<seconds since 1970> <bytes>`."""
+        """Return when the log of one instance had which size: lines of `<seconds since 1970> <bytes>`."""
         return self.logs_dir / f"{_one_name(instance, 'instance')}.times"
 
     def create(self, request: HasChannels) -> None:

@@ -1,9 +1,13 @@
 """The process that starts a job's instances and stays with them: `python -m pai_sdk.agent.supervisor ROOT`.
 
-It depends on no other process: the service may end, crash or be replaced while a job goes on. Two processes share
+It depends on no other process: the service may end, crash or be replaced while a job runs. Two processes share
 the work. The supervisor proper runs the job (`job_execution`). Its parent, the guardian, only waits: should the
 supervisor be killed, all processes of the job become the guardian's children, and it kills them. Both hold the
 journal's lock, so it is free only when nothing of the job is alive.
+
+    main: takes the lock, writes the first state, forks, returns, and so closes its copy of the lock
+      └─ guardian: has the lock, forks, waits for the supervisor, kills what is left
+           └─ supervisor: has the lock, runs the job
 
 Standard library only, and light: it starts in some 50 ms.
 """
@@ -28,7 +32,7 @@ def main(root: Path) -> int:
     """Begin the job in this folder and return, leaving guardian and supervisor behind.
 
     Does nothing where it was begun before, so that no job runs twice, or where it was withdrawn meanwhile: then
-    the process that started us is gone, and another one fills the folder again.
+    the process that started this one is gone, and another one fills the folder again.
     """
     sandbox = Sandbox(root)
     journal = Journal(sandbox.state_dir)

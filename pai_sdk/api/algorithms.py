@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
-from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.definitions import AlgorithmDefinition
@@ -92,13 +92,15 @@ class Algorithms:
         }
         action = "CreateAlgorithm"
         # Names are unique: sent twice, the second one is refused.
-        answer = self._transport.call(action, "POST", _ALGORITHMS, form=fields, idempotent=False)
-        return read_model(AlgorithmRecord, answer.json, answer, action).algorithm_id
+        response = self._transport.call(action, "POST", _ALGORITHMS, form=fields, idempotent=False)
+        return read_model(AlgorithmRecord, response.json, response, action).algorithm_id
 
     def get(self, algorithm_id: str) -> AlgorithmRecord:
         """GetAlgorithm."""
-        answer = self._call("GetAlgorithm", "GET", _ALGORITHM, algorithm_id)
-        return read_model(AlgorithmRecord, {"AlgorithmId": algorithm_id, **answer.json}, answer, "GetAlgorithm")
+        response = self._call("GetAlgorithm", "GET", _ALGORITHM, algorithm_id)
+        return read_model(
+            AlgorithmRecord, {"AlgorithmId": algorithm_id, **response.json}, response, "GetAlgorithm"
+        )
 
     def list(
         self,
@@ -183,18 +185,18 @@ class Algorithms:
             ConflictError: the version is there.
         """
         action = "CreateAlgorithmVersion"
-        answer = self._call(
+        response = self._call(
             action, "POST", _VERSION, algorithm_id, version, form=_spec_form(spec), idempotent=False
         )
         known = {"AlgorithmId": algorithm_id, "AlgorithmVersion": version}
-        record = read_model(AlgorithmVersionRecord, {**known, **answer.json}, answer, action)
+        record = read_model(AlgorithmVersionRecord, {**known, **response.json}, response, action)
         return record.algorithm_id, record.algorithm_version
 
     def get_version(self, algorithm_id: str, version: str) -> AlgorithmVersionRecord:
         """GetAlgorithmVersion, with its spec."""
-        answer = self._call("GetAlgorithmVersion", "GET", _VERSION, algorithm_id, version)
+        response = self._call("GetAlgorithmVersion", "GET", _VERSION, algorithm_id, version)
         known = {"AlgorithmId": algorithm_id, "AlgorithmVersion": version}
-        return read_model(AlgorithmVersionRecord, {**known, **answer.json}, answer, "GetAlgorithmVersion")
+        return read_model(AlgorithmVersionRecord, {**known, **response.json}, response, "GetAlgorithmVersion")
 
     def list_versions(self, algorithm_id: str, *, page_size: int = 100) -> Iterator[AlgorithmVersionRecord]:
         """ListAlgorithmVersions, all pages."""
@@ -232,7 +234,7 @@ class Algorithms:
         algorithm_id: str,
         version: str | None = None,
         **rest: Any,  # of Transport.call
-    ) -> Answer:
+    ) -> ApiResponse:
         params = {"algorithm_id": algorithm_id}
         if version is not None:
             params["algorithm_version"] = version
@@ -248,7 +250,7 @@ def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, str]:
 
 
 def _age(version: AlgorithmVersionRecord) -> tuple[str, list[tuple[int, str]]]:
-    # ISO 8601 in UTC sorts as text; fractions of a second are there in some answers and not in others.
+    # ISO 8601 in UTC sorts as text; fractions of a second are there in some responses and not in others.
     second = (version.gmt_create_time or "")[:19]
     parts = re.findall(r"\d+|[^\d.]+", version.algorithm_version)
     return second, [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
-from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.record import KeyValue
@@ -81,14 +81,14 @@ class Experiments:
         }
         action = "CreateExperiment"
         # Names are unique in a workspace, so a second delivery is refused and makes no second experiment.
-        answer = self._transport.call(action, "POST", _EXPERIMENTS, body=body, idempotent=False)
-        return read_model(ExperimentRecord, answer.json, answer, action).experiment_id
+        response = self._transport.call(action, "POST", _EXPERIMENTS, body=body, idempotent=False)
+        return read_model(ExperimentRecord, response.json, response, action).experiment_id
 
     def get(self, experiment_id: str) -> ExperimentRecord:
         """GetExperiment."""
-        answer = self._call("GetExperiment", "GET", _EXPERIMENT, experiment_id)
+        response = self._call("GetExperiment", "GET", _EXPERIMENT, experiment_id)
         return read_model(
-            ExperimentRecord, {"ExperimentId": experiment_id, **answer.json}, answer, "GetExperiment"
+            ExperimentRecord, {"ExperimentId": experiment_id, **response.json}, response, "GetExperiment"
         )
 
     def list(
@@ -164,7 +164,7 @@ class Experiments:
         path: str,
         experiment_id: str,
         **rest: Any,  # of Transport.call
-    ) -> Answer:
+    ) -> ApiResponse:
         return self._transport.call(action, method, path, {"experiment_id": experiment_id}, **rest)
 
 

@@ -45,10 +45,10 @@ class Images:
 
     def get(self, image_id: str) -> ImageRecord:
         """GetImage, with its labels."""
-        answer = self._transport.call(
+        response = self._transport.call(
             "GetImage", "GET", _IMAGES + "/{image_id}", {"image_id": image_id}, {"Verbose": "true"}
         )
-        return read_model(ImageRecord, {"ImageId": image_id, **answer.json}, answer, "GetImage")
+        return read_model(ImageRecord, {"ImageId": image_id, **response.json}, response, "GetImage")
 
     def list(
         self, *, name: str | None = None, labels: Sequence[str] = (), workspace_id: str | None = None

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from pai_sdk.api.paging import number_of
 from pai_sdk.api.training_jobs import offers_of, prefer_wait, read_timeout
-from pai_sdk.api.transport import Transport
+from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import ApiError, BadAnswerError, InvalidRequestError, PaiError
 from pai_sdk.schemas.record import LogPage
 
@@ -93,18 +93,11 @@ class JobLogs:
         return self._read(job_id, instance, start, limit, wait_s)
 
     def times(self, job_id: str, instance: str, *, start: int, count: int) -> list[str | None] | None:
-        """When lines were written; see `Backend.line_times`. Called after `read`, which learns of the offer."""
+        """The times of lines; see `Backend.line_times`. Called after `read`, which learns of the offer."""
         if not self._has_times:
             return None
-        answer = self._transport.call(
-            "ListTrainingJobLogs",
-            "GET",
-            "/api/v1/trainingjobs/{training_job_id}/logs",
-            {"training_job_id": job_id},
-            {"InstanceId": instance, "PageNumber": 1, "PageSize": count},
-            headers={"Prefer": f"first-line={start}, line-times"},
-        )
-        times = answer.json.get("LineTimes")
+        query = {"InstanceId": instance, "PageNumber": 1, "PageSize": count}
+        times = self._call(job_id, query, f"first-line={start}, line-times").json.get("LineTimes")
         if not isinstance(times, list):
             return None
         found = [time if isinstance(time, str) else None for time in times[:count]]
@@ -112,9 +105,8 @@ class JobLogs:
 
     def _read(self, job_id: str, instance: str, start: int, limit: int, wait_s: float) -> LogPage:
         if self._by_line:
-            size = min(limit, _BY_LINE_LARGEST)
-            page = self._page(job_id, instance, start, size, wait_s)
-            if page.is_by_line:
+            page = self._page(job_id, instance, start, min(limit, _BY_LINE_LARGEST), wait_s)
+            if page.first == start:
                 return page.part(start, limit)
         return self._read_by_page(job_id, instance, start, limit, wait_s)
 
@@ -174,7 +166,7 @@ class JobLogs:
         return replace(found, total=None if found.total is None else found.total + part.first)
 
     def _may_be_cut(self, part: _Part, start: int, total: int | None) -> bool:
-        """Whether the service may hold back lines: it counts more, or its count is cut off."""
+        """Returns True if the service may hold back lines: it counts more, or its count is cut off."""
         is_round = (start - part.first) % 100 == 0
         return start - part.first >= _LEAST_CAP and (total is None or total > start or is_round)
 
@@ -202,7 +194,7 @@ class JobLogs:
         return self._next_part(place, late, total) if total is not None and total > place.start else None
 
     def _knows_times(self, place: _Place, future: int) -> bool:
-        """Whether the service returns the lines since a time, and not all of them."""
+        """Returns True if the service returns the lines since a time, and not all of them."""
         try:
             page = place.once("future", partial(self._page, *place.log, 0, 1, since=_wire_time(future)))
         except InvalidRequestError:  # a time in the future
@@ -325,43 +317,44 @@ class JobLogs:
         number = start // size + 1
         query = {"InstanceId": instance, "PageNumber": number, "PageSize": size}
         query |= {name: time for name, time in (("StartTime", since), ("EndTime", until)) if time is not None}
-        preferences = [*prefer_wait(wait_s).values(), f"first-line={start}"] if self._by_line else []
+        prefer = ", ".join([*prefer_wait(wait_s).values(), f"first-line={start}"]) if self._by_line else ""
         for _ in range(_ATTEMPTS):
-            answer = self._transport.call(
-                "ListTrainingJobLogs",
-                "GET",
-                "/api/v1/trainingjobs/{training_job_id}/logs",
-                {"training_job_id": job_id},
-                query,
-                headers={"Prefer": ", ".join(preferences)} if preferences else {},
-                timeout_s=read_timeout(self._transport.timeout_s, wait_s if preferences else 0.0),
-            )
-            offers = offers_of(answer)
-            self._now = _date_of(answer.headers) or time.time()
+            response = self._call(job_id, query, prefer, wait_s)
+            offers = offers_of(response)
+            self._now = _date_of(response.headers) or time.time()
             self._by_line = "first-line" in offers
             self._has_times = "line-times" in offers
-            first = answer.headers.get("x-pai-log-first-line")
-            is_by_line = bool(preferences) and first == str(start)
-            expected = start if is_by_line else (number - 1) * size
-            if first is not None and (
-                first != str(expected) or answer.headers.get("x-pai-log-instance") != instance
+            first = response.headers.get("x-pai-log-first-line")
+            expected = start if prefer and first == str(start) else (number - 1) * size
+            if first not in (None, str(expected)) or (
+                first is not None and response.headers.get("x-pai-log-instance") != instance
             ):
                 _log.info("ListTrainingJobLogs: the response belongs to another request; sending it again")
                 continue
-            lines = answer.json.get("Logs")
+            lines = response.json.get("Logs")
             return _Page(
                 _texts(lines, strip=not self._by_line) if isinstance(lines, list) else (),
                 first=expected,
-                is_by_line=is_by_line,
-                total=number_of(answer.json.get("TotalCount")),
-                complete=answer.headers.get("x-pai-log-complete", "").lower() == "true",
+                total=number_of(response.json.get("TotalCount")),
+                complete=response.headers.get("x-pai-log-complete", "").lower() == "true",
                 waited="wait" in offers,
             )
         raise BadAnswerError(
             f"ListTrainingJobLogs: {_ATTEMPTS} responses in a row belong to another request; a proxy or cache "
             "in between mixes them up",
-            status_code=answer.status_code,
-            request_id=answer.request_id,
+            status_code=response.status_code,
+            request_id=response.request_id,
+        )
+
+    def _call(self, job_id: str, query: dict[str, Any], prefer: str, wait_s: float = 0.0) -> ApiResponse:
+        return self._transport.call(
+            "ListTrainingJobLogs",
+            "GET",
+            "/api/v1/trainingjobs/{training_job_id}/logs",
+            {"training_job_id": job_id},
+            query,
+            headers={"Prefer": prefer} if prefer else {},
+            timeout_s=read_timeout(self._transport.timeout_s, wait_s if prefer else 0.0),
         )
 
 
@@ -416,20 +409,15 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class _Page:
-    """A page of the service; its first line has the number `first`."""
+class _Page(LogPage):
+    """A page as the service counts them; its first line has the number `first`."""
 
-    lines: tuple[str, ...]
-    first: int
-    is_by_line: bool
-    total: int | None
-    complete: bool
-    waited: bool
+    first: int = 0
 
     def part(self, start: int, limit: int) -> LogPage:
-        skip = start - self.first
-        lines = self.lines[skip : skip + limit]
-        complete = self.complete and skip + limit >= len(self.lines)
+        end = start - self.first + limit
+        complete = self.complete and end >= len(self.lines)
+        lines = self.lines[start - self.first : end]
         return LogPage(lines, complete=complete, waited=self.waited, total=self.total)
 
 

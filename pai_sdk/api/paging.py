@@ -15,24 +15,24 @@ def pages(
 
     Args:
         fetch: requests a page: (number, counted from 1; size).
-        items: the field of the answer that has the page's items.
+        items: the field of the response that has the page's items.
         page_size: items in a page.
 
     Example:
-        >>> answers = {1: {"Jobs": ["a", "b"], "TotalCount": "3"}, 2: {"Jobs": ["c"], "TotalCount": "3"}}
-        >>> [*pages(lambda number, size: answers[number], "Jobs", page_size=2)]
+        >>> responses = {1: {"Jobs": ["a", "b"], "TotalCount": "3"}, 2: {"Jobs": ["c"], "TotalCount": "3"}}
+        >>> [*pages(lambda number, size: responses[number], "Jobs", page_size=2)]
         [['a', 'b'], ['c']]
     """
     seen, number = 0, 1
     before: list[Any] | None = None
     while True:
-        answer = fetch(number, page_size)
-        page = answer.get(items) or []
+        response = fetch(number, page_size)
+        page = response.get(items) or []
         if not page or page == before:  # the same page again: this list has no page numbers
             return
         yield page
         seen += len(page)
-        total = number_of(answer.get("TotalCount"))
+        total = number_of(response.get("TotalCount"))
         if total is not None and seen >= total:
             return
         before = page

@@ -14,8 +14,18 @@ from typing import Any, TypeVar
 import requests
 from pydantic import ValidationError
 
-from pai_sdk.api.refusals import api_error
-from pai_sdk.errors import ApiError, BadAnswerError
+from pai_sdk.errors import (
+    ApiError,
+    AuthenticationError,
+    BadAnswerError,
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    PermissionDeniedError,
+    RepeatedRequestError,
+    ServiceFaultError,
+    ThrottledError,
+)
 from pai_sdk.schemas.wire import Received, problems_of
 
 _log = logging.getLogger(__name__)
@@ -38,8 +48,8 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An answer of the service.
+class ApiResponse:
+    """A response of the service.
 
     Attributes:
         json: the object; empty for 204 and 304, which have none.
@@ -55,7 +65,7 @@ class Answer:
 
 
 def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
-    """Read and unpack the body of a response; the arguments are those of `read_answer`.
+    """Read and unpack the body of a response; the arguments are those of `read_response`.
 
     Raises:
         BadAnswerError: it is too large.
@@ -69,8 +79,8 @@ def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
     return bytes(body)
 
 
-def read_answer(response: requests.Response, body: bytes, *, action: str, host: str) -> Answer:
-    """Read an answer.
+def read_response(response: requests.Response, body: bytes, *, action: str, host: str) -> ApiResponse:
+    """Read a response.
 
     Args:
         response: what came.
@@ -80,13 +90,13 @@ def read_answer(response: requests.Response, body: bytes, *, action: str, host: 
 
     Raises:
         ApiError: the service refused.
-        BadAnswerError: it is not the service's answer.
+        BadAnswerError: it is not the service's response.
     """
     status = response.status_code
     if status == 429 and not body.lstrip().startswith(b"{"):
         raise _turned_away(response, action, host)
     if status in (204, 304):
-        return Answer({}, status, response.headers, _request_id(response, {}))
+        return ApiResponse({}, status, response.headers, _request_id(response, {}))
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
@@ -97,7 +107,7 @@ def read_answer(response: requests.Response, body: bytes, *, action: str, host: 
         raise _refused(response, content, action, host)
     if status >= 300:
         raise _bad(response, body, action, host, "a redirection")
-    return Answer(content, status, response.headers, _request_id(response, content))
+    return ApiResponse(content, status, response.headers, _request_id(response, content))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -152,7 +162,7 @@ def _turned_away(response: requests.Response, action: str, host: str) -> ApiErro
 def _bad(response: requests.Response, body: bytes, action: str, host: str, what: str) -> BadAnswerError:
     status = response.status_code
     return BadAnswerError(
-        f"{action}: {host} answered HTTP {status} with {what}; {_advice(status)}",
+        f"{action}: {host} sent HTTP {status} with {what}; {_advice(status)}",
         status_code=status,
         body=body[:500].decode("utf-8", errors="replace"),
         request_id=_request_id(response, {}),
@@ -162,7 +172,7 @@ def _bad(response: requests.Response, body: bytes, action: str, host: str, what:
 
 def _advice(status: int) -> str:
     if status >= 500:
-        return "the service, or a gateway before it, has a fault"
+        return "the service, or a gateway in front of it, failed"
     if status == 407:
         return "the proxy wants a user and a password, as in HTTPS_PROXY=http://user:password@host:port"
     return "check that the endpoint is one of PAI, and the proxy"
@@ -220,7 +230,7 @@ def _number(text: str | None) -> float | None:
     return number if number is not None and 0 <= number < float("inf") else None
 
 
-def read_model(model: type[_Record], content: Any, answer: Answer, action: str) -> _Record:
+def read_model(model: type[_Record], content: Any, response: ApiResponse, action: str) -> _Record:
     """The content of a response as a model.
 
     Raises:
@@ -231,9 +241,9 @@ def read_model(model: type[_Record], content: Any, answer: Answer, action: str) 
     except ValidationError as error:
         fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
         raise BadAnswerError(
-            f"{action}: the answer is not what the API describes (in {fields or 'all of it'})",
-            status_code=answer.status_code,
-            request_id=answer.request_id,
+            f"{action}: the response is not what the API describes (in {fields or 'all of it'})",
+            status_code=response.status_code,
+            request_id=response.request_id,
             is_from_service=True,
         ) from None  # pydantic quotes values, and those of environments may be secrets
 
@@ -255,3 +265,53 @@ def read_items(model: type[_Record], found: Iterable[list[Any]], action: str) ->
             record = read_item(model, item, action)
             if record is not None:
                 yield record
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: InvalidRequestError,
+    401: AuthenticationError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    429: ThrottledError,
+}
+# Codes win over the status: Alibaba Cloud responds to a wrong key with 400, 403 or 404, depending on the service.
+_BY_CODE: dict[str, type[ApiError]] = {
+    "SignatureDoesNotMatch": AuthenticationError,
+    "IncompleteSignature": AuthenticationError,
+    "InvalidTimeStamp": AuthenticationError,
+    "IllegalTimestamp": AuthenticationError,
+    "RequestTimeTooSkewed": AuthenticationError,
+    "SignatureNonceUsed": RepeatedRequestError,
+    "InvalidSecurityToken": AuthenticationError,
+    "MissingSecurityToken": AuthenticationError,
+    "InvalidAccessKeyId": AuthenticationError,
+    "InvalidCredentials": AuthenticationError,
+    "NoPermission": PermissionDeniedError,
+    "Forbidden": PermissionDeniedError,
+    "Throttling": ThrottledError,
+    "ServiceUnavailable": ServiceFaultError,
+    "InternalError": ServiceFaultError,
+}
+
+
+def api_error(
+    message: str, *, code: str, status_code: int, request_id: str | None, retry_after_s: float | None = None
+) -> ApiError:
+    """Build the error that fits the service's code, or else the HTTP status.
+
+    Example:
+        >>> type(api_error("slow down", code="Throttling.User", status_code=400, request_id="r")).__name__
+        'ThrottledError'
+    """
+    family = _BY_CODE.get(code) or _BY_CODE.get(code.partition(".")[0]) or _BY_STATUS.get(status_code)
+    if family is None:
+        family = ServiceFaultError if status_code >= 500 else ApiError
+    facts = ", ".join(filter(None, [code, f"HTTP {status_code}", f"RequestId {request_id}" if request_id else ""]))
+    return family(
+        f"{message} [{facts}]",
+        code=code,
+        status_code=status_code,
+        request_id=request_id,
+        retry_after_s=retry_after_s,
+    )

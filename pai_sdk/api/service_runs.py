@@ -1,4 +1,4 @@
-"""The runs of a service, read over its API: the same questions and answers as those of a `RunManager`.
+"""The runs of a service, read over its API: the same requests and results as those of a `RunManager`.
 
 An offer beyond PAI's API (`x-pai-offers: runs`): services of this package have it, Alibaba Cloud's has not.
 Curves need numpy, from the extras `watch` and `service`.
@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.api.training_jobs import offers_of
-from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import BadAnswerError, InvalidInputError, Problem
-from pai_sdk.run.records import RunBrief, RunPage
+from pai_sdk.run.watch.records import RunBrief, RunPage
 
 if TYPE_CHECKING:
-    from pai_sdk.run.buckets import Band, Comparison, Curve, XAxis
-    from pai_sdk.run.series import Floats, Series, TagSummary
+    from pai_sdk.run.events.series import Floats, Series, TagSummary
+    from pai_sdk.run.plots.buckets import Band, Comparison, Curve, XAxis
 
 __all__ = ["ServiceRuns"]
 
@@ -43,10 +43,12 @@ class ServiceRuns:
         self._is_offered = False
 
     def is_offered(self) -> bool:
-        """Whether the service has runs over HTTP; asked once."""
+        """True where the service has runs over HTTP; it is asked once."""
         if not self._is_offered:
-            answer = self._transport.call("ListTrainingJobs", "GET", "/api/v1/trainingjobs", query={"PageSize": 1})
-            self._is_offered = _OFFER in offers_of(answer)
+            response = self._transport.call(
+                "ListTrainingJobs", "GET", "/api/v1/trainingjobs", query={"PageSize": 1}
+            )
+            self._is_offered = _OFFER in offers_of(response)
         return self._is_offered
 
     def list(
@@ -66,12 +68,12 @@ class ServiceRuns:
         query = {"filter": filter, "sort": sort, "limit": limit, "cursor": cursor}
         if tags is not None:
             query["tags"] = json.dumps([*tags])
-        answer = self._call("ListRuns", "GET", _RUNS, query=query)
-        with _Reading(answer, "ListRuns"):
-            names = answer.json["tags"]
-            briefs = tuple(_brief(row, names) for row in answer.json["runs"])
-            version = int(answer.json["version"].rpartition(".")[2])
-            return RunPage(briefs, answer.json["next"], answer.json["total"], version)
+        response = self._call("ListRuns", "GET", _RUNS, query=query)
+        with _Reading(response, "ListRuns"):
+            names = response.json["tags"]
+            briefs = tuple(_brief(row, names) for row in response.json["runs"])
+            version = int(response.json["version"].rpartition(".")[2])
+            return RunPage(briefs, response.json["next"], response.json["total"], version)
 
     def scalars(self, run_id: str, tag: str) -> Series:
         """All points of a metric.
@@ -82,13 +84,17 @@ class ServiceRuns:
         """
         import numpy as np
 
-        from pai_sdk.run.series import Series
+        from pai_sdk.run.events.series import Series
 
         # A run's id may have slashes; they are encoded as one part of the path here, and the service takes both.
-        answer = self._call("GetRunScalars", "GET", _RUNS + "/{run_id}/scalars", {"run_id": run_id}, {"tag": tag})
-        with _Reading(answer, "GetRunScalars"):
-            step = np.array(answer.json["steps"], np.int64)
-            return Series(tag, np.array(answer.json["walls"], np.float64), step, _values(answer.json, "values"))
+        response = self._call(
+            "GetRunScalars", "GET", _RUNS + "/{run_id}/scalars", {"run_id": run_id}, {"tag": tag}
+        )
+        with _Reading(response, "GetRunScalars"):
+            step = np.array(response.json["steps"], np.int64)
+            return Series(
+                tag, np.array(response.json["walls"], np.float64), step, _values(response.json, "values")
+            )
 
     def compare(
         self,
@@ -113,9 +119,9 @@ class ServiceRuns:
             **{"tags": [tag], "x": x, "from": start, "to": end, "buckets": buckets, "smooth": smooth},
             **{"group_by": [*group_by], "band": band, "last": True},
         }
-        answer = self._call("CompareRuns", "POST", "/api/v1/compare", body=body, idempotent=True)
-        with _Reading(answer, "CompareRuns"):
-            return _comparison(answer.json["comparisons"][0])
+        response = self._call("CompareRuns", "POST", "/api/v1/compare", body=body, idempotent=True)
+        with _Reading(response, "CompareRuns"):
+            return _comparison(response.json["comparisons"][0])
 
     def _call(
         self,
@@ -125,7 +131,7 @@ class ServiceRuns:
         path_params: Mapping[str, str] | None = None,
         query: Mapping[str, Any] | None = None,
         **rest: Any,  # of Transport.call
-    ) -> Answer:
+    ) -> ApiResponse:
         if not self.is_offered():
             hint = "read them where they are stored: RunManager(uri)"
             raise InvalidInputError([Problem("session", "its service has no runs over HTTP", hint)])
@@ -133,10 +139,10 @@ class ServiceRuns:
 
 
 class _Reading:
-    """Turns what is missing or odd in an answer into the error for it."""
+    """Turns what is missing or odd in a response into the error for it."""
 
-    def __init__(self, answer: Answer, action: str) -> None:
-        self._answer = answer
+    def __init__(self, response: ApiResponse, action: str) -> None:
+        self._response = response
         self._action = action
 
     def __enter__(self) -> None:
@@ -145,9 +151,9 @@ class _Reading:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, (KeyError, IndexError, TypeError, ValueError, AttributeError)):
             raise BadAnswerError(
-                f"{self._action}: the answer is not what the API describes ({type(error).__name__})",
-                status_code=self._answer.status_code,
-                request_id=self._answer.request_id,
+                f"{self._action}: the response is not what the API describes ({type(error).__name__})",
+                status_code=self._response.status_code,
+                request_id=self._response.request_id,
                 is_from_service=True,
             ) from error
 
@@ -175,7 +181,7 @@ def _brief(row: Mapping[str, Any], tags: Sequence[str]) -> RunBrief:
 
 
 def _summary(tag: str, numbers: Mapping[str, Any]) -> TagSummary | None:
-    from pai_sdk.run.series import Point, TagSummary
+    from pai_sdk.run.events.series import Point, TagSummary
 
     if numbers.get("count") is None:
         return None
@@ -204,7 +210,7 @@ def _values(row: Mapping[str, Any], name: str) -> Floats:
 def _comparison(said: Mapping[str, Any]) -> Comparison:
     import numpy as np
 
-    from pai_sdk.run.buckets import Comparison
+    from pai_sdk.run.plots.buckets import Comparison
 
     edges = np.array(said["edges"], np.float64)
     curves = tuple(_curve(row, (at,), edges) for at, row in enumerate(said["curves"]))
@@ -214,7 +220,7 @@ def _comparison(said: Mapping[str, Any]) -> Comparison:
 def _curve(row: Mapping[str, Any], members: tuple[int, ...], edges: Floats) -> Curve:
     import numpy as np
 
-    from pai_sdk.run.buckets import Curve
+    from pai_sdk.run.plots.buckets import Curve
 
     value = _values(row, "values")
     if "xs" in row:

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from pai_sdk.api.paging import number_of, pages
 from pai_sdk.api.responses import read_item, read_items, read_model
-from pai_sdk.api.transport import Answer, Transport
+from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import BadAnswerError
-from pai_sdk.schemas.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, MetricPoint
 
 __all__ = ["BEGINNING", "VERSION", "Changed", "JobPage", "TrainingJobs"]
 
@@ -24,15 +24,14 @@ BEGINNING = "2018-01-01T00:00:00Z"
 """Before PAI; as the start of a list it turns the service's window of 7 days off."""
 
 # A page may have no new jobs, and the next one some. After this many in a row the list has no end.
-_MOST_WITHOUT_NEWS = 5
+_MAX_PAGES_WITHOUT_NEW = 5
 _JOBS = "/api/v1/trainingjobs"
 _JOB = _JOBS + "/{training_job_id}"
-_TERMINALS = _JOB + "/instances/{instance_id}/webterminals"
 
 
 @dataclass(frozen=True)
 class Changed:
-    """The answer of ListTrainingJobChanges: the jobs that have changed, as `get` shows them, and ids of no job."""
+    """The response of ListTrainingJobChanges: changed jobs, as `get` shows them, and ids without a job."""
 
     records: list[JobRecord]
     missing: list[str]
@@ -60,31 +59,31 @@ class TrainingJobs:
         self.transport = transport
         self.offers_changes = False
 
-    def create_once(self, body: Mapping[str, Any], *, answer_s: float | None = None) -> str:
-        """CreateTrainingJob, sent again only when it cannot have arrived; `submission.create` does the rest.
+    def create_once(self, body: Mapping[str, Any], *, response_timeout_s: float | None = None) -> str:
+        """CreateTrainingJob, sent again only when it cannot have arrived; `pai_sdk.submission` does the rest.
 
         Args:
             body: the request.
-            answer_s: how long the answer may take, in seconds; as for any other call when not given.
+            response_timeout_s: how long the response may take, in seconds; as for any other call when not given.
         """
         connect_s, silence_s = self.transport.timeout_s
-        answer = self.transport.call(
+        response = self.transport.call(
             "CreateTrainingJob",
             "POST",
             _JOBS,
             body=body,
             idempotent=False,
-            timeout_s=(connect_s, silence_s if answer_s is None else answer_s),
+            timeout_s=(connect_s, silence_s if response_timeout_s is None else response_timeout_s),
             final_codes=("SignatureNonceUsed",),  # the create has arrived, and must not be sent again
         )
-        job_id = answer.json.get("TrainingJobId")
+        job_id = response.json.get("TrainingJobId")
         if not isinstance(job_id, str) or not job_id:
             raise BadAnswerError(
-                "CreateTrainingJob: the answer has no TrainingJobId",
-                status_code=answer.status_code,
-                request_id=answer.request_id,
+                "CreateTrainingJob: the response has no TrainingJobId",
+                status_code=response.status_code,
+                request_id=response.request_id,
             )
-        notices = answer.json.get("Notices")  # of the embedded service; Alibaba Cloud's has no such field
+        notices = response.json.get("Notices")  # of the embedded service; Alibaba Cloud's has no such field
         for notice in notices if isinstance(notices, list) else ():
             logger.warning("job %s: %s", job_id, notice)
         return job_id
@@ -104,25 +103,25 @@ class TrainingJobs:
             if changed_from._may_wait:
                 headers.update(prefer_wait(wait_s))
                 timeout_s = read_timeout(timeout_s, wait_s)
-        answer = self.transport.call(
+        response = self.transport.call(
             "GetTrainingJob", "GET", _JOB, {"training_job_id": job_id}, headers=headers, timeout_s=timeout_s
         )
-        if answer.status_code == 304 and changed_from is not None:
+        if response.status_code == 304 and changed_from is not None:
             return changed_from
         # Without the id of the request, which would make each snapshot differ from the one before.
-        content = {name: value for name, value in answer.json.items() if name != "RequestId"}
-        record = read_model(JobRecord, {"TrainingJobId": job_id, **content}, answer, "GetTrainingJob")
-        return self._marked(record, offers_of(answer), answer.headers.get("ETag"))
+        content = {name: value for name, value in response.json.items() if name != "RequestId"}
+        record = read_model(JobRecord, {"TrainingJobId": job_id, **content}, response, "GetTrainingJob")
+        return self._marked(record, offers_of(response), response.headers.get("ETag"))
 
     def changes(self, known: Mapping[str, str | None], *, wait_s: float = 0.0) -> Changed:
         """ListTrainingJobChanges, an action of the embedded service: the jobs that differ from what is known.
 
         Args:
             known: job id to the ETag of the snapshot that is known, or None.
-            wait_s: long poll: an answer without news may be delayed so long.
+            wait_s: long poll: the service may delay a response without changes so long.
         """
         action, body = "ListTrainingJobChanges", {"Known": {key: tag or "" for key, tag in known.items()}}
-        answer = self.transport.call(
+        response = self.transport.call(
             action,
             "POST",
             _JOBS + "/changes",
@@ -131,11 +130,11 @@ class TrainingJobs:
             headers=prefer_wait(wait_s),
             timeout_s=read_timeout(self.transport.timeout_s, wait_s),
         )
-        offers, tags = offers_of(answer), answer.json.get("ETags")
+        offers, tags = offers_of(response), response.json.get("ETags")
         tags = tags if isinstance(tags, dict) else {}
-        found = read_items(JobRecord, [answer.json.get("TrainingJobs") or []], action)
+        found = read_items(JobRecord, [response.json.get("TrainingJobs") or []], action)
         records = [self._marked(record, offers, tags.get(record.training_job_id)) for record in found]
-        missing = answer.json.get("Missing")
+        missing = response.json.get("Missing")
         return Changed(records, [str(job_id) for job_id in missing] if isinstance(missing, list) else [])
 
     def _marked(self, record: JobRecord, offers: frozenset[str], etag: str | None) -> JobRecord:
@@ -193,7 +192,7 @@ class TrainingJobs:
             "Order": "DESC" if newest_first else "ASC",
         }
         seen: set[str] = set()
-        without_news = 0
+        without_new = 0
         for page in self._pages("ListTrainingJobs", _JOBS, {}, query, "TrainingJobs", page_size):
             known = len(seen)
             for item in page:
@@ -201,8 +200,8 @@ class TrainingJobs:
                 if record is not None and record.training_job_id not in seen:
                     seen.add(record.training_job_id)
                     yield record
-            without_news = without_news + 1 if len(seen) == known else 0
-            if without_news == _MOST_WITHOUT_NEWS:
+            without_new = without_new + 1 if len(seen) == known else 0
+            if without_new == _MAX_PAGES_WITHOUT_NEW:
                 return
 
     def list_page(
@@ -225,10 +224,10 @@ class TrainingJobs:
             "PageSize": page_size,
         }
         action = "ListTrainingJobs"
-        answer = self.transport.call(action, "GET", _JOBS, query=query)
-        self.offers_changes = "changes" in offers_of(answer)
-        records = [*read_items(JobRecord, [answer.json.get("TrainingJobs") or []], action)]
-        return JobPage(records, number_of(answer.json.get("TotalCount")))
+        response = self.transport.call(action, "GET", _JOBS, query=query)
+        self.offers_changes = "changes" in offers_of(response)
+        records = [*read_items(JobRecord, [response.json.get("TrainingJobs") or []], action)]
+        return JobPage(records, number_of(response.json.get("TotalCount")))
 
     def stop(self, job_id: str) -> None:
         """StopTrainingJob."""
@@ -238,19 +237,15 @@ class TrainingJobs:
         """DeleteTrainingJob."""
         self._on_job("DeleteTrainingJob", "DELETE", job_id)
 
-    def metrics(self, job_id: str, *, name: str | None = None, oldest_first: bool = True) -> Iterator[MetricPoint]:
+    def metrics(
+        self, job_id: str, *, name: str | None = None, oldest_first: bool = True, page_size: int = 100
+    ) -> Iterator[MetricPoint]:
         """ListTrainingJobMetrics, all pages."""
         query = {"Name": name, "Order": "ASC" if oldest_first else "DESC"}
         found = self._pages(
-            "ListTrainingJobMetrics", _JOB + "/metrics", {"training_job_id": job_id}, query, "Metrics", 100
+            "ListTrainingJobMetrics", _JOB + "/metrics", {"training_job_id": job_id}, query, "Metrics", page_size
         )
         return read_items(MetricPoint, found, "ListTrainingJobMetrics")
-
-    def latest_metrics(self, job_id: str, names: Sequence[str] = ()) -> Sequence[MetricPoint]:
-        """GetTrainingJobLatestMetrics: the last value of each metric, or of those named."""
-        action = "GetTrainingJobLatestMetrics"
-        answer = self._on_job(action, "GET", job_id, "/latestmetrics", {"Names": ",".join(names) or None})
-        return [*read_items(MetricPoint, [answer.json.get("Metrics") or []], action)]
 
     def events(self, job_id: str, *, start_time: str | None = None, end_time: str | None = None) -> Sequence[str]:
         """ListTrainingJobEvents, all pages."""
@@ -259,78 +254,12 @@ class TrainingJobs:
         found = self._pages("ListTrainingJobEvents", _JOB + "/events", params, query, "Events", 100)
         return [str(event) for page in found for event in page]
 
-    def instance_events(self, job_id: str, instance: str) -> Sequence[str]:
-        """ListTrainingJobInstanceEvents, all pages."""
-        params = {"training_job_id": job_id, "instance_id": instance}
-        path = _JOB + "/instances/{instance_id}/events"
-        found = self._pages("ListTrainingJobInstanceEvents", path, params, {}, "Events", 100)
-        return [str(event) for page in found for event in page]
-
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """GetTrainingJobErrorInfo, or None when there is no error."""
         action = "GetTrainingJobErrorInfo"
-        answer = self._on_job(action, "GET", job_id, "/errorinfo")
-        info = read_item(ErrorInfo, answer.json.get("ErrorInfo") or {}, action)
+        response = self._on_job(action, "GET", job_id, "/errorinfo")
+        info = read_item(ErrorInfo, response.json.get("ErrorInfo") or {}, action)
         return info if info is not None and (info.code or info.message) else None
-
-    def output_models(self, job_id: str) -> Sequence[Mapping[str, Any]]:
-        """ListTrainingJobOutputModels, as the service describes them."""
-        answer = self._on_job("ListTrainingJobOutputModels", "GET", job_id, "/outputmodels")
-        return [model for model in answer.json.get("OutputModels") or [] if isinstance(model, dict)]
-
-    def instance_metrics(
-        self,
-        job_id: str,
-        metric: str,
-        *,
-        instance: str | None = None,
-        start_time: str | None = None,
-        end_time: str | None = None,
-        time_step: str | None = None,
-    ) -> Sequence[InstanceMetrics]:
-        """ListTrainingJobInstanceMetrics: what each instance uses of its machine.
-
-        Args:
-            job_id: which job.
-            metric: `CpuCoreUsage`, `MemoryUsage`, `GpuCoreUsage`, `GpuMemoryUsage`, `DiskReadRate`,
-                `DiskWriteRate`, `NetworkInputRate` or `NetworkOutputRate`.
-            instance: only this one.
-            start_time: from here on.
-            end_time: until then.
-            time_step: the time between two values: `10s`, `5m`, `30m`, `1h`.
-        """
-        action = "ListTrainingJobInstanceMetrics"
-        query = {
-            "MetricType": metric,
-            "InstanceId": instance,
-            "StartTime": start_time,
-            "EndTime": end_time,
-            "TimeStep": time_step,
-        }
-        answer = self._on_job(action, "GET", job_id, "/instancemetrics", query).json
-        # The build of the client that alipai carries spells it in another way.
-        found = answer.get("InstanceMetrics") or answer.get("Instancemetrics") or []
-        return [*read_items(InstanceMetrics, [found], action)]
-
-    def token(self, job_id: str | None = None, *, expire_time_s: int | None = None) -> str | None:
-        """GetToken: a temporary token to view one job, or all jobs."""
-        query = {"TrainingJobId": job_id, "ExpireTime": expire_time_s}
-        token = self.transport.call("GetToken", "GET", "/api/v1/tokens", query=query).json.get("Token")
-        return None if token is None else str(token)
-
-    def create_web_terminal(self, job_id: str, instance: str) -> str | None:
-        """CreateInstanceWebTerminal: the id of a terminal in a running instance."""
-        params = {"training_job_id": job_id, "instance_id": instance}
-        answer = self.transport.call("CreateInstanceWebTerminal", "POST", _TERMINALS, params)
-        terminal = answer.json.get("WebTerminalId")
-        return None if terminal is None else str(terminal)
-
-    def check_web_terminal(self, job_id: str, instance: str, check_info: str) -> None:
-        """CheckInstanceWebTerminal: whether a terminal can still be used."""
-        params = {"training_job_id": job_id, "instance_id": instance}
-        body = {"CheckInfo": check_info}
-        path = _TERMINALS + "/action/check"
-        self.transport.call("CheckInstanceWebTerminal", "POST", path, params, body=body, idempotent=True)
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         """UpdateTrainingJobLabels: add or replace."""
@@ -344,13 +273,9 @@ class TrainingJobs:
             idempotent=True,  # the same labels twice are the same labels
         )
 
-    def delete_labels(self, job_id: str, keys: Sequence[str]) -> None:
-        """DeleteTrainingJobLabels."""
-        self._on_job("DeleteTrainingJobLabels", "DELETE", job_id, "/labels", {"Keys": ",".join(keys)})
-
     def _on_job(
         self, action: str, method: str, job_id: str, path: str = "", query: Mapping[str, Any] | None = None
-    ) -> Answer:
+    ) -> ApiResponse:
         return self.transport.call(action, method, _JOB + path, {"training_job_id": job_id}, query)
 
     def _pages(
@@ -369,14 +294,14 @@ class TrainingJobs:
         return pages(fetch, items, page_size=page_size)
 
 
-def offers_of(answer: Answer) -> frozenset[str]:
-    """What the service can do beyond PAI's API; only services of this package announce such offers.
+def offers_of(response: ApiResponse) -> frozenset[str]:
+    """The features of the service beyond PAI's API; only services of this package announce such offers.
 
     Example:
-        >>> sorted(offers_of(Answer({}, headers={"x-pai-offers": "wait, first-line"})))
+        >>> sorted(offers_of(ApiResponse({}, headers={"x-pai-offers": "wait, first-line"})))
         ['first-line', 'wait']
     """
-    return frozenset(offer.strip() for offer in answer.headers.get("x-pai-offers", "").lower().split(",")) - {""}
+    return frozenset(offer.strip() for offer in response.headers.get("x-pai-offers", "").lower().split(",")) - {""}
 
 
 def prefer_wait(wait_s: float) -> dict[str, str]:

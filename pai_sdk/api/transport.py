@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 
 from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.api.encoding import form_of, json_of, path_of, query_of
-from pai_sdk.api.responses import Answer, read_answer, read_body
+from pai_sdk.api.responses import ApiResponse, read_body, read_response
+from pai_sdk.api.signature import encode
 from pai_sdk.base.connections import PooledAdapter, stay_on_this_machine
 from pai_sdk.base.endpoint import Endpoint, is_loopback
+from pai_sdk.base.missing_response import diagnose
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.base.unanswered import diagnose
 from pai_sdk.base.version import __version__
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.errors import (
     ApiError,
     BadAnswerError,
     ConnectionFailedError,
+    InvalidInputError,
     NotFoundError,
     PaiError,
+    Problem,
     RepeatedRequestError,
 )
 
-__all__ = ["Answer", "Transport"]
+__all__ = ["ApiResponse", "Transport"]
 
 _log = logging.getLogger(__name__)
 _USER_AGENT = f"pai-sdk/{__version__}"
 # Each followed log holds a few connections, and a pool that is too small logs warnings.
 _POOL = 256
-# A proxy's page or a cut response may be a passing fault. With a wrong endpoint it stays, so the attempts are few.
-_MOST_STRANGE_ANSWERS = 5
+# A proxy's page or a cut response may be temporary. With a wrong endpoint it stays, so the attempts are few.
+_MAX_STRANGE_RESPONSES = 5
 
 
 class Transport:
@@ -106,7 +109,7 @@ class Transport:
         timeout_s: tuple[float, float] | None = None,
         form: Mapping[str, str | None] | None = None,
         final_codes: Collection[str] = (),
-    ) -> Answer:
+    ) -> ApiResponse:
         """Call an action, with retries as the policy allows.
 
         A deletion has succeeded when it gets NotFound after an attempt whose response was lost.
@@ -146,13 +149,15 @@ class Transport:
         path = path_of(path_template, path_params or {}) + query_of(query or {})
         attempt = _Attempt(self._session, action, self._endpoint, path, request, timeout_s or self.timeout_s)
         try:
-            return self._attempt_until_answered(attempt, repeatable, final_codes)
+            return self._attempt_until_response(attempt, repeatable, final_codes)
         except NotFoundError as error:
             if method.upper() == "DELETE" and attempt.maybe_arrived:
-                return Answer({}, error.status_code, request_id=error.request_id)
+                return ApiResponse({}, error.status_code, request_id=error.request_id)
             raise
 
-    def _attempt_until_answered(self, attempt: _Attempt, repeatable: bool, final_codes: Collection[str]) -> Answer:
+    def _attempt_until_response(
+        self, attempt: _Attempt, repeatable: bool, final_codes: Collection[str]
+    ) -> ApiResponse:
         strange = 0
 
         def is_transient(error: BaseException) -> bool:
@@ -164,7 +169,7 @@ class Transport:
             if isinstance(error, BadAnswerError):
                 strange += error.status_code < 400
                 # This server or proxy does not know whether the service has received the request.
-                return repeatable and strange < _MOST_STRANGE_ANSWERS
+                return repeatable and strange < _MAX_STRANGE_RESPONSES
             # RepeatedRequestError: the first delivery may have been carried out, but this attempt was not.
             return repeatable or not error.maybe_arrived or isinstance(error, RepeatedRequestError)
 
@@ -174,10 +179,10 @@ class Transport:
                 self._endpoint.revive()
 
         try:
-            answer = self.retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
-            if offered := answer.headers.get("x-pai-offers"):
+            response = self.retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
+            if offered := response.headers.get("x-pai-offers"):
                 self.offers = frozenset(each.strip() for each in offered.split(","))
-            return answer
+            return response
         except ConnectionFailedError as error:
             tries = f" (tried {attempt.count} times)" if attempt.count > 1 else ""
             raise ConnectionFailedError(
@@ -195,7 +200,7 @@ class _Attempt:
 
     Attributes:
         count: the attempts so far.
-        maybe_arrived: whether one of them may have been carried out although no good answer came.
+        maybe_arrived: whether one of them may have been carried out although no valid response came.
     """
 
     def __init__(
@@ -216,7 +221,7 @@ class _Attempt:
         self._path = path
         self._timeout_s = timeout_s
 
-    def __call__(self) -> Answer:
+    def __call__(self) -> ApiResponse:
         self.count += 1
         try:
             return self._ask()
@@ -224,7 +229,7 @@ class _Attempt:
             self.maybe_arrived |= error.maybe_arrived
             raise
 
-    def _ask(self) -> Answer:
+    def _ask(self) -> ApiResponse:
         begun = time.monotonic()
         url = self._endpoint.url
         self.request.url, host = url + self._path, url.partition("://")[2]
@@ -256,4 +261,83 @@ class _Attempt:
             response.status_code,
             (time.monotonic() - begun) * 1000,
         )
-        return read_answer(response, body, action=self._action, host=host)
+        return read_response(response, body, action=self._action, host=host)
+
+
+_T = TypeVar("_T")
+
+
+def path_of(template: str, params: Mapping[str, str]) -> str:
+    """Put parameters into a path.
+
+    Raises:
+        InvalidInputError: one of them is empty, `.` or `..`, which would be another path.
+
+    Example:
+        >>> path_of("/api/v1/trainingjobs/{training_job_id}", {"training_job_id": "a/b ü"})
+        '/api/v1/trainingjobs/a%2Fb%20%C3%BC'
+    """
+    for name, value in params.items():
+        if not value or value in (".", ".."):
+            raise InvalidInputError([Problem(name, f"{value!r} is not an id")])
+    return template.format(**{name: _encoded(name, value) for name, value in params.items()})
+
+
+def query_of(query: Mapping[str, Any]) -> str:
+    """The query with its question mark, or nothing. None is left out; lists and dicts are written as JSON.
+
+    Example:
+        >>> query_of({"Status": "Running", "Order": None, "Labels": {"team": "a b"}})
+        '?Status=Running&Labels=%7B%22team%22%3A%22a%20b%22%7D'
+    """
+    pairs = [f"{name}={_encoded(name, _value(value))}" for name, value in _present(query).items()]
+    return "?" + "&".join(pairs) if pairs else ""
+
+
+def json_of(body: Mapping[str, Any]) -> bytes:
+    """The body, compact and in UTF-8. Fields that are None are left out.
+
+    Raises:
+        InvalidInputError: a text in it holds a lone surrogate.
+    """
+    try:
+        return json.dumps(_present(body), ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError([_lone_surrogate("request", error)]) from error
+
+
+def form_of(fields: Mapping[str, str | None]) -> bytes:
+    """The body as a form. Fields that are None are left out.
+
+    Raises:
+        InvalidInputError: a text in it holds a lone surrogate.
+
+    Example:
+        >>> form_of({"AlgorithmName": "digits", "DisplayName": "a & b"})
+        b'AlgorithmName=digits&DisplayName=a%20%26%20b'
+    """
+    return "&".join(f"{name}={_encoded(name, value)}" for name, value in _present(fields).items()).encode()
+
+
+def _present(fields: Mapping[str, _T | None]) -> dict[str, _T]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return str(value)
+
+
+def _encoded(name: str, value: str) -> str:
+    try:
+        return encode(value)
+    except UnicodeEncodeError as error:
+        raise InvalidInputError([_lone_surrogate(name, error)]) from error
+
+
+def _lone_surrogate(where: str, error: UnicodeEncodeError) -> Problem:
+    around = str(error.object)[max(0, error.start - 10) : error.end + 10]
+    return Problem(where, f"{around!r} contains invalid Unicode (a lone surrogate)", "remove it")

@@ -38,15 +38,17 @@ class Workspaces:
 
     def get(self, workspace_id: str) -> WorkspaceRecord:
         """GetWorkspace."""
-        answer = self._transport.call(
+        response = self._transport.call(
             "GetWorkspace", "GET", _WORKSPACES + "/{workspace_id}", {"workspace_id": workspace_id}
         )
-        return read_model(WorkspaceRecord, {"WorkspaceId": workspace_id, **answer.json}, answer, "GetWorkspace")
+        return read_model(
+            WorkspaceRecord, {"WorkspaceId": workspace_id, **response.json}, response, "GetWorkspace"
+        )
 
     def default(self) -> WorkspaceRecord:
         """GetDefaultWorkspace."""
-        answer = self._transport.call("GetDefaultWorkspace", "GET", "/api/v1/defaultWorkspaces")
-        return read_model(WorkspaceRecord, answer.json, answer, "GetDefaultWorkspace")
+        response = self._transport.call("GetDefaultWorkspace", "GET", "/api/v1/defaultWorkspaces")
+        return read_model(WorkspaceRecord, response.json, response, "GetDefaultWorkspace")
 
     def list(self, *, name: str | None = None) -> Iterator[WorkspaceRecord]:
         """ListWorkspaces, all pages.
@@ -67,7 +69,7 @@ class Workspaces:
         The service writes it as an OSS URI whose bucket is the workspace's default one.
         """
         try:
-            answer = self._transport.call(
+            response = self._transport.call(
                 "GetConfig",
                 "GET",
                 _WORKSPACES + "/{workspace_id}/config",
@@ -76,4 +78,4 @@ class Workspaces:
             )
         except NotFoundError:
             return None
-        return answer.json.get("ConfigValue") or None
+        return response.json.get("ConfigValue") or None

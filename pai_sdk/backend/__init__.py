@@ -1,1 +1,1 @@
-"""What takes a request and runs it."""
+"""Backends: they take a request and run it."""

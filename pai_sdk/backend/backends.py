@@ -1,15 +1,14 @@
-"""The two backends of a session, each made when it is first needed."""
+"""The backends of a session, each made when it is first needed."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.config.credentials import CredentialsProvider
-from pai_sdk.config.settings import Settings
+from pai_sdk.backend.connection import Connection
+from pai_sdk.backend.places import LOCAL, SERVICE, JobPlace
 from pai_sdk.errors import LocalRunError
 
 if TYPE_CHECKING:
@@ -20,67 +19,45 @@ if TYPE_CHECKING:
 class Backends:
     """Makes each backend once, also when several threads need it, and closes the backends made.
 
-    Args:
-        settings: where.
-        credentials: gives the key that is valid now.
-        retry: the policy for everything that goes over the network.
-        find_again: see `ServiceBackend`.
+    The backends know nothing of each other; they share the connection.
+
+    Attributes:
+        connection: what they are made from.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        credentials: CredentialsProvider,
-        retry: RetryPolicy,
-        find_again: Callable[[], str | None],
-    ) -> None:
-        self._settings = settings
-        self._credentials = credentials
-        self._retry = retry
-        self._find_again = find_again
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self._lock = threading.Lock()
-        self._service: ServiceBackend | None = None
-        self._local: LocalBackend | None = None
+        self._made: dict[str, Any] = {}
+
+    def at(self, place: JobPlace) -> Any:
+        """The backend of a place; a class of `Backend`.
+
+        Raises:
+            LocalRunError: the place is not on this platform.
+            SettingsError: it is not said which service.
+        """
+        if reason := place.not_on.get(sys.platform):
+            raise LocalRunError(reason)
+        with self._lock:
+            if place.name not in self._made:
+                self._made[place.name] = resolve_name(place.backend).open(self.connection)
+            return self._made[place.name]
 
     @property
     def service(self) -> ServiceBackend:
-        """The service of the settings.
-
-        Raises:
-            SettingsError: it is not said which.
-        """
-        with self._lock:
-            if self._service is None:
-                from pai_sdk.backend.service import ServiceBackend
-
-                self._service = ServiceBackend(
-                    self._settings, self._credentials, retry=self._retry, find_again=self._find_again
-                )
-            return self._service
+        """The service of the settings, with what only a service has: algorithms, experiments, images."""
+        return self.at(SERVICE)  # type: ignore[no-any-return]
 
     @property
     def local(self) -> LocalBackend:
-        """Docker on this machine; it asks for the service only when a job has files in OSS.
-
-        Raises:
-            LocalRunError: this is Windows.
-        """
-        if sys.platform == "win32":
-            raise LocalRunError(
-                "local jobs do not run on Windows; submit them in WSL or on a Linux machine,"
-                " or give another instance_type"
-            )
-        with self._lock:
-            if self._local is None:
-                from pai_sdk.backend.local import LocalBackend
-
-                self._local = LocalBackend(files=lambda: self.service.files())
-            return self._local
+        """Docker on this machine; it needs the settings only when a job has files in OSS."""
+        return self.at(LOCAL)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Close all connections. A closed backend is made again when needed."""
         with self._lock:
-            made, self._service, self._local = (self._service, self._local), None, None
+            made, self._made = [*self._made.values()], {}
         for backend in made:
-            if backend is not None:
-                backend.close()
+            backend.close()
+        self.connection.close()

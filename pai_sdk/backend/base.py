@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
+from pai_sdk.backend.places import Capabilities
 from pai_sdk.base.paths import path_given
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.display.plan_card import plan_card_html
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.execution.contract import public_request
 from pai_sdk.schemas.compute import ComputeResource
-from pai_sdk.schemas.doubt import Doubt
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
-from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir
 from pai_sdk.schemas.wire import problems_of
 from pai_sdk.storage.tree import FileTree
 
 if TYPE_CHECKING:
-    from pai_sdk.run.resume import ResumePoint
+    from pai_sdk.run.store.resume import ResumePoint
     from pai_sdk.storage.store import Store
+
+__all__ = [
+    "Backend",
+    "Capabilities",
+    "JobChanges",
+    "Plan",
+    "Purpose",
+    "SubmissionId",
+    "Upload",
+]
 
 Purpose: TypeAlias = Literal["code", "input"]
 
@@ -44,18 +57,34 @@ class Upload:
     origin: str = ""
 
 
+class SubmissionId(str):
+    """The identity of one submission; also its label, where the request has none. Copies of a plan share it."""
+
+    def __new__(cls) -> SubmissionId:
+        """A new one."""
+        return super().__new__(cls, uuid.uuid4().hex)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SubmissionId:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Plan stays in its process; for another process, write plan.save() and Plan.load()")
+
+
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """A dry run: the exact request, and the files to be in place before it is sent. Nothing has been sent yet.
+    """A dry run, as a value: the exact request, and the files that must be in place before it is sent.
 
     Attributes:
         request: the body of CreateTrainingJob.
-        uploads: the files that it counts on.
+        uploads: the files that the request refers to.
+        keep: an object that must live until the files are uploaded, such as a temporary clone.
         loaded_from: the file it was read from, if any; its uploads are then those of an earlier submission.
         resume: the checkpoint to resume from, if one was asked for; it is copied before the job is created.
         fallbacks: the resources to ask for where there is no capacity, one after the other.
-        warnings: what is probably a mistake; shown with the plan, and when it is submitted.
-        notes: what may surprise the user when the job runs; shown likewise.
+        warnings: probable mistakes; shown with the plan, and when it is submitted.
+        notes: facts that may surprise the user when the job runs; shown likewise.
+        submission: the identity of its one submission.
 
     Example:
         >>> plan = Plan(TrainingJobRequest.model_validate(
@@ -67,18 +96,12 @@ class Plan:
     request: TrainingJobRequest
     uploads: tuple[Upload, ...] = ()
     keep: object = field(default=None, compare=False)
-    """What must live until the files are uploaded: a temporary clone, for one."""
     loaded_from: Path | None = field(default=None, compare=False)
     resume: ResumePoint | None = field(default=None, compare=False)
     fallbacks: tuple[ComputeResource, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
-    doubt: Doubt = field(default_factory=Doubt, init=False, compare=False)
-    """Whether an earlier attempt to submit it may have created the job although no answer came."""
-    left_over: list[ComputeResource] = field(default_factory=list, init=False, compare=False)
-    """The fallbacks that were not tried when it was submitted."""
-    _sent: list[str] = field(default_factory=list, init=False, compare=False)
-    _sending: threading.Lock = field(default_factory=threading.Lock, init=False, compare=False)
+    submission: SubmissionId = field(default_factory=SubmissionId, compare=False, kw_only=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -121,48 +144,13 @@ class Plan:
             file.write(self.to_json() + "\n")
         return path
 
-    def submit_once(self, send: Callable[[Plan], str]) -> str:
-        """Send it and return the job's id.
-
-        Args:
-            send: creates the job. When it fails, the plan can be submitted again, and the job that an unanswered
-                attempt may have created is looked for first.
-
-        Raises:
-            InvalidInputError: it has been submitted. A second job would have the same name, and write into the
-                same folders.
-        """
-        with self._sending:
-            if self._sent and not self.has_key:
-                raise already_submitted(self._sent[0])
-            if not self._sent:
-                self._sent.append(send(self))
-            return self._sent[0]
-
-    @property
-    def has_key(self) -> bool:
-        """Whether the caller has given an idempotency key."""
-        return any(label.key == IDEMPOTENCY_LABEL for label in self.request.labels)
-
-    def with_resources(self, resources: ComputeResource, *, submission: str | None = None) -> Plan:
-        """The same plan for other resources.
-
-        Args:
-            resources: what to ask for.
-            submission: the label of a new submission; None for the same one, whose doubt is then shared.
-        """
-        request = self.request.model_copy(update={"compute_resource": resources})
-        if submission is not None:
-            request = request.with_label(SUBMISSION_LABEL, submission)
-        left = self.left_over[1:] if submission is not None else ()
-        made = replace(self, request=request, fallbacks=tuple(left))
-        if submission is None:
-            object.__setattr__(made, "doubt", self.doubt)
-        return made
+    def labelled(self) -> Plan:
+        """The same plan, whose request has a submission label; one that is there already is kept."""
+        if self.request.label(SUBMISSION_LABEL) is not None:
+            return self
+        return replace(self, request=self.request.with_label(SUBMISSION_LABEL, str(self.submission)))
 
     def __str__(self) -> str:
-        from pai_sdk.execution.contract import public_request
-
         shown = json.dumps(public_request(self.request), ensure_ascii=False, indent=2)
         lines = [f"upload: {line}" for line in self._upload_lines()]
         if self.resume is not None:
@@ -178,9 +166,6 @@ class Plan:
         return f"<Plan {self.request.training_job_name}{uploads}>"
 
     def _repr_html_(self) -> str:
-        from pai_sdk.display.plan_card import plan_card_html
-        from pai_sdk.execution.contract import public_request
-
         notes = [f"upload {line}" for line in self._upload_lines()]
         notes += [f"resume {self.resume}"] if self.resume is not None else []
         return plan_card_html(public_request(self.request), notes)
@@ -189,19 +174,13 @@ class Plan:
         return [f"{u.origin or u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
 
 
-def already_submitted(job_id: str) -> InvalidInputError:
-    """What to raise for a plan that has become a job."""
-    hint = "plan again for another job: it gets a name and output folders of its own"
-    return InvalidInputError([Problem("plan", f"was submitted already, as job {job_id}", hint)])
-
-
 @dataclass(frozen=True)
 class JobChanges:
-    """The answer to one request about many jobs; `Backend.changes` continues from it.
+    """The response to one request about many jobs; `Backend.changes` continues from it.
 
     Attributes:
         records: jobs that may have changed, by id. Those that are not there are as they were.
-        missing: jobs that the answer does not show. If it is exact, there are no such jobs.
+        missing: jobs that the response does not show. If it is exact, there are no such jobs.
         is_exact: the records are what `get` gives. Otherwise they are entries of a list: with fewer fields, and as
             old as the list is; a job that is missing from it may be there.
         is_complete: all jobs were looked at; otherwise the next call continues.
@@ -216,11 +195,19 @@ class JobChanges:
 
 
 class Backend(Protocol):
-    """Runs jobs and keeps their records. Safe to use from several threads."""
+    """Runs jobs and keeps their records. Safe to use from several threads.
+
+    A class that is named by a `JobPlace` also has a class method `open(connection)`, and `close()`.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The capabilities of this backend. No network."""
+        ...
 
     @property
     def endpoint(self) -> str:
-        """The service or the engine that answers. Threads that follow jobs are shared fairly among endpoints."""
+        """The service or engine that has the jobs. Threads that follow jobs are shared fairly among endpoints."""
         ...
 
     def place(self, tree: FileTree, purpose: Purpose) -> str:
@@ -244,11 +231,38 @@ class Backend(Protocol):
         """The URI of an output channel the user gave no place for. No network."""
         ...
 
-    def submit(self, plan: Plan, *, progress: bool = True) -> str:
-        """Put the plan's files in place and create the job; one job, whatever faults happen on the way.
+    @property
+    def dedupes(self) -> bool:
+        """True if a repeated create of one submission gives the first job, instead of a second one."""
+        ...
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """The policy by which failed calls are repeated."""
+        ...
+
+    def upload(self, plan: Plan, *, progress: bool = True) -> None:
+        """Put the files of a plan in place; no job is created.
+
+        Raises:
+            InvalidInputError: the plan cannot be carried out here; all reasons are listed.
+        """
+        ...
+
+    def create(self, plan: Plan, *, progress: bool = True) -> str:
+        """Create the job of a plan by one request, which is repeated only when it cannot have arrived.
 
         Returns:
             The job's id.
+        """
+        ...
+
+    def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
+        """The ids of the jobs with the submission label of a request, the oldest first.
+
+        Args:
+            request: its label and its name identify the jobs.
+            of_any_age: search all jobs; otherwise, a service may search those of the last days only.
         """
         ...
 
@@ -257,8 +271,8 @@ class Backend(Protocol):
 
         Args:
             job_id: which job.
-            changed_from: a snapshot; with `wait_s`, a backend that can holds its answer until the job differs
-                from it. Others answer at once.
+            changed_from: a snapshot; with `wait_s`, a backend that can holds its response until the job differs
+                from it. Others respond at once.
             wait_s: the longest such wait, in seconds.
         """
         ...
@@ -266,14 +280,14 @@ class Backend(Protocol):
     def changes(
         self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
     ) -> JobChanges:
-        """What has become of some jobs, by one request however many they are.
+        """Return the changes of some jobs, by one request however many they are.
 
-        A backend may answer exactly, or show a page of a list only: the attributes of the answer say so.
+        A backend may respond exactly, or show a page of a list only: the attributes of the response say which.
 
         Args:
             known: each job that is asked for, with the last snapshot of it that the caller has.
-            since: the former answer; if it was not complete, this one continues it.
-            wait_s: a backend that can holds its answer back until one of the jobs differs from its snapshot.
+            since: the former response; if it was not complete, this one continues it.
+            wait_s: a backend that can holds its response back until one of the jobs differs from its snapshot.
         """
         ...
 
@@ -285,7 +299,7 @@ class Backend(Protocol):
         labels: Mapping[str, str] | None = None,
         newest_first: bool = True,
     ) -> Iterator[JobRecord]:
-        """All jobs that fit, page after page as the caller goes on."""
+        """All jobs that fit, page after page as the caller reads on."""
         ...
 
     def stop(self, job_id: str) -> None:
@@ -304,12 +318,12 @@ class Backend(Protocol):
             instance: the instance's name.
             start: number of the first line wanted; the log's first line is 0.
             limit: the most lines to return.
-            wait_s: a backend that can holds an empty answer back that long for news.
+            wait_s: a backend that can holds an empty response back that long.
         """
         ...
 
     def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
-        """When lines that `read_log` has given were written: UTC, ISO 8601; None for one whose time is not known.
+        """Return when lines of `read_log` were written: UTC, ISO 8601; None for one whose time is not known.
 
         Returns:
             One for each line; None where the backend does not say it.
@@ -321,11 +335,11 @@ class Backend(Protocol):
         ...
 
     def events(self, job_id: str) -> Sequence[str]:
-        """What happened to the job, as sentences of the service."""
+        """The events of the job, as sentences of the service."""
         ...
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
-        """Why the job failed, or None."""
+        """Return why the job failed, or None."""
         ...
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
 """Many jobs of a service by one request: by the action of the embedded service, or by pages of ListTrainingJobs.
 
 A list of Alibaba Cloud's service has at most 100 jobs a page and no ETag. It may lag: a new job is missing, and a
-status is an older one. Between two pages jobs may move: one is shown twice, another is not shown at all. So a list
-says only where to look: `job/job_poller.py` confirms with `get` what matters.
+status is an older one. Between two pages jobs may move: one is shown twice, another is not shown at all. A list
+is only a hint: `job/follow/poller.py` confirms with `get` what matters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from pai_sdk.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk.backend.base import JobChanges
-from pai_sdk.errors import NotFoundError
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.wire import seconds_of
 
@@ -26,7 +25,7 @@ _CLOCKS_DIFFER_S = 60.0
 
 @dataclass(frozen=True)
 class _Page:
-    """How far a list was read.
+    """The part of a list that was read.
 
     Attributes:
         number: the last page, from 1.
@@ -45,32 +44,16 @@ class _Page:
     start_time: str
 
 
-def changes_of_one(jobs: TrainingJobs, job_id: str, before: JobRecord | None, *, wait_s: float) -> JobChanges:
-    """The same answer for one job, by GetTrainingJob: exact everywhere, and a long poll where that is offered.
-
-    Args:
-        jobs: the actions of the service.
-        job_id: the job.
-        before: its last snapshot.
-        wait_s: how long the answer may be held back.
-    """
-    try:
-        record = jobs.get(job_id, changed_from=before, wait_s=wait_s)
-    except NotFoundError:
-        return JobChanges({}, frozenset([job_id]))
-    return JobChanges({} if record is before else {job_id: record})
-
-
 def changes_of_many(
     jobs: TrainingJobs, known: Mapping[str, JobRecord | None], since: JobChanges | None, *, wait_s: float
 ) -> JobChanges:
-    """What has changed, by ListTrainingJobChanges; for more than 1,000 jobs, in several requests.
+    """The jobs that have changed, by ListTrainingJobChanges; for more than 1,000 jobs, in several requests.
 
     Args:
         jobs: the actions of the service.
         known: the jobs, each with its last snapshot.
-        since: the former answer.
-        wait_s: how long the answer may be held back; not if there are more than 1,000 jobs.
+        since: the former response.
+        wait_s: for how long the service may hold the response back; not if there are more than 1,000 jobs.
     """
     done = since.page if since is not None and isinstance(since.page, frozenset) else frozenset()
     some = dict([(key, record) for key, record in known.items() if key not in done][:_MOST_AT_ONCE])
@@ -104,7 +87,7 @@ def page_of_list(
     Args:
         jobs: the actions of the service.
         known: the jobs, each with its last snapshot.
-        since: the former answer.
+        since: the former response.
         workspace_id: only jobs of this workspace are listed.
     """
     before = since.page if since is not None and isinstance(since.page, _Page) else None

@@ -9,41 +9,42 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.api import submission, training_jobs, workspaces
+from pai_sdk.api import training_jobs, workspaces
 from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.experiments import Experiments
 from pai_sdk.api.images import Images
 from pai_sdk.api.job_logs import JobLogs
 from pai_sdk.api.service_runs import ServiceRuns
-from pai_sdk.api.submission import SubmissionPolicy
-from pai_sdk.api.training_jobs import TrainingJobs
+from pai_sdk.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.api.workspaces import Workspaces
 from pai_sdk.backend.base import JobChanges, Plan, Purpose
-from pai_sdk.backend.many_jobs import changes_of_many, changes_of_one, page_of_list
+from pai_sdk.backend.connection import FOR_A_JOB, Connection
+from pai_sdk.backend.many_jobs import changes_of_many, page_of_list
+from pai_sdk.backend.places import Capabilities
 from pai_sdk.base.endpoint import Endpoint, host_of
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings
 from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem, StorageError
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
-from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir, OssLocation
 from pai_sdk.schemas.wire import seconds_of
-from pai_sdk.storage.placed import is_whole
+from pai_sdk.storage.sync.tree_index import is_whole
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.oss.client import OssClient
     from pai_sdk.storage.store import Store
 
 _log = logging.getLogger(__name__)
 
 _FOLDERS: Mapping[Purpose, str] = {"code": "pai/code", "input": "pai/input_data"}
+_POINTS_A_PAGE = 2000  # of metrics, of a service of this package; how many others allow is not known
 _CLOCKS_DIFFER_S = 300.0  # those of the service and of an instance
-_FOR_A_JOB = ("region_id", "workspace_id", "oss_bucket_name")
 
 
 class ServiceBackend:
@@ -55,8 +56,9 @@ class ServiceBackend:
         retry: the policy for every call.
         find_again: called when nothing listens at an endpoint, before the next attempt, and before files are
             moved: the embedded service keeps them too. Returns its endpoint when it has moved.
-        timeout_s: for a connection to come up, and for the longest silence within an answer, in seconds.
-        submission_policy: how long a create, and the search for its job, may take.
+        timeout_s: for a connection to come up, and for the longest silence within a response, in seconds.
+        create_timeout_s: the longest silence of a create, which takes a cloud longer than other calls.
+        connection: has settings, key, retry and find_again; shared with other backends, and closed by its owner.
 
     Raises:
         SettingsError: neither an endpoint nor a region is set; what else a job needs is named with it.
@@ -77,27 +79,34 @@ class ServiceBackend:
         retry: RetryPolicy | None = None,
         find_again: Callable[[], str | None] | None = None,
         timeout_s: tuple[float, float] = (5.0, 30.0),
-        submission_policy: SubmissionPolicy | None = None,
+        create_timeout_s: float = 120.0,
+        connection: Connection | None = None,
     ) -> None:
-        if not settings.endpoint:
-            settings.require(*([] if settings.region_id else _FOR_A_JOB))
+        self._owns_connection = connection is None
+        self._connection = connection or Connection(settings, credentials, retry, find_again)
+        self._connection.require_place()
         self._settings = settings
-        self._credentials = credentials
-        self._retry = retry or RetryPolicy()
-        self._find_again = find_again
         self._timeout_s = timeout_s
-        self._submission = submission_policy or SubmissionPolicy()
+        self._create_timeout_s = create_timeout_s
         self._transport = self._new_transport(settings.pai_url, training_jobs.VERSION)
         self._jobs = TrainingJobs(self._transport)
         self._logs = JobLogs(self._transport)
         self._lock = threading.Lock()
         self._to_workspaces: Transport | None = None
-        self._oss_endpoint: Endpoint | None = None
-        self._oss: OssClient | None = None
         self._reads_reports = False  # until the service announces it
+
+    @classmethod
+    def open(cls, connection: Connection) -> ServiceBackend:
+        """The backend of a session."""
+        return cls(connection.settings, connection.credentials, connection=connection)
 
     def __repr__(self) -> str:
         return f"<ServiceBackend {self._transport.endpoint}>"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The capabilities of the service."""
+        return Capabilities(uses_images=self._connection.uses_images)
 
     @property
     def endpoint(self) -> str:
@@ -107,11 +116,12 @@ class ServiceBackend:
     def close(self) -> None:
         """Close the connections."""
         self._transport.close()
+        if self._owns_connection:
+            self._connection.close()
         with self._lock:
-            opened, self._oss, self._to_workspaces = (self._oss, self._to_workspaces), None, None
-        for client in opened:
-            if client is not None:
-                client.close()
+            transport, self._to_workspaces = self._to_workspaces, None
+        if transport is not None:
+            transport.close()
 
     # ---- before a job
 
@@ -132,24 +142,55 @@ class ServiceBackend:
         """A folder of the job's own, in the bucket of the settings."""
         return f"{self._bucket()}/pai/training_job/{job_name}/{channel}/"
 
-    def submit(self, plan: Plan, *, progress: bool = True) -> str:
-        """Upload the plan's files, then create the job; one job, whatever faults happen on the way."""
+    @property
+    def dedupes(self) -> bool:
+        """True if the service has announced that it detects a repeated create of one submission."""
+        return "submission-dedupe" in self._transport.offers
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """The policy for every call."""
+        return self._connection.retry
+
+    def upload(self, plan: Plan, *, progress: bool = True) -> None:
+        """Put code and inputs into OSS; the files of a plan that was loaded from a file must be there."""
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
             self._require_in_place(plan.request)
-        with_secrets(plan.request.environments)  # what is missing is reported before anything is uploaded
         if plan.uploads:
             from pai_sdk.storage.transfer import upload_tree
 
             client = self.files()
             for upload in plan.uploads:
                 upload_tree(client, upload.tree, OssUri.parse(upload.uri), progress=progress)
+
+    def create(self, plan: Plan, *, progress: bool = True) -> str:
+        """CreateTrainingJob, in the workspace of the settings unless the request names one."""
         request = plan.request
         if request.workspace_id is None:
             request = request.model_copy(update={"workspace_id": self._settings.workspace_id})
         request = request.model_copy(update={"environments": with_secrets(request.environments)})
-        return submission.create(self._jobs, request, doubt=plan.doubt, policy=self._submission)
+        return self._jobs.create_once(request.to_wire(), response_timeout_s=self._create_timeout_s)
+
+    def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
+        """The jobs of a submission: those that a list shows with its label, or with its name and no labels."""
+        label = request.label(SUBMISSION_LABEL)
+        listed = self._jobs.list(
+            labels={SUBMISSION_LABEL: label or ""},
+            workspace_id=request.workspace_id or self._settings.workspace_id,
+            start_time=BEGINNING if of_any_age else None,  # the service's default window has all new jobs
+        )
+        found = []
+        for record in listed:
+            if record.submission is None:  # not every list has labels, and several jobs may have one name
+                is_candidate = record.training_job_name == request.training_job_name
+                if not (is_candidate or request.label(IDEMPOTENCY_LABEL)):
+                    continue
+                record = self._jobs.get(record.training_job_id)
+            if record.submission in (label, None):
+                found.append(record.training_job_id)
+        return found[::-1]
 
     @property
     def algorithms(self) -> Algorithms:
@@ -179,15 +220,13 @@ class ServiceBackend:
     # ---- a job
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        """The job's current record; a service with long polls answers when it changes."""
+        """The job's current record; a service with long polls responds when it changes."""
         return self._jobs.get(job_id, changed_from=changed_from, wait_s=wait_s)
 
     def changes(
         self, known: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
     ) -> JobChanges:
         """The jobs that have changed, where the service offers that; otherwise a page of its list of jobs."""
-        if len(known) == 1:
-            return changes_of_one(self._jobs, *next(iter(known.items())), wait_s=wait_s)
         if self._jobs.offers_changes:
             try:
                 return changes_of_many(self._jobs, known, since, wait_s=wait_s)
@@ -226,7 +265,7 @@ class ServiceBackend:
         return self._logs.read(job_id, instance, start=start, limit=limit, wait_s=wait_s)
 
     def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
-        """When lines of a log were written, where the service offers it."""
+        """Return when lines of a log were written, where the service offers it."""
         return self._logs.times(job_id, instance, start=start, count=count)
 
     def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
@@ -235,33 +274,32 @@ class ServiceBackend:
         A service that does not announce that it reads reports is Alibaba Cloud's: there they are read from the
         event files in the job's output `tensorboard`, as far as they are saved.
         """
-        from pai_sdk.run.reported import reported_metrics
-        from pai_sdk.storage.oss_store import OssStore
+        from pai_sdk.run.events.points import JobPoints, metric_points
+        from pai_sdk.storage.stores.oss import OssStore
 
+        record = None if self._reads_reports else self._jobs.get(job_id)
+        self._reads_reports = record is None or record._reads_reports
+        if record is None or self._reads_reports:
+            return self._jobs.metrics(job_id, name=name, page_size=_POINTS_A_PAGE)
         found = self._jobs.metrics(job_id, name=name)
-        if self._reads_reports:
-            return found
-        record = self._jobs.get(job_id)
-        self._reads_reports = record._reads_reports
         uri = record.outputs.get("tensorboard", "")
-        if self._reads_reports or not uri.startswith("oss://"):
+        if not uri.startswith("oss://"):
             return found
         try:
             store = OssStore(self.files(), OssUri.parse(uri))
-            reported = reported_metrics(
-                store, name=name, since=(seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
-            )
+            since = (seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
+            parts = [part for part in JobPoints(store, since=since).read_on() if not part.is_from_log]
         except StorageError as error:
             _log.warning("the metrics that job %s has reported cannot be read: %s", job_id, error)
             return found
-        return heapq.merge(found, reported, key=lambda point: point.timestamp or "")
+        return heapq.merge(found, metric_points(parts, name), key=lambda point: point.timestamp or "")
 
     def events(self, job_id: str) -> Sequence[str]:
-        """What happened to the job."""
+        """The events of the job."""
         return self._jobs.events(job_id)
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
-        """Why the job failed, or None."""
+        """Return why the job failed, or None."""
         return self._jobs.error_info(job_id)
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
@@ -290,10 +328,10 @@ class ServiceBackend:
 
     def _new_transport(self, url: str, version: str) -> Transport:
         return Transport(
-            Endpoint(url, self._find_again),
-            self._credentials,
+            Endpoint(url, self._connection.find_again),
+            self._connection.credentials,
             version=version,
-            retry=self._retry,
+            retry=self._connection.retry,
             timeout_s=self._timeout_s,
         )
 
@@ -318,26 +356,12 @@ class ServiceBackend:
             raise InvalidInputError(problems)
 
     def _bucket(self) -> str:
-        self._settings.require(*_FOR_A_JOB)
+        self._settings.require(*FOR_A_JOB)
         return f"oss://{self._settings.oss_bucket_name}"
 
     def files(self) -> OssClient:
         """The client of the object storage; made when first needed."""
-        with self._lock:
-            self._oss_endpoint = self._oss_endpoint or Endpoint(self._settings.oss_url, self._find_again)
-        self._oss_endpoint.revive()
-        with self._lock:
-            if self._oss is None:
-                from pai_sdk.storage.oss import OssClient
-
-                self._oss = OssClient(
-                    self._oss_endpoint,
-                    self._credentials,
-                    region=self._settings.region_id,
-                    retry=self._retry,
-                    trusted_endpoints=self._settings.trusted_endpoints,
-                )
-            return self._oss
+        return self._connection.files()
 
 
 def _placed_folder(uri: str) -> OssUri:

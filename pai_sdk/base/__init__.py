@@ -1,1 +1,1 @@
-"""What every package may use: retry, endpoints, connections, paths."""
+"""Helpers for every package: retry, endpoints, connections, paths."""

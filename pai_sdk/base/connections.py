@@ -42,7 +42,7 @@ def stay_on_this_machine(session: requests.Session) -> None:
 class PooledAdapter(requests.adapters.HTTPAdapter):
     """Keeps connections for the next request; a child of a fork makes its own.
 
-    Parent and child have the same sockets. If both wrote into one, each would read answers meant for the other.
+    Parent and child have the same sockets. If both wrote into one, each would read responses meant for the other.
 
     Args:
         hosts: the number of servers whose connections are kept.

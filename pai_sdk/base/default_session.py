@@ -1,26 +1,18 @@
-"""The default session, for packages below the one that makes it.
-
-`pai_sdk/__init__.py` registers the provider, so it is there before any other module of the package.
-"""
+"""The default session, for packages below the one that makes it: `pai_sdk/__init__.py` passes it to them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 __all__ = ["given_or_default", "reference", "register"]
 
-
-class _Provider(Protocol):
-    def __call__(self, session: Any, *, local: bool) -> Any: ...
+_provider: list[Callable[[], Any]] = []
 
 
-_providers: list[tuple[_Provider, Callable[[Any], Any]]] = []
-
-
-def register(provider: _Provider, reference: Callable[[Any], Any]) -> None:
-    """Set what gives the default session, and what gives a reference to a session."""
-    _providers[:] = [(provider, reference)]
+def register(provider: Callable[[], Any]) -> None:
+    """Set the function that gives the module of the default session, which has the functions below, too."""
+    _provider[:] = [provider]
 
 
 def given_or_default(session: Any = None, *, local: bool = False) -> Any:
@@ -33,13 +25,13 @@ def given_or_default(session: Any = None, *, local: bool = False) -> Any:
     Raises:
         InvalidInputError: `session` is not a session.
     """
-    return _providers[0][0](session, local=local)
+    return _provider[0]().given_or_default(session, local=local)
 
 
 def reference(session: Any) -> Any:
-    """What stands for a session in a pickle. `given_or_default` opens it, or says why that cannot be.
+    """The reference that replaces a session in a pickle. `given_or_default` opens it.
 
     Args:
         session: what was given; None for the default session. Without one yet, it is None, too.
     """
-    return _providers[0][1](session)
+    return _provider[0]().reference(session)

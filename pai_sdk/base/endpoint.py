@@ -23,7 +23,7 @@ _NOT_A_REGION = frozenset({"accelerate", "accelerate-overseas"})
 
 
 class Endpoint:
-    """Where a service is reached, and how it is found again when nothing listens there any more.
+    """The address of a service, which can be found again when nothing listens there any more.
 
     Clients share the value and read `url` for each attempt, so a service that moved is found by all of them.
 
@@ -106,7 +106,7 @@ def region_of(endpoint: str) -> str | None:
 
 
 def is_alibaba_oss(endpoint: str) -> bool:
-    """Whether the endpoint is one of Alibaba Cloud's OSS, and of no other server.
+    """Return whether the endpoint is one of Alibaba Cloud's OSS, and of no other server.
 
     Example:
         >>> is_alibaba_oss("oss-cn-beijing.aliyuncs.com"), is_alibaba_oss("oss-cn-beijing.aliyuncs.com.evil.com")
@@ -116,7 +116,7 @@ def is_alibaba_oss(endpoint: str) -> bool:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether the endpoint is this machine."""
+    """Return whether the endpoint is this machine."""
     host = host_of(endpoint).partition(":")[0]
     if host == "localhost":
         return True

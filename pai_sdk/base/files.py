@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 OPEN_FILES_CAN_BE_MOVED = sys.platform != "win32"
-"""Whether a file can be renamed and removed while it is open. Windows refuses both."""
+"""True if a file can be renamed and removed while it is open. Windows refuses both."""
 
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EROFS, errno.EBADF)  # of some file systems
 
@@ -153,7 +153,7 @@ def _written(draft: Path, content: str | bytes, mode: int, *, durable: bool = Fa
                 os.fsync(file)
         yield draft
     finally:
-        with contextlib.suppress(OSError):  # renamed, or the disk's fault is on its way to the caller
+        with contextlib.suppress(OSError):  # renamed, or the disk's error is on its way to the caller
             draft.unlink()
 
 
@@ -187,7 +187,7 @@ def locked(path: Path, *, shared: bool = False, waits: bool = True) -> Iterator[
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock of a file for itself. Several may ask at once; no file is not locked."""
+    """Return whether a process holds the lock of a file alone. Several may ask at once; no file is not locked."""
     try:
         file = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

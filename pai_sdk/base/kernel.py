@@ -1,4 +1,4 @@
-"""Whether this code runs in a notebook."""
+"""Detects a notebook."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["in_notebook"]
 
 
 def in_notebook() -> bool:
-    """Whether this code runs in a Jupyter kernel; nothing is imported to find out.
+    """Return whether this code runs in a Jupyter kernel; nothing is imported to find out.
 
     Example:
         >>> in_notebook()

@@ -56,9 +56,9 @@ class RetryWarnings:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How often, how long and with which pauses a failing call is tried again.
+    """Number, duration and pauses of the attempts of a failing call.
 
-    The pause doubles from `first_pause_s` to `longest_pause_s` with full jitter, unless the failed answer itself
+    The pause doubles from `first_pause_s` to `longest_pause_s` with full jitter, unless the failed response itself
     said when to come back (`Retry-After`, `x-acs-retry-after`), which wins. The deadline counts from the first
     attempt. The last attempt is made when it is reached, unless the server asked for a pause beyond it.
 

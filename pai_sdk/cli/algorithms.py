@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.schemas.spec import AlgorithmSpec
+from pai_sdk.schemas.wire import problems_of
 from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
@@ -19,7 +21,9 @@ __all__ = ["app"]
 app = typer.Typer(help="Registered algorithms: create, list, show.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The algorithm's exact name.")]
-Provider = Annotated[str | None, typer.Option(help="Whose it is: 'pai' for PAI's own; yours otherwise.")]
+Provider = Annotated[
+    str | None, typer.Option(help="The provider: 'pai' for PAI's own algorithms; yours by default.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 
@@ -81,9 +85,6 @@ def _read(path: Path) -> AlgorithmSpec:
     """The spec of a file, checked before anything is registered."""
     from pydantic import ValidationError
 
-    from pai_sdk.schemas.spec import AlgorithmSpec
-    from pai_sdk.schemas.wire import problems_of
-
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -91,7 +92,7 @@ def _read(path: Path) -> AlgorithmSpec:
     except ValueError as error:
         raise InvalidInputError([Problem("--spec", f"{path} is not JSON: {error}")]) from None
     if not isinstance(content, dict):
-        raise InvalidInputError([Problem("--spec", f"{path} does not hold a JSON object")])
+        raise InvalidInputError([Problem("--spec", f"{path} does not contain a JSON object")])
     try:
         return AlgorithmSpec.model_validate(content)
     except ValidationError as error:

@@ -76,7 +76,7 @@ def set_(name: Name, value: Annotated[str, typer.Argument(help="Its value.")]) -
     typer.echo(f"{name} = {checked} in {file}")
     source = load_settings().sources.get(name, "")
     if source.startswith("environment"):
-        typer.echo(f"but it is not used: {source} is set, and wins", err=True)
+        typer.echo(f"but it is not used: {source} is set and takes precedence", err=True)
 
 
 @app.command()

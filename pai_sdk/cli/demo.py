@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import pai_sdk
+from pai_sdk.backend.places import place_of_type
+from pai_sdk.job import Channel
+
 if TYPE_CHECKING:
-    from pai_sdk import Session
     from pai_sdk.job import TrainingJob
 
 _CODE = Path(__file__).with_name("demo_code")
@@ -29,13 +32,11 @@ def demo(
 
     Example: pai-sdk demo --output /tmp/demo
     """
-    from pai_sdk import Session
-
-    if instance_type == "local":
-        session = Session()
+    if place_of_type(instance_type).is_here:
+        session = pai_sdk.Session()
         typer.echo("The jobs run in Docker on this machine.")
     else:
-        session = Session.embedded()
+        session = pai_sdk.Session.embedded()
         typer.echo(f"The embedded service is running: {session.settings.endpoint}")
 
     _headline("1. Processor: prepare the data (this job also installs scikit-learn; later jobs reuse it)")
@@ -47,11 +48,8 @@ def demo(
     typer.echo(f"\nThe code of both jobs is in {_CODE}; `pai-sdk ps` lists the jobs.")
 
 
-def _prepare(session: Session, instance_type: str, image: str) -> TrainingJob:
-    from pai_sdk import Processor
-    from pai_sdk.job import Channel
-
-    processor = Processor(
+def _prepare(session: pai_sdk.Session, instance_type: str, image: str) -> TrainingJob:
+    processor = pai_sdk.Processor(
         image_uri=image,
         command="python prepare.py",
         source_dir=_CODE,
@@ -63,10 +61,8 @@ def _prepare(session: Session, instance_type: str, image: str) -> TrainingJob:
     return processor.run()
 
 
-def _train(prepared: TrainingJob, session: Session, instance_type: str, image: str) -> TrainingJob:
-    from pai_sdk import Estimator
-
-    estimator = Estimator(
+def _train(prepared: TrainingJob, session: pai_sdk.Session, instance_type: str, image: str) -> TrainingJob:
+    estimator = pai_sdk.Estimator(
         image_uri=image,
         command="python train.py $PAI_USER_ARGS",
         source_dir=_CODE,

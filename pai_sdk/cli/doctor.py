@@ -1,18 +1,39 @@
-"""`pai-sdk doctor`: looks at all that a job needs, and says what to do where something is broken."""
+"""`pai-sdk doctor`: checks all that a job needs, and says what to do about an error."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import platform
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import typer
 
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.base.version import __version__
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.checks import Finding, examine
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.tables import print_json, table_console, wrapped
+from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.display.base import visible_text
+from pai_sdk.errors import CredentialsError, PaiError, SettingsError
+from pai_sdk.session import Session
+from pai_sdk.storage.tree import size_text
+from pai_sdk.storage.uri import OssUri
 
-__all__ = ["doctor"]
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss.client import OssClient
+
+__all__ = ["Finding", "Health", "doctor", "examine"]
 
 _COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 _SUBJECT_WIDTH = 11
@@ -32,7 +53,7 @@ def doctor(as_json: Json = False) -> None:
         else:
             _print(finding)
     if not as_json:
-        typer.echo("\nall is well" if not broken else f"\n{broken} broken")
+        typer.echo("\nno problems found" if not broken else f"\n{broken} broken")
     raise typer.Exit(exit_codes.ERROR if broken else exit_codes.SUCCEEDED)
 
 
@@ -51,3 +72,237 @@ def _print(finding: Finding) -> None:
         console.print(Text(_INDENT + line), soft_wrap=True)
     for number, line in enumerate(wrapped(finding.remedy, width - 2) if finding.remedy else ()):
         console.print(Text(_INDENT + ("  " if number else "→ ") + line, style="dim"), soft_wrap=True)
+
+
+Health: TypeAlias = Literal["ok", "note", "broken"]
+"""`note`: something that only some jobs need."""
+
+_SERVICE_NEEDS = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex")
+_SHOWN_VERSIONS = ("pydantic", "requests", "oss2", "docker", "typer", "rich")
+_LOW_DISK_BYTES, _NO_DISK_BYTES = 5 << 30, 500 << 20
+_SKEW_S, _BROKEN_SKEW_S = 60.0, 600.0  # a signature counts for 15 minutes
+_RESPONSE_WITHIN_S = 10.0
+_QUICK = RetryPolicy(deadline_s=8.0, max_attempts=2)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        subject: what was looked at.
+        health: how it is.
+        text: what was found.
+        remedy: what to do, where something is to be done.
+    """
+
+    subject: str
+    health: Health
+    text: str
+    remedy: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """All findings, each as soon as it is known. It takes seconds, longer where something does not respond."""
+    yield _versions()
+    yield _disk()
+    settings, session, found = _session()
+    yield from found
+    if session is not None:
+        with session:
+            yield from _service(settings, session)
+    yield _docker()
+
+
+def _versions() -> Finding:
+    shown = [f"{name} {_version_of(name)}" for name in _SHOWN_VERSIONS]
+    text = f"pai-sdk {__version__}, Python {platform.python_version()}, {platform.system()}; {', '.join(shown)}"
+    return Finding("versions", "ok", text)
+
+
+def _version_of(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def _disk() -> Finding:
+    home = Path.home()
+    try:
+        free = shutil.disk_usage(home).free
+    except OSError as error:
+        return Finding("disk", "broken", f"{home} cannot be looked at: {error.strerror or error}", "set HOME")
+    text = f"{size_text(free)} free at {home}"
+    if free < _LOW_DISK_BYTES:
+        remedy = "free some: `pai-sdk service clean`, `pai-sdk prune`, `pai-sdk service status` shows what is held"
+        return Finding("disk", "broken" if free < _NO_DISK_BYTES else "note", text, remedy)
+    return Finding("disk", "ok", text)
+
+
+def _session() -> tuple[Settings, Session | None, list[Finding]]:
+    """The settings, and a session on what they name; without any, on the embedded service."""
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        return Settings(), None, [Finding("settings", "broken", str(error), "see `pai-sdk config`")]
+    if settings.region_id is None and settings.endpoint is None:
+        return _embedded(settings)
+    found = [_settings_finding(settings)]
+    return settings, Session(retry=_QUICK), found
+
+
+def _embedded(settings: Settings) -> tuple[Settings, Session | None, list[Finding]]:
+    found = [Finding("settings", "ok", "nothing is set: jobs go to the embedded service on this machine")]
+    missing = [name for name in _SERVICE_NEEDS if find_spec(name) is None]
+    if missing or sys.platform == "win32":
+        text = f"is not installed ({', '.join(missing)})" if missing else "does not run on Windows"
+        remedy = "pip install 'pai-sdk[service]', or set a region: pai-sdk config set region_id cn-hangzhou"
+        return settings, None, [*found, Finding("service", "broken", f"the embedded service {text}", remedy)]
+    begun = time.monotonic()
+    try:
+        session = Session.embedded()
+    except PaiError as error:
+        remedy = "see its log, ~/.pai/service/service.log"
+        return settings, None, [*found, Finding("service", "broken", str(error), remedy)]
+    found.append(Finding("service", "ok", f"{session.settings.endpoint} responds{_took(begun)}"))
+    return session.settings, session, found
+
+
+def _settings_finding(settings: Settings) -> Finding:
+    where = settings.region_id or settings.endpoint
+    text = (
+        f"{where}, workspace {settings.workspace_id or 'not set'}, bucket {settings.oss_bucket_name or 'not set'}"
+    )
+    try:
+        settings.require("workspace_id", "oss_bucket_name")
+    except SettingsError as error:
+        return Finding("settings", "broken", text, str(error))
+    return Finding("settings", "ok", text)
+
+
+def _service(settings: Settings, session: Session) -> Iterator[Finding]:
+    key = _access_key(session)
+    yield key
+    try:
+        endpoints = {"API": settings.pai_url, "workspaces": settings.aiworkspace_url, "storage": settings.oss_url}
+    except SettingsError as error:
+        yield Finding("endpoints", "broken", str(error), "pai-sdk config set region_id cn-hangzhou")
+        return
+    skews: list[float] = []
+    reached: dict[str, bool] = {}
+    for place, (name, url) in enumerate(endpoints.items()):
+        if url not in [*endpoints.values()][:place]:  # a service of one's own has one for all
+            finding = _reach(name, url, skews)
+            reached[url] = finding.health == "ok"
+            yield finding
+    yield from _clock(skews)
+    if key.health != "ok":
+        return
+    if reached[endpoints["API"]]:
+        yield _tried(
+            "jobs",
+            lambda: f"can be listed in workspace {settings.workspace_id or '(all)'}{_listed(session)}",
+            "the key needs the rights of docs/alibaba-cloud.md, and the workspace must exist: `pai-sdk config`",
+        )
+    if settings.oss_bucket_name and reached[endpoints["storage"]]:
+        yield _bucket(session, settings.oss_bucket_name)
+
+
+def _access_key(session: Session) -> Finding:
+    try:
+        key = session._credentials()
+    except CredentialsError as error:
+        first, _, rest = str(error).partition("\n")
+        return Finding("access key", "broken", first, rest)
+    except PaiError as error:
+        return Finding("access key", "broken", str(error), "try again, or set a key in the environment")
+    kind = "temporary" if key.security_token else "permanent"
+    return Finding("access key", "ok", f"{key.access_key_id[:4]}…, {kind}")
+
+
+def _reach(name: str, url: str, skews: list[float]) -> Finding:
+    """Checks that an endpoint responds, and compares its clock with ours."""
+    import requests
+
+    from pai_sdk.base.missing_response import diagnose
+
+    begun, asked_at = time.monotonic(), time.time()
+    try:
+        response = requests.get(url, timeout=_RESPONSE_WITHIN_S, allow_redirects=False)
+    except requests.RequestException as error:
+        remedy = "see network, proxy (HTTPS_PROXY, NO_PROXY) and `pai-sdk config`; inside a VPC: network VPC"
+        return Finding(name, "broken", diagnose(error, url).sentence, remedy)
+    try:
+        served_at = parsedate_to_datetime(response.headers["date"]).timestamp()
+        skews.append((asked_at + time.time()) / 2 - served_at)
+    except (KeyError, ValueError, TypeError):
+        pass  # no date, nothing to compare
+    return Finding(name, "ok", f"{url} responds{_took(begun)}")
+
+
+def _clock(skews: list[float]) -> Iterator[Finding]:
+    if not skews:
+        return
+    skew_s = max(skews, key=abs)
+    if abs(skew_s) < _SKEW_S:
+        yield Finding("clock", "ok", "agrees with the service")
+        return
+    health: Health = "broken" if abs(skew_s) > _BROKEN_SKEW_S else "note"
+    way = "ahead of" if skew_s > 0 else "behind"
+    yield Finding(
+        "clock", health, f"is {abs(skew_s):.0f} s {way} the service's", "set it: signatures hold 15 minutes"
+    )
+
+
+def _listed(session: Session) -> str:
+    begun = time.monotonic()
+    for _ in islice(session.list_jobs(), 1):
+        break
+    return _took(begun)
+
+
+def _bucket(session: Session, bucket: str) -> Finding:
+    uri = OssUri(bucket, f"pai/doctor/{uuid.uuid4().hex}")
+
+    def written_and_read() -> str:
+        files: OssClient = session.files()
+        begun = time.monotonic()
+        files.put_bytes(uri, b"pai-sdk doctor")
+        try:
+            files.get_bytes(uri)
+        finally:
+            files.delete(uri)
+        return f"{bucket} can be written and read{_took(begun)}"
+
+    remedy = "the key needs PutObject, GetObject and DeleteObject there: see docs/alibaba-cloud.md"
+    return _tried("bucket", written_and_read, remedy)
+
+
+def _tried(subject: str, look: Callable[[], str], remedy: str) -> Finding:
+    try:
+        return Finding(subject, "ok", look())
+    except PaiError as error:
+        return Finding(subject, "broken", str(error), remedy)
+
+
+def _docker() -> Finding:
+    if sys.platform == "win32":
+        return Finding("Docker", "note", "local jobs do not run on Windows", "use WSL, or instances of a service")
+    from pai_sdk.execution.docker.engine import find_engine
+
+    begun = time.monotonic()
+    try:
+        engine = find_engine()
+    except PaiError as error:
+        first, _, rest = str(error).partition(" Tried:\n")
+        return Finding("Docker", "note", f"{first} Only instance_type='local' needs one.", f"tried:\n{rest}")
+    try:
+        kind = "Podman" if engine.is_podman else "Docker"
+        return Finding("Docker", "ok", f"{kind} at {engine.url} responds{_took(begun)}")
+    finally:
+        engine.close()
+
+
+def _took(begun: float) -> str:
+    return f", {1000 * (time.monotonic() - begun):.0f} ms"

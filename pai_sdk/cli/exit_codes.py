@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 
 def of_status(status: JobStatus) -> int:
-    """The exit code that tells a job's status.
+    """The exit code for a job's status.
 
     Example:
         >>> [of_status(JobStatus(name)) for name in ("Succeed", "Failed", "Running", "Terminated")]

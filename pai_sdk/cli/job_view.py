@@ -1,32 +1,44 @@
-"""The commands that show jobs one by one: status, describe, diff."""
+"""The commands that show one job: status, describe, diff, logs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.jobs import JobId, Json, json_of, shown_record, status_text, time_text
+from pai_sdk.cli.jobs import (
+    JobId,
+    Json,
+    ignore_further_interrupts,
+    json_of,
+    print_next_commands,
+    shown_record,
+    status_text,
+    time_text,
+)
 from pai_sdk.cli.tables import print_facts, print_json, table_console, wrapped
 from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk.display.lines import LogWriter
 from pai_sdk.errors import JobFailed, PaiError
+from pai_sdk.job.facts import differences, job_facts
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.record import JobRecord, LogLine
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["describe", "diff", "status"]
+__all__ = ["describe", "diff", "logs", "status"]
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 _SHORT_COMMAND = 300  # `describe` shows all of it
 
 
 def status(job_id: JobId, as_json: Json = False) -> None:
-    """Show a job; the exit code tells its status.
+    """Show a job; the exit code says its status.
 
     Example: pai-sdk status train129f212o89d
     """
@@ -48,8 +60,6 @@ def describe(job_id: JobId, as_json: Json = False) -> None:
 
     Example: pai-sdk describe train129f212o89d
     """
-    from pai_sdk.job.facts import job_facts
-
     job = TrainingJob.get(job_id)
     record, happened = job.record, _events(job)
     if as_json:
@@ -87,8 +97,6 @@ def diff(
 
     Example: pai-sdk diff train129f212o89d train7k2o89d129f2
     """
-    from pai_sdk.job.differences import differences
-
     ours, theirs = TrainingJob.get(first).record, TrainingJob.get(second).record
     found = differences(ours, theirs)
     if as_json:
@@ -151,9 +159,7 @@ def _head(record: JobRecord) -> Iterator[tuple[str, str | Text]]:
 
 
 def _short_facts(record: JobRecord, event: str) -> Iterator[tuple[str, str | Text]]:
-    """What `status` shows: what a user wants to know first."""
-    from pai_sdk.job.facts import job_facts
-
+    """The facts that `status` shows, the most important ones first."""
     facts = job_facts(record)
     yield from _head(record)
     if event:
@@ -189,8 +195,8 @@ def _transitions(record: JobRecord) -> Iterator[tuple[str, str | Text]]:
 def _events(job: TrainingJob) -> list[str]:
     try:
         return list(job.events())
-    except PaiError as fault:
-        return [f"cannot be read: {fault}"]
+    except PaiError as error:
+        return [f"cannot be read: {error}"]
 
 
 def _event(text: str) -> tuple[str, str]:
@@ -205,7 +211,7 @@ def _last_event(job: TrainingJob) -> str:
 
 
 def _print_reason(job: TrainingJob) -> None:
-    """Why a job failed."""
+    """Shows why a job failed."""
     from rich.text import Text
 
     if job.record.status.is_failure:
@@ -215,3 +221,47 @@ def _print_reason(job: TrainingJob) -> None:
             console = table_console()
             width = console.width - 1 if console.is_terminal else console.width
             console.print(Text("\n" + "\n".join(wrapped(str(failure), width)), style="red"), soft_wrap=True)
+
+
+def logs(
+    job_id: JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, help="Begin with the last lines of each instance.")
+    ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="Show when each line was written (UTC).")
+    ] = False,
+    instance: Annotated[str | None, typer.Option(help="One instance: `master-0`, `worker-1`, …")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a job's log.
+
+    Example: pai-sdk logs train129f212o89d --tail 20 --timestamps --follow
+    """
+    job = TrainingJob.get(job_id)
+    writer = LogWriter()
+    try:
+        for update in job.logs(follow=follow, instance=instance, tail=tail, times=timestamps).updates():
+            if isinstance(update, JobRecord):
+                if instance is None:
+                    writer.knows(update)
+            elif as_json:
+                print_json(_json_of(update))
+            else:
+                writer.line(update)
+        writer.settle()
+    except KeyboardInterrupt:
+        ignore_further_interrupts()
+        writer.settle()
+        print_next_commands(job)
+        raise typer.Exit(exit_codes.NOT_FINISHED) from None
+
+
+def _json_of(line: LogLine) -> dict[str, Any]:
+    """A line for scripts: no unknown time, and `missing` only in a notice of missing lines."""
+    return {
+        name: value
+        for name, value in asdict(line).items()
+        if value is not None and (name != "missing" or line.missing)
+    }

@@ -1,9 +1,11 @@
-"""The commands about jobs: ps, wait, stop, delete, download, events."""
+"""The commands about jobs: ps, wait, stop, delete, prune, download, events."""
 
 from __future__ import annotations
 
 import json
 import signal
+import time
+from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,14 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.pairs import pairs
+from pai_sdk.cli.options import pairs, seconds_of
 from pai_sdk.cli.tables import Column, print_error, print_json, print_table, table_console
 from pai_sdk.display.base import duration_text, elapsed_s, visible_text
 from pai_sdk.display.commands import next_commands
-from pai_sdk.errors import JobFailed, JobStopped, ObjectNotFoundError, PaiError, WaitTimeoutError
+from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
+from pai_sdk.execution.contract import public_fields
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
+from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,6 +36,7 @@ __all__ = [
     "ignore_further_interrupts",
     "json_of",
     "print_next_commands",
+    "prune",
     "ps",
     "shown_record",
     "status_text",
@@ -58,7 +63,7 @@ def _known_status(status: str | None) -> str | None:
     """The status as the service spells it.
 
     Raises:
-        BadParameter: there is no such status; a service would answer with no job, and no reason.
+        BadParameter: there is no such status; a service would return no job, and no reason.
     """
     if status is None:
         return None
@@ -119,7 +124,7 @@ def wait(
     show_logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Show the log meanwhile.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Wait for a job's end; the exit code tells how it ended (101: it has not).
+    """Wait for a job's end; the exit code says how it ended (101: it has not).
 
     Example: pai-sdk wait train129f212o89d --timeout 3600
     """
@@ -166,7 +171,7 @@ def delete(
     job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Forget jobs that have ended, with their logs and metrics. Outputs stay.
+    """Delete jobs that have ended, with their logs and metrics. Outputs stay.
 
     Example: pai-sdk delete $(pai-sdk ps -q --status Failed)
     """
@@ -213,7 +218,7 @@ def download(
         except ObjectNotFoundError:
             typer.echo(f"{name}: empty")
     if not found:
-        raise ObjectNotFoundError(f"job {job.id} has left nothing in its outputs", uri="")
+        raise ObjectNotFoundError(f"the outputs of job {job.id} are empty", uri="")
 
 
 def events(job_id: JobId, as_json: Json = False) -> None:
@@ -254,13 +259,13 @@ def time_text(time: str | None) -> str:
 
 
 def ignore_further_interrupts() -> None:
-    """We are leaving: an impatient second Ctrl-C would only have Python end in a traceback."""
+    """Ignore further Ctrl-C: the command is ending, and Python would print a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def print_next_commands(job: TrainingJob) -> None:
-    """Say that a job goes on, and how to come back to it."""
-    typer.echo(f"\n{job.id} goes on; come back, or stop it, with", err=True)
+    """Print that a job is still running, and the commands to follow and stop it."""
+    typer.echo(f"\n{job.id} is still running. To follow or stop it:", err=True)
     for command in next_commands(job.record):
         typer.echo(f"  {command}", err=True)
 
@@ -272,6 +277,65 @@ def json_of(record: JobRecord) -> str:
 
 def shown_record(record: JobRecord) -> dict[str, Any]:
     """A job's fields by their names on the wire, as they may be shown."""
-    from pai_sdk.execution.contract import public_fields
-
     return public_fields(record.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def prune(
+    service: Annotated[
+        bool,
+        typer.Option("--service", help="Jobs of the service, with their logs and metrics, and not local ones."),
+    ] = False,
+    older_than: Annotated[
+        str, typer.Option(help="Of the service: that ended longer ago: 7d, 12h, 30m, 0.")
+    ] = "7d",
+    name: Annotated[str | None, typer.Option(help="Of the service: only with this text in their name.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Of the service: show which.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove what local jobs that have ended keep, or with --service such jobs of the service. Outputs stay.
+
+    Example: pai-sdk prune --service --older-than 30d
+    """
+    if service:
+        _prune_service(seconds_of(older_than, "--older-than"), name, dry_run=dry_run, yes=yes)
+        return
+
+    removed = get_default_session(local=True).local.prune()
+    typer.echo("nothing to remove" if not removed else f"removed {len(removed)}: {', '.join(removed)}")
+
+
+def _prune_service(older_than_s: float, name: str | None, *, dry_run: bool, yes: bool) -> None:
+    before = time.time() - older_than_s
+    jobs = [job for job in TrainingJob.list(name=name) if _ended_before(job.record, before)]
+    if not jobs:
+        typer.echo("nothing to remove")
+        return
+    if dry_run:
+        for job in jobs:
+            typer.echo(f"would remove {job.id}  {job.name}  {job.record.status}")
+        return
+    if not yes:
+        typer.confirm(f"Delete {len(jobs)} jobs that have ended, with their logs and metrics?", abort=True)
+    removed = 0
+    for job in jobs:
+        try:
+            job.delete()
+            removed += 1
+        except NotFoundError:  # someone else was faster
+            continue
+    typer.echo(
+        f"removed {removed} job; its outputs stay"
+        if removed == 1
+        else f"removed {removed} jobs; their outputs stay"
+    )
+
+
+def _ended_before(record: JobRecord, before: float) -> bool:
+    if not record.status.is_terminal:
+        return False
+    changed = record.gmt_modified_time or record.gmt_create_time or ""
+    try:
+        moment = datetime.fromisoformat(changed.replace("Z", "+00:00"))
+    except ValueError:
+        return False  # when it ended is not known, so it stays
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp() < before

@@ -60,7 +60,7 @@ def metrics(
 
 def tensorboard(
     job_id: JobId,
-    port: Annotated[int, typer.Option(help="Of TensorBoard; any free one by default.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="TensorBoard's port; a free one by default.", min=0, max=65535)] = 0,
 ) -> None:
     """Open TensorBoard on what a job has reported, until Ctrl-C.
 

@@ -13,6 +13,7 @@ import typer
 
 from pai_sdk.base.files import replace_file
 from pai_sdk.cli import exit_codes
+from pai_sdk.cli.migration import migrate_notebook, migrate_source, read_source
 from pai_sdk.cli.tables import print_error, print_json
 from pai_sdk.display.base import visible_text
 from pai_sdk.errors import InvalidInputError, Problem
@@ -62,7 +63,7 @@ def migrate(
         said = "changed" if write else "to change; --write changes them"
         typer.echo(f"{changed} file{'' if changed == 1 else 's'} {said}")
         if left:
-            typer.echo(f"{left} place{' needs' if left == 1 else 's need'} a look: see above")
+            typer.echo(f"{left} place{' needs' if left == 1 else 's need'} a manual change: see above")
     raise typer.Exit(exit_codes.ERROR if failed else exit_codes.SUCCEEDED)
 
 
@@ -84,8 +85,6 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _migrate(path: Path, *, write: bool) -> Migrated:
-    from pai_sdk.cli.migration import migrate_notebook, migrate_source, read_source
-
     if path.suffix == ".ipynb":
         text, encoding = path.read_bytes().decode("utf-8"), "utf-8"
         migrated = migrate_notebook(text)

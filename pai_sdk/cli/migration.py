@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.compat.session_names import LEFT_OUT
 from pai_sdk.errors import NotOfferedError
-from pai_sdk.session.named_settings import LEFT_OUT
 
 __all__ = ["Leftover", "Migrated", "migrate_notebook", "migrate_source"]
 
@@ -46,7 +46,7 @@ _SERVING = ("deploy", "create_model")
 
 @dataclass(frozen=True, order=True)
 class Leftover:
-    """A place that needs a look.
+    """A place that needs a manual change.
 
     Attributes:
         line: in the file, from 1; in a notebook, within the cell.
@@ -68,7 +68,7 @@ class Migrated:
     Attributes:
         text: the new content; the old one when nothing was changed.
         changes: for each changed part (the file, or a cell) its label, old and new lines, for a diff.
-        findings: what needs a look.
+        findings: places that need a manual change.
     """
 
     text: str
@@ -167,7 +167,7 @@ def _without_magics(source: str) -> tuple[str, list[Leftover]]:
 
 
 def _binds_old(tree: ast.AST) -> bool:
-    """Whether `pai` itself becomes a name here: by `import pai` or `import pai.session`."""
+    """True if `pai` itself becomes a name here: by `import pai` or `import pai.session`."""
     return any(
         alias.asname is None and alias.name.partition(".")[0] == _OLD
         for node in ast.walk(tree)
@@ -256,7 +256,7 @@ class _Uses(ast.NodeVisitor):
 
 
 def _rebinds(function: ast.AST) -> bool:
-    """Whether `pai` is something else within a function: a parameter, or a variable."""
+    """True if `pai` is something else within a function: a parameter, or a variable."""
     return any(
         (isinstance(node, ast.arg) and node.arg == _OLD)
         or (isinstance(node, ast.Name) and node.id == _OLD and isinstance(node.ctx, ast.Store))

@@ -20,18 +20,13 @@ from pai_sdk.cli import (
     exit_codes,
     job_view,
     jobs,
-    local,
-    log_commands,
     metric_commands,
     migrate,
-    pack,
     run_commands,
     serve,
-    service_commands,
     submitting,
     traces,
     transfers,
-    ui_command,
 )
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
@@ -58,7 +53,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Jobs": {
         "ps": jobs.ps,
-        "logs": log_commands.logs,
+        "logs": job_view.logs,
         "status": job_view.status,
         "describe": job_view.describe,
         "diff": job_view.diff,
@@ -66,7 +61,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "wait": jobs.wait,
         "stop": jobs.stop,
         "delete": jobs.delete,
-        "prune": local.prune,
+        "prune": jobs.prune,
     },
     "Results": {
         "download": jobs.download,
@@ -77,7 +72,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Files": {
         "migrate": migrate.migrate,
-        "pack": pack.pack,
+        "pack": transfers.pack,
         "cp": transfers.cp,
         "ls": transfers.ls,
         "sync": transfers.sync,
@@ -86,14 +81,14 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Service and settings": {
         "doctor": doctor.doctor,
         "serve": serve.serve,
-        "ui": ui_command.ui,
+        "ui": serve.ui,
     },
 }
 _GROUPS: dict[str, dict[str, typer.Typer]] = {
     "Results": {"trace": traces.app},
     "Service and settings": {
         "config": config_commands.app,
-        "service": service_commands.app,
+        "service": serve.app,
         "algorithm": algorithms.app,
     },
 }

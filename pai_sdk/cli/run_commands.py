@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk.base.html_table import hparam_text
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
@@ -21,19 +22,20 @@ from pai_sdk.display.curves import blocks_of
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from pai_sdk.schemas.record import MetricPoint
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
-from pai_sdk.storage.local_store import path_of_file_uri
 from pai_sdk.storage.store import open_store
+from pai_sdk.storage.stores.local import path_of_file_uri
 from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from pai_sdk.run.buckets import Comparison
-    from pai_sdk.run.manager import RunManager
-    from pai_sdk.run.records import RunBrief, RunPage
+    from pai_sdk.run.plots.buckets import Comparison
+    from pai_sdk.run.watch.manager import RunManager
+    from pai_sdk.run.watch.records import RunBrief, RunPage
 
 __all__ = ["compare", "follow_run", "is_folder", "run_points", "runs"]
 
@@ -124,7 +126,7 @@ def compare(
 
 
 def is_folder(run: str) -> bool:
-    """Whether a run is named by a folder or a URI, and not by the id of a job."""
+    """True if a run is named by a folder or a URI, and not by the id of a job."""
     return uri_scheme(run) is not None or "/" in run or Path(run).exists()
 
 
@@ -182,7 +184,7 @@ def _points(
 @contextmanager
 def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
     """A manager of folders and jobs, which scans when it is asked to."""
-    from pai_sdk.run.manager import RunManager
+    from pai_sdk.run.watch.manager import RunManager
 
     folders = [name if uri_scheme(name) else str(expanded(Path(name))) for name in names if is_folder(name)]
     ids = [name for name in names if not is_folder(name)]
@@ -247,8 +249,7 @@ def _watch(manager: RunManager, page_of: Any, tags: Sequence[str], *, as_json: b
 
 
 def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
-    from pai_sdk.run.run_table import age_text, usual_tags, value_text
-    from pai_sdk.schemas.hyperparameters import compare_hyperparameters
+    from pai_sdk.run.watch.table import age_text, usual_tags
 
     if as_json:
         for brief in page.runs:
@@ -272,7 +273,7 @@ def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
             _id_of(brief),
             _status(brief),
             age_text(brief, now),
-            *(value_text(brief.hparams[name]) if name in brief.hparams else "-" for name in differing),
+            *(hparam_text(brief.hparams, name) for name in differing),
             *(_last(brief, name) for name in shown),
         ]
         for brief in page.runs
@@ -283,9 +284,6 @@ def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
 
 
 def _print_comparison(briefs: Sequence[RunBrief], tag: str, found: Comparison) -> None:
-    from pai_sdk.run.run_table import value_text
-    from pai_sdk.schemas.hyperparameters import compare_hyperparameters
-
     differing = compare_hyperparameters([brief.hparams for brief in briefs]).differing[:_MOST_HPARAMS]
     columns = [Column("RUN"), Column("STATUS", drop=9)]
     columns += [Column(visible_text(name), drop=10 + number) for number, name in enumerate(differing)]
@@ -301,7 +299,7 @@ def _print_comparison(briefs: Sequence[RunBrief], tag: str, found: Comparison) -
             [
                 _id_of(brief),
                 _status(brief),
-                *(value_text(brief.hparams[name]) if name in brief.hparams else "-" for name in differing),
+                *(hparam_text(brief.hparams, name) for name in differing),
                 *(_number(value) for value in (summary.last and summary.last.value, summary.min, summary.max)),
                 step,
                 blocks_of(courses.get(brief.id, []), _BLOCKS, (min(ends), max(ends)) if ends else None),

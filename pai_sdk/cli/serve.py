@@ -1,29 +1,45 @@
-"""`pai-sdk serve`: the service in the foreground, for one machine or a team."""
+"""The servers on this machine: `pai-sdk serve`, `pai-sdk service status|stop|clean` and `pai-sdk ui`."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
-from enum import Enum
+import sys
+import threading
+import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
+from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.options import seconds_of
+from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
+from pai_sdk.display.base import duration_text, visible_text
 from pai_sdk.errors import ServiceStartError
+from pai_sdk.execution.registry import EXECUTORS, executor_names
+from pai_sdk.storage.tree import size_text
+from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
     from pai_sdk.service.settings import ServiceInfo
+    from pai_sdk.service.web.ui_app import UiServer
+
+__all__ = ["app", "ui"]
 
 _DAY_S = 24 * 3600.0
 _DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
 _WHERE, _HOW_MUCH = "Where it runs", "How much it takes"
 
 
-class _Executor(str, Enum):
-    process = "process"
-    docker = "docker"
+def _known_executor(name: str) -> str:
+    if name not in EXECUTORS and name not in executor_names():
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, executor_names()))}.")
+    return name
 
 
 def serve(
@@ -52,12 +68,16 @@ def serve(
         Path | None, typer.Option(help="A file that holds this URL.", rich_help_panel=_WHERE)
     ] = None,
     executor: Annotated[
-        _Executor,
+        str,
         typer.Option(
-            help="What runs the jobs: processes here, or containers of Docker, from each job's image.",
+            metavar="NAME",
+            callback=_known_executor,
+            autocompletion=executor_names,
+            help="What runs the jobs: process: processes here; docker: containers, from each job's image; or an "
+            "executor of an installed package.",
             rich_help_panel=_WHERE,
         ),
-    ] = _Executor.process,
+    ] = "process",
     slots: Annotated[int, typer.Option(min=1, help="Instances that run at once.", rich_help_panel=_HOW_MUCH)] = 16,
     cpus: Annotated[
         float | None,
@@ -67,7 +87,12 @@ def serve(
     ] = None,
     memory: Annotated[
         float | None,
-        typer.Option(min=0.1, metavar="GIB", help="Memory, likewise.", rich_help_panel=_HOW_MUCH),
+        typer.Option(
+            min=0.1,
+            metavar="GIB",
+            help="Memory they may ask for, all together; not counted otherwise.",
+            rich_help_panel=_HOW_MUCH,
+        ),
     ] = None,
     rate: Annotated[
         float, typer.Option(min=1, help="Requests a second that the key has.", rich_help_panel=_HOW_MUCH)
@@ -112,7 +137,7 @@ def serve(
         host=host,
         port=port,
         database_url=_database_url(database, database_file),
-        executor=executor.value,
+        executor=executor,
         slots=slots,
         cpus=cpus,
         memory_gib=memory,
@@ -137,7 +162,7 @@ def _database_url(given: str | None, file: Path | None) -> str | None:
     except OSError as error:
         raise ServiceStartError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ServiceStartError(f"{file} holds no URL: it is no text") from error
+        raise ServiceStartError(f"{file} does not contain a URL: it is not a text file") from error
 
 
 def _read_secret(info: ServiceInfo) -> str:
@@ -158,3 +183,198 @@ def _greeting(info: ServiceInfo) -> str:
             f"  export ALIBABA_CLOUD_ACCESS_KEY_SECRET=$({_read_secret(info)})",
         ]
     )
+
+
+app = typer.Typer(
+    no_args_is_help=True, help="The service on this machine: is it running, what does it hold, stop, clean."
+)
+
+_DATA = "~/.pai/service"
+
+Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
+
+
+@app.command()
+def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
+    """Show whether the service runs, and what its folder holds on disk.
+
+    The exit code is 0 when it runs, and 102 when not.
+
+    Example: pai-sdk service status
+    """
+    from pai_sdk.service.embedded import find_running
+    from pai_sdk.service.holdings import holdings
+
+    root = expanded(data).absolute()
+    idle_s = _idle_s(root)  # first: the check whether it responds is a request, too
+    running = find_running(root)
+    held = holdings(root)
+    if as_json:
+        facts: dict[str, Any] = {
+            "data": str(root),
+            "running": running is not None,
+            "holds": [asdict(h) for h in held],
+        }
+        if running is not None:
+            facts |= {
+                "endpoint": running.endpoint,
+                "pid": running.pid,
+                "version": running.version,
+                "idle_s": idle_s,
+            }
+        print_json(facts)
+    else:
+        print_facts(_facts(root, running, idle_s))
+        typer.echo("")
+        rows = [
+            (h.kind, size_text(h.size_bytes), "" if h.count is None else str(h.count))
+            for h in held
+            if h.size_bytes
+        ]
+        total = sum(h.size_bytes for h in held)
+        columns = (Column("HOLDS"), Column("SIZE", justify="right"), Column("COUNT", justify="right"))
+        print_table(columns, [*rows, ("all", size_text(total), "")])
+    raise typer.Exit(exit_codes.SUCCEEDED if running is not None else exit_codes.NOT_FOUND)
+
+
+@app.command()
+def stop(data: Data = Path(_DATA)) -> None:
+    """Stop the service. Running jobs go on; the next command or session that needs it starts it again.
+
+    Example: pai-sdk service stop
+    """
+    from pai_sdk.service.embedded import stop_running
+
+    stopped = stop_running(expanded(data))
+    typer.echo(
+        "no service is running" if stopped is None else f"stopped {stopped.endpoint} (process {stopped.pid})"
+    )
+
+
+@app.command()
+def clean(
+    older_than: Annotated[
+        str, typer.Option(help="Only what has ended, or was used, longer ago: 7d, 12h, 30m, 0.")
+    ] = "1d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
+    data: Data = Path(_DATA),
+) -> None:
+    """Remove what is not needed: environments and downloads of pip, and copies that jobs which have ended left.
+
+    Jobs, logs and objects stay; `pai-sdk prune --service` removes jobs.
+
+    Example: pai-sdk service clean --older-than 0 --dry-run
+    """
+    from pai_sdk.service.holdings import clean as removals
+
+    seconds, count, size_bytes = seconds_of(older_than, "--older-than"), 0, 0
+    for removal in removals(expanded(data).absolute(), older_than_s=seconds, dry_run=dry_run):
+        typer.echo(f"{size_text(removal.size_bytes):>10}  {visible_text(removal.what)}")
+        count, size_bytes = count + 1, size_bytes + removal.size_bytes
+    if not count:
+        typer.echo("nothing to remove")
+    else:
+        typer.echo(f"{'would free' if dry_run else 'freed'} {size_text(size_bytes)}")
+
+
+def _facts(root: Path, running: ServiceInfo | None, idle_s: float | None) -> list[tuple[str, str]]:
+    facts = [("service", "running" if running is not None else "not running")]
+    if running is not None:
+        kind = "embedded, ends after 30 idle minutes" if running.embedded else "started by `pai-sdk serve`"
+        facts += [
+            ("endpoint", running.endpoint),
+            ("process", f"{running.pid} ({kind})"),
+            ("version", running.version or "unknown"),
+        ]
+    if idle_s is not None:
+        facts.append(("last request", f"{duration_text(idle_s)} ago"))
+    return [*facts, ("data", str(root))]
+
+
+def _idle_s(root: Path) -> float | None:
+    """Seconds since the last request that was let in: each leaves its signature in a file."""
+    try:
+        return max(0.0, time.time() - (root / "nonces").stat().st_mtime)
+    except OSError:
+        return None
+
+
+_TOKEN_BYTES = 32
+_LEAST_TOKEN = 16
+
+
+def ui(
+    logdir: Annotated[str, typer.Option(metavar="DIR", help="The folder of runs, or its URI.")] = ".",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than loopback open it to the network.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 6007,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A name of this machine by which browsers ask for the page; may be given several times."
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with a token for programs (Authorization: Bearer); made if there is none."),
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Show the runs of a folder in the browser, and serve them over HTTP, until Ctrl-C.
+
+    The link is valid once, for a minute; Enter prints a new one. On another machine, forward the port with ssh -L.
+
+    Example: pai-sdk ui --logdir runs --open
+    """
+    try:
+        from pai_sdk.service.web.ui_app import UiServer, UiSettings
+    except ImportError as error:
+        message = f"error: the server is not installed ({error.name}): pip install 'pai-sdk[service]'"
+        typer.secho(message, fg="red", err=True)
+        raise typer.Exit(exit_codes.ERROR) from error
+    place = logdir if uri_scheme(logdir) is not None else expanded(Path(logdir))
+    if isinstance(place, Path) and not place.is_dir():
+        raise typer.BadParameter(f"there is no folder {str(place)!r}", param_hint="--logdir")
+    token = _token_in(token_file.expanduser()) if token_file is not None else ""
+    server = UiServer(UiSettings(place, host, port, tuple(name or ()), token))
+    server.run(lambda: _greet(server, place, open_browser=open_browser))
+
+
+def _greet(server: UiServer, place: str | Path, *, open_browser: bool) -> None:
+    link = server.new_link()
+    typer.echo(f"Runs of {place} on {server.url}; Ctrl-C ends it.\nOpen this link within a minute:\n  {link}")
+    if open_browser:
+        typer.launch(link)
+    if sys.stdin is not None and sys.stdin.isatty():
+        typer.echo("Enter prints a new link.")
+        threading.Thread(target=_print_links, args=(server,), name="links", daemon=True).start()
+
+
+def _print_links(server: UiServer) -> None:
+    for _ in sys.stdin:
+        typer.echo(f"  {server.new_link()}")
+
+
+def _token_in(file: Path) -> str:
+    """The token in a file; a new one is written there if there is no file, for this user only.
+
+    Raises:
+        ServiceStartError: the file cannot be used, or its token is too short.
+    """
+    try:
+        try:
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            token = file.read_text(encoding="utf-8").strip()
+        else:
+            token = secrets.token_urlsafe(_TOKEN_BYTES)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+                opened.write(f"{token}\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ServiceStartError(f"the token file {file} cannot be used: {error}") from error
+    if len(token) < _LEAST_TOKEN:
+        raise ServiceStartError(
+            f"{file} has no token of at least {_LEAST_TOKEN} characters; delete it for a new one"
+        )
+    return token

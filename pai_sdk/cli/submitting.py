@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pai_sdk.backend.base import Plan
+from pai_sdk.backend.places import place_of_type
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json, ignore_further_interrupts, json_of, print_next_commands
-from pai_sdk.cli.pairs import pairs
+from pai_sdk.cli.options import pairs
 from pai_sdk.cli.tables import print_error
 from pai_sdk.display.base import Silent
 from pai_sdk.display.choice import choose_display
@@ -19,7 +21,6 @@ from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
-    from pai_sdk.backend.base import Plan
     from pai_sdk.submit.job_file import JobFile
 
 __all__ = ["clone", "described_job", "run", "submit"]
@@ -152,7 +153,7 @@ def run(
     if dry_run:
         typer.echo(str(plan))
     elif save is not None:
-        _upload_and_save(plan, save)
+        _upload_and_save(plan, submitter.instance_type, save)
     else:
         _submit(plan, submitter.instance_type, wait=wait, as_json=as_json)
 
@@ -215,8 +216,6 @@ def submit(
 
     Example: pai-sdk submit plan.json --no-wait
     """
-    from pai_sdk.backend.base import Plan
-
     plan = Plan.load(plan_file)
     if dry_run:
         typer.echo(str(plan))
@@ -270,11 +269,8 @@ def clone(
 
 def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool) -> None:
     """Submit a plan, and leave with the exit code of its job."""
-    from pai_sdk.schemas.names import LOCAL_TYPES
-
-    resource = plan.request.compute_resource
-    is_local = (instance_type or resource.ecs_spec) in LOCAL_TYPES
-    session = get_default_session(local=is_local)
+    place = place_of_type(instance_type or plan.request.compute_resource.ecs_spec)
+    session = get_default_session(local=place.is_here)
     try:
         job = session.submit(plan, instance_type=instance_type)
     except KeyboardInterrupt:
@@ -290,8 +286,7 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
     display = Silent() if as_json else choose_display()
     try:
         display.submitted(job.record)
-        # A local job ends with the program that waits for it in the foreground.
-        job.wait(show_logs=not as_json, display=display, on_interrupt="stop" if is_local else "detach")
+        job.wait(show_logs=not as_json, display=display, on_interrupt=place.capabilities.on_interrupt)
     except (JobFailed, JobStopped) as end:
         if not as_json:
             print_error(str(end))
@@ -305,14 +300,11 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
     raise typer.Exit(exit_codes.of_status(job.record.status))
 
 
-def _upload_and_save(plan: Plan, path: Path) -> None:
-    """Put the files of a plan into OSS, and save its request."""
-    from pai_sdk.storage.transfer import upload_tree
-    from pai_sdk.storage.uri import OssUri, uri_scheme
-
-    if plan.uploads and uri_scheme(plan.uploads[0].uri) != "oss":
+def _upload_and_save(plan: Plan, instance_type: str | None, path: Path) -> None:
+    """Put the files of a plan in place, and save its request."""
+    if plan.uploads and place_of_type(instance_type).capabilities.shares_files:
         what = "the files of a local job stay where they are, and a saved plan has no files"
         raise InvalidInputError([Problem("--save", what, "run it, or give an instance type of a service")])
-    for upload in plan.uploads:
-        upload_tree(get_default_session().files(), upload.tree, OssUri.parse(upload.uri), progress=True)
+    if plan.uploads:
+        get_default_session().backend_for(instance_type).upload(plan)
     typer.echo(f"saved to {plan.save(path)}; submit it with: pai-sdk submit {path}")

@@ -45,7 +45,7 @@ class Column:
 
 
 def table_console() -> Console:
-    """Where tables go: as wide as the window, and in a pipe or a file as wide as they are."""
+    """The console for tables: as wide as the window; in a pipe or a file, as wide as the table."""
     from rich.console import Console
 
     console = Console(highlight=False)

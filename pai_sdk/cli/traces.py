@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="Look at the rows that a training h
 
 
 class RowFormat(str, Enum):
-    """How rows are printed."""
+    """The formats of printed rows."""
 
     table = "table"
     csv = "csv"
@@ -61,7 +61,7 @@ def query(
     as_format: Format = RowFormat.table,
     uncommitted: Uncommitted = False,
 ) -> None:
-    """Print the answer to a query: `SELECT step, avg(loss) FROM trace GROUP BY step`.
+    """Print the result of a query: `SELECT step, avg(loss) FROM trace GROUP BY step`.
 
     Example: pai-sdk trace query train129f212o89d 'SELECT count(*) FROM trace'
     """

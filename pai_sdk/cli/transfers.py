@@ -1,9 +1,10 @@
-"""`pai-sdk cp`, `ls`, `sync` and `rm`: files and folders, local ones and those at any URI."""
+"""`pai-sdk cp`, `ls`, `sync`, `rm` and `pack`: files and folders, local ones and those at any URI."""
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,13 +14,16 @@ import typer
 
 from pai_sdk.base.paths import expanded
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
+from pai_sdk.storage.store import open_store
+from pai_sdk.storage.stores.local import path_of_file_uri
 from pai_sdk.storage.tree import size_text
 from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
     from pai_sdk.storage.store import Store
     from pai_sdk.storage.stored_file import StoredFile
-    from pai_sdk.storage.sync import SyncReport
+    from pai_sdk.storage.sync.dir_sync import SyncReport
+    from pai_sdk.storage.tree import FileTree
 
 __all__ = ["cp", "ls", "rm", "sync"]
 
@@ -38,8 +42,6 @@ def cp(
 
     Example: pai-sdk cp -r oss://models/digits/ ./digits
     """
-    from pai_sdk.storage.store import open_store
-
     found = _find(source)
     if found.file is None:
         _need_recursive(found, recursive, "cp")
@@ -50,7 +52,12 @@ def cp(
         store, name = open_store(place), found.name
     else:
         store, name = _parent_of(place)
-    _say(f"would copy {source} to {store.uri}{name}" if dry_run else _copy_file(found, store, name))
+    if not dry_run:
+        from pai_sdk.storage.sync.dir_sync import move_file
+
+        move_file(found.store, found.file, store, name, progress=True)
+    size = "" if dry_run else f" ({size_text(found.file.size_bytes)})"
+    _say(f"{'would copy' if dry_run else 'copied'} {source}{size} to {store.uri}{name}")
 
 
 def ls(
@@ -118,7 +125,7 @@ def rm(
 
 @dataclass(frozen=True)
 class _Found:
-    """What is at a place.
+    """The file or folder at a place.
 
     Attributes:
         place: as it was given.
@@ -139,12 +146,9 @@ class _Found:
 
 
 def _find(text: str, *, follow: bool = True) -> _Found:
-    from pai_sdk.storage.local_store import LocalStore
-
     place = _place_of(text)
     store, name = _parent_of(place)
-    if not follow and isinstance(store, LocalStore):
-        store = LocalStore(store.root, links="store")
+    store = store if follow else store.without_links()
     if not follow and isinstance(place, Path) and place.is_symlink():
         return _Found(text, store, name, next(iter(store.list(name))))
     if name and not text.endswith("/"):
@@ -160,8 +164,6 @@ def _find(text: str, *, follow: bool = True) -> _Found:
 
 def _place_of(text: str) -> Path | str:
     """A local path, or a URI."""
-    from pai_sdk.storage.local_store import path_of_file_uri
-
     if not text:
         raise InvalidInputError([Problem("PLACE", "is empty", "give a path or a URI; '.' is the current folder")])
     if text.startswith("file:"):
@@ -171,8 +173,6 @@ def _place_of(text: str) -> Path | str:
 
 def _parent_of(place: Path | str) -> tuple[Store, str]:
     """The store of the folder around a place, and the place's name in it; a whole bucket has no name."""
-    from pai_sdk.storage.store import open_store
-
     if isinstance(place, Path):
         place = place.resolve() if ".." in place.parts else place
         return open_store(place.parent), place.name
@@ -197,8 +197,7 @@ def _need_recursive(found: _Found, recursive: bool, command: str) -> None:
 
 
 def _move(source: str, target: str, *, dry_run: bool, **options: Any) -> SyncReport:
-    from pai_sdk.storage.store import open_store
-    from pai_sdk.storage.sync import DirSync
+    from pai_sdk.storage.sync.dir_sync import DirSync
 
     def note(action: str, path: str) -> None:
         _say(f"would {action} {path}")
@@ -207,26 +206,6 @@ def _move(source: str, target: str, *, dry_run: bool, **options: Any) -> SyncRep
         options["note"] = note
     stores = open_store(_place_of(source)), open_store(_place_of(target))
     return DirSync(*stores, dry_run=dry_run, progress=True, title="copying", **options).run()
-
-
-def _copy_file(found: _Found, store: Store, name: str) -> str:
-    from pai_sdk.storage.local_store import LocalStore
-    from pai_sdk.storage.progress import ByteBar
-
-    file = found.file
-    assert file is not None  # noqa: S101 - the caller has looked
-    with ByteBar("copying", shown=True) as bar:
-        bar.expect(file.size_bytes)
-
-        def counted() -> Iterator[bytes]:
-            for piece in found.store.read(found.name):
-                yield piece
-                bar.advance(len(piece))
-
-        # A local file is given as it is, so that an interrupted upload of a large one is resumed.
-        local = isinstance(found.store, LocalStore) and found.store.root / found.name
-        written = store.write(name, local or counted(), executable=file.executable)
-    return f"copied {found.place} ({size_text(written.size_bytes)}) to {store.uri}{name}"
 
 
 def _directly_in(files: Iterator[tuple[str, StoredFile]]) -> Iterator[tuple[str, StoredFile | None]]:
@@ -269,5 +248,72 @@ def _objects(count: int) -> str:
 
 
 def _say(text: str) -> None:
-    """One line, whatever a file is called."""
+    """Print one line; characters that cannot be printed are escaped."""
     typer.echo("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text))
+
+
+_MOST_ROWS = 30
+
+
+def pack(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The source_dir: a folder, or one file.")] = ".",
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Every line, however many there are.")] = False,
+    allow_secrets: Annotated[
+        bool, typer.Option("--allow-secrets", help="Take files along that are keys.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
+) -> None:
+    """Show which files of a code folder go along with a job, which stay behind, and why.
+
+    Example: pai-sdk pack src --all
+    """
+    from pai_sdk.code.package import package_code
+
+    left: list[tuple[str, str]] = []
+    tree = package_code(
+        folder, allow_secrets=allow_secrets, left_behind=lambda path, reason: left.append((path, reason))
+    )
+    left.sort()
+    if as_json:
+        typer.echo(json.dumps(_facts(tree, left), ensure_ascii=False))
+        return
+    _show_files(tree, len(tree.entries) if show_all else _MOST_ROWS)
+    _show_left(left, len(left) if show_all else _MOST_ROWS)
+
+
+def _facts(tree: FileTree, left: Sequence[tuple[str, str]]) -> dict[str, object]:
+    return {
+        "root": str(tree.root),
+        "digest": tree.digest,
+        "size_bytes": tree.size_bytes,
+        "files": [
+            {"path": e.path, "size_bytes": e.size_bytes, "executable": e.executable, "sha256": e.sha256}
+            for e in tree.entries
+        ],
+        "left_behind": [{"path": path, "reason": reason} for path, reason in left],
+    }
+
+
+def _show_files(tree: FileTree, most: int) -> None:
+    shown = heapq.nlargest(most, tree.entries, key=lambda entry: entry.size_bytes)
+    for entry in sorted(shown, key=lambda entry: entry.path):
+        typer.echo(f"{size_text(entry.size_bytes):>10}  {_shown(entry.path)}")
+    if len(shown) < len(tree.entries):
+        typer.echo(f"{'…':>10}  and {len(tree.entries) - len(shown)} smaller ones; --all shows them")
+    typer.echo(f"\n{tree.summary()}, digest {tree.digest[:32]}")
+
+
+def _show_left(left: Sequence[tuple[str, str]], most: int) -> None:
+    if not left:
+        return
+    typer.echo("\nleft behind:")
+    width = max(len(_shown(path)) for path, _ in left[:most])
+    for path, reason in left[:most]:
+        typer.echo(f"  {_shown(path):{min(width, 50)}}  {_shown(reason)}")
+    if len(left) > most:
+        typer.echo(f"  … and {len(left) - most} more; --all shows them")
+
+
+def _shown(text: str) -> str:
+    """The text on one line, whatever a file is called."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)

@@ -1,7 +1,8 @@
 """A function call as the code of a job: what is pickled, the versions it needs, its signature.
 
-The code folder gets a folder `_pai_function`, with the program of the job (a copy of `run/calling.py`), a copy of
-cloudpickle, and the pickled call, signed with a key that only the job and the submitter have.
+The code folder gets a folder `_pai_function`, with the program of the job, a copy of
+`run/functions/calling.py`, a copy of cloudpickle, and the pickled call, signed
+with a key that only the job and the submitter have.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import re
 import shutil
 import sys
 import sysconfig
+import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,10 +28,23 @@ from types import ModuleType
 from typing import Any
 
 from pai_sdk.base.files import publish_once
+from pai_sdk.code.package import package_code
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.run import calling
+from pai_sdk.run.functions import calling
+from pai_sdk.run.functions.calling import KEY_VARIABLE, RESULT_CHANNEL
 
-__all__ = ["FOLDER", "LABEL", "PROGRAM", "FunctionCall", "job_key", "write_package"]
+__all__ = [
+    "FOLDER",
+    "KEY_VARIABLE",
+    "LABEL",
+    "PROGRAM",
+    "RESULT_CHANNEL",
+    "FunctionCall",
+    "PackedCall",
+    "job_key",
+    "pack_call",
+    "write_package",
+]
 
 FOLDER = "_pai_function"
 PROGRAM = f"{FOLDER}/run.py"
@@ -42,7 +58,7 @@ _registry_lock = threading.Lock()  # what is pickled by value is a setting of th
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """What a job calls.
+    """The call of a job.
 
     Attributes:
         function: anything that can be called.
@@ -72,6 +88,50 @@ def job_key(nonce: str) -> bytes:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         publish_once(path, os.urandom(_SECRET_BYTES))
     return hmac.new(path.read_bytes(), nonce.encode(), hashlib.sha256).digest()
+
+
+class PackedCall:
+    """A code folder with a call, which is removed with this object, or at the end of the program.
+
+    Attributes:
+        path: the folder.
+        source: the user's folder whose files are in it; None without one.
+        nonce: the number of the call.
+        key: the key of its job.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="pai-function-"))
+        self.source: Path | None = None
+        self.nonce = os.urandom(16).hex()
+        self.key = job_key(self.nonce)
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def pack_call(
+    call: FunctionCall,
+    source_dir: str | os.PathLike[str] | None,
+    requirements: Sequence[str],
+    *,
+    allow_secrets: bool = False,
+) -> PackedCall:
+    """Copy the user's code into a new folder, and write the call beside it.
+
+    Raises:
+        InvalidInputError: as `write_package`; a `CodeError` for the code.
+    """
+    packed = PackedCall()
+    if source_dir is not None:
+        tree = package_code(source_dir, allow_secrets=allow_secrets)
+        packed.source = tree.root
+        for entry in tree.entries:
+            target = packed.path / entry.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(tree.root / entry.path, target)
+    write_package(
+        call, packed.path, key=packed.key, nonce=packed.nonce, source_dir=packed.source, requirements=requirements
+    )
+    return packed
 
 
 def write_package(
@@ -173,7 +233,7 @@ def _by_value(names: Iterable[str]) -> Iterator[None]:
 
 
 def _is_own(name: str, source_dir: Path | None) -> bool:
-    """Whether a module is a file of the user: not installed, and not in the code that comes along."""
+    """True if a module is a file of the user: not installed, and not in the code that comes along."""
     top = name.partition(".")[0]
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None or name == "__main__" or top in sys.stdlib_module_names or top == "pai_sdk":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pai_sdk.code.git_config import TOKEN_USER, GitSource, parse_git_config
-from pai_sdk.code.git_lfs import warn_of_pointers
 from pai_sdk.errors import CodeError, Problem
 
 __all__ = ["Checkout", "checkout", "clone"]
@@ -39,7 +40,7 @@ FOREIGN_VARIABLES = frozenset(
     }
 )
 _USERNAME, _SECRET = "PAI_GIT_USERNAME", "PAI_GIT_SECRET"
-# What git asks for a login to the host of `repo`.
+# The credential helper that gives git a login to the host of `repo`.
 _HELPER = (
     f'!login() {{ test $1 = get && printf \'username=%s\\npassword=%s\\n\' "${_USERNAME}" "${_SECRET}"; }}; login'
 )
@@ -176,7 +177,7 @@ class _Git:
             raise CodeError([Problem("git_config", f"{self._source.url}: {self._reason(output)}")])
 
     def succeeds(self, *arguments: str) -> bool:
-        """Whether a command inside the clone succeeds."""
+        """True if a command inside the clone succeeds."""
         return self._run(arguments, inside=True)[0] == 0
 
     def take_commit(self, commit: str) -> None:
@@ -271,3 +272,42 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+_log = logging.getLogger(__name__)
+
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
+_LARGEST_POINTER_BYTES = 1024
+
+
+def warn_of_pointers(root: Path, url: str) -> None:
+    """Warn of files of a clone whose content was not fetched.
+
+    Args:
+        root: the clone.
+        url: of what, for the message.
+    """
+    pointers = []
+    for folder, folders, names in os.walk(root):
+        if ".git" in folders:
+            folders.remove(".git")
+        pointers += [
+            str(path.relative_to(root)) for path in map(Path(folder).joinpath, names) if _is_pointer(path)
+        ]
+    if pointers:
+        few = ", ".join(sorted(pointers)[:5]) + (", …" if len(pointers) > 5 else "")
+        _log.warning(
+            "%s: %d file(s) came as Git LFS pointers, without their content: %s; install git-lfs, run "
+            "`git lfs install`, and submit again",
+            url,
+            len(pointers),
+            few,
+        )
+
+
+def _is_pointer(path: Path) -> bool:
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode) or not len(_LFS_POINTER) < status.st_size < _LARGEST_POINTER_BYTES:
+        return False
+    with path.open("rb") as stream:
+        return stream.read(len(_LFS_POINTER)) == _LFS_POINTER

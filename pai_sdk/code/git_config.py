@@ -135,7 +135,7 @@ def _name_problems(git_config: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _unsayable(logins: Mapping[str, str | None]) -> Iterator[Problem]:
-    """What a login cannot hold: git reads it line by line."""
+    """The problems of a login: git reads it line by line."""
     for key, text in logins.items():
         if text and _NOT_IN_LOGINS.search(text):
             yield Problem(f"git_config[{key!r}]", "holds a line end or a control character", "copy it again")

@@ -72,7 +72,7 @@ class _Rules:
 
 
 class IgnoreRules:
-    """Answers whether a path below a folder is taken along; made for a walk that asks from the root downwards.
+    """Decides which paths below a folder are taken along; for a walk from the root downwards.
 
     The rules are those of git: a file's rules hold for its folder and all below it, deeper files win over higher
     ones, and the last rule that matches decides. In one folder, .paiignore counts as the end of .gitignore. As the
@@ -112,14 +112,14 @@ class IgnoreRules:
             self._rules.clear()
 
     def accepts(self, path: str, is_dir: bool) -> bool:
-        """Whether to take a path along; all folders around it must have been accepted before."""
+        """True if a path is taken along; all folders around it must have been accepted before."""
         reason = self.reason_against(path, is_dir)
         if reason and self._left_behind is not None:
             self._left_behind(f"{path}/" if is_dir else path, reason)
         return not reason
 
     def reason_against(self, path: str, is_dir: bool) -> str:
-        """Why a path is ignored; empty when it is not."""
+        """The reason why a path is ignored; empty when it is not."""
         name = path.rpartition("/")[2]
         if name in ALWAYS_PRUNED or name.endswith(".egg-info"):
             return "never goes along"
@@ -129,7 +129,7 @@ class IgnoreRules:
         return self._rule_against(path, is_dir)
 
     def _rule_against(self, path: str, is_dir: bool) -> str:
-        """Where the rule stands that leaves a path below the top behind; empty when none does."""
+        """The file and line of the rule that leaves a path below the top behind; empty when none does."""
         folder, relative = path, ""
         while folder:
             folder, _, part = folder.rpartition("/")
@@ -207,7 +207,7 @@ def _as_git_reads(line: str) -> str:
 
 
 def _matches(pattern: Pattern[str], path: str, is_dir: bool) -> bool:
-    """Whether a rule matches this very path.
+    """True if a rule matches this very path.
 
     pathspec's expressions also match what lies below a folder that matches; with the folder itself decided
     already, that would let a rule for the folder outvote one for the file.

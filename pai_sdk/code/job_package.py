@@ -36,16 +36,21 @@ SHIPPED = (
     "run/__init__.py",
     "run/callbacks.py",
     "run/checkpoints.py",
-    "run/events.py",
-    "run/launch.py",
-    "run/layout.py",
+    "run/events/__init__.py",
+    "run/events/writer.py",
     "run/preemption.py",
-    "run/report.py",
+    "run/report/__init__.py",
+    "run/report/callbacks.py",
+    "run/report/checkpoints.py",
+    "run/report/launch.py",
+    "run/report/layout.py",
+    "run/report/preemption.py",
+    "run/report/session.py",
 )
-"""The modules in the package, which need the standard library only. Its `__init__.py` is `run/in_jobs.py`."""
+"""The modules in the package, standard library only. Its `__init__.py` is `run/report/in_jobs.py`."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_INIT = "run/in_jobs.py"
+_INIT = "run/report/in_jobs.py"
 _MENTIONED = re.compile(rb"\bpai_sdk\b")
 _LARGEST_SEARCHED_BYTES = 1 << 20
 # After the PYTHONPATH of the image and of the user, both of which are kept.
@@ -53,7 +58,7 @@ _USE = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}${PAI_INPUT_PAI_SDK:-/ml/i
 
 
 def mentions_pai_sdk(tree: FileTree | None, command: Sequence[str]) -> bool:
-    """Whether the code or the command of a job uses pai_sdk, as far as its text shows.
+    """True if the code or the command of a job uses pai_sdk, as far as its text shows.
 
     Code that has a pai_sdk of its own at its top needs none.
     """

@@ -1,4 +1,4 @@
-"""Where code comes from: repository, commit and branch, as labels of a job."""
+"""The origin of code: repository, commit and branch, as labels of a job."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class GitState:
 
 
 def git_state(folder: Path) -> GitState | None:
-    """The state of the repository that a folder is in; None where it is in none, or git does not answer in time.
+    """The state of the repository that a folder is in; None where it is in none, or git does not respond in time.
 
     Args:
         folder: of the code; only changes within it count.

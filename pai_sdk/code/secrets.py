@@ -86,7 +86,7 @@ _NO_SECRETS = _any_of(_HARMLESS)
 
 
 def looks_secret(path: str) -> bool:
-    """Whether a file's path is one that keys and passwords have.
+    """True if a file's path is one that keys and passwords have.
 
     Example:
         >>> [looks_secret(path) for path in ("conf/.env", ".env.example", "keys/ID_RSA", "train.py")]
@@ -112,7 +112,7 @@ def secret_problems(listing: FolderListing) -> Iterator[Problem]:
 
 
 def _holds_key(path: str) -> bool:
-    """Whether a file begins with a private key, whatever it is called; one that cannot be read does not."""
+    """True if a file begins with a private key, whatever it is called; one that cannot be read does not."""
     try:
         with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - asked for each file; a Path costs more
             head = stream.read(_HEAD_BYTES)

@@ -14,12 +14,14 @@ from urllib.parse import parse_qs
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
+from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.session.default import get_default_session
+from pai_sdk.storage import transfer
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.oss.client import OssClient
 
 __all__ = ["OssUriObj", "download", "is_oss_uri", "upload"]
 
@@ -89,7 +91,7 @@ class OssUriObj:
         return f"oss://{self.bucket_name}{self.parse_object_key()[1]}"
 
     def parse_object_key(self) -> tuple[bool, str, str | None]:
-        """Whether the key is that of a folder, its folder (with `/` at both ends), and the name of the file."""
+        """True if the key is that of a folder, its folder (with `/` at both ends), and the name of the file."""
         folder, _, name = f"/{self.object_key}".rpartition("/")
         return not name, f"{folder}/", name or None
 
@@ -98,7 +100,7 @@ class OssUriObj:
 
 
 def is_oss_uri(uri: str | bytes) -> bool:
-    """Whether the text begins as an OSS URI does.
+    """True if the text begins as an OSS URI does.
 
     Example:
         >>> is_oss_uri("oss://models/7/"), is_oss_uri(b"oss://models/7/"), is_oss_uri("./data")
@@ -124,8 +126,6 @@ def upload(source_path: str | Path, oss_path: str | OssUriObj, bucket: Any = Non
         InvalidInputError: there is nothing to upload, or `oss_path` cannot be one.
         TransferError: some files could not be uploaded; the others are in place.
     """
-    from pai_sdk.storage import transfer
-
     source = path_given(source_path, "source_path")
     target = _target(oss_path, bucket)
     with _client(bucket) as client:
@@ -156,8 +156,6 @@ def download(oss_path: str | OssUriObj, local_path: str | Path, bucket: Any = No
         StorageError: nothing is there.
         TransferError: some files could not be fetched; the others are there.
     """
-    from pai_sdk.storage import transfer
-
     folder = path_given(local_path, "local_path")
     source = _target(oss_path, bucket)
     with _client(bucket) as client:
@@ -216,8 +214,7 @@ def _client(bucket: Any) -> Iterator[OssClient]:
     if provider is None:
         hint = "give an oss2.Bucket with oss2.ProviderAuthV4, or session.get_oss_bucket(name)"
         raise InvalidInputError([Problem("bucket", "does not show its key", hint)])
-    from pai_sdk.config.credentials import Credentials
-    from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.oss.client import OssClient
 
     def key() -> Credentials:
         now = provider.get_credentials()

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 _SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - the name of a variable
 _TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a variable
-# An OSError is mostly a passing network fault; these are not.
+# An OSError is mostly a passing network error; these are not.
 _NOTHING_THERE = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
@@ -43,7 +43,7 @@ CredentialsProvider: TypeAlias = Callable[[], Credentials]
 """Gives the key that is valid now; called before each request.
 
 Where it raises an error after it has given a key, or an OSError of the network, the request is tried again and
-`wait()` goes on. A `CredentialsError` that it raises means that there is no key, which is final."""
+`wait()` continues. A `CredentialsError` that it raises means that there is no key, which is final."""
 
 
 def static_credentials(
@@ -57,7 +57,7 @@ def static_credentials(
         security_token: belongs to a temporary key.
 
     Raises:
-        CredentialsError: a part is empty, or holds what cannot be in a key.
+        CredentialsError: a part is empty, or has characters that cannot be in a key.
 
     Example:
         >>> static_credentials("LTAI-example", "secret")().access_key_id
@@ -71,7 +71,7 @@ def _checked(key: Credentials) -> Credentials:
     """The same key.
 
     Raises:
-        CredentialsError: a part is missing, or holds what cannot be in a key.
+        CredentialsError: a part is missing, or has characters that cannot be in a key.
     """
     for name, text in zip(
         ("access key id", "access key secret", "security token", "bearer token"), key, strict=True
@@ -84,7 +84,7 @@ def _checked(key: Credentials) -> Credentials:
         # Such a text would break a header; mostly it is a line end that was copied with the key.
         elif not re.fullmatch(r"[\x21-\x7e]+", text):
             raise CredentialsError(
-                f"the {name} holds a space, a line end or a character outside ASCII; copy it again"
+                f"the {name} contains a space, a line end or a character outside ASCII; copy it again"
             )
     return key
 
@@ -233,7 +233,7 @@ def _search() -> tuple[Credentials, Any]:
 
 
 def _places() -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Where the official library looks. What it would read from the environment when imported is read here."""
+    """The places where the official library looks. Variables that it would read when imported are read here."""
     env = os.environ.get
     library = _library()
     if env("ALIBABA_CLOUD_ROLE_ARN") and env("ALIBABA_CLOUD_OIDC_TOKEN_FILE"):

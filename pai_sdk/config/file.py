@@ -15,7 +15,7 @@ from pai_sdk.errors import SettingsError
 
 
 def config_path_of(environ: Mapping[str, str], given: str | Path | None = None) -> Path:
-    """Where the file is: the path given, else `PAI_CONFIG_PATH`, else `~/.pai/config.json`.
+    """The path of the file: the path given, else `PAI_CONFIG_PATH`, else `~/.pai/config.json`.
 
     Raises:
         SettingsError: what was given is not a path.

@@ -1,4 +1,4 @@
-"""The one shape of everything that shows a job."""
+"""The protocol of displays of a job, and functions for text that all of them use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Display(Protocol):
         ...
 
     def detached(self, record: JobRecord) -> None:
-        """The wait has ended; the job goes on."""
+        """The wait has ended; the job is still running."""
         ...
 
     def ended(self, record: JobRecord) -> None:
@@ -63,7 +63,7 @@ _SEQUENCE = re.compile(
 
 
 def visible_text(text: str, *, colours: bool = False) -> str:
-    r"""What a terminal would show of a line in the end: a progress bar's last state, not all of them.
+    r"""The text that a terminal shows of a line in the end: of a progress bar, the last state only.
 
     Of a job's control sequences only colours are let through, where they are wanted: no log line may move the
     cursor, or name the window.

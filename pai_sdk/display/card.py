@@ -67,7 +67,7 @@ def status_html(status: JobStatus) -> str:
 
 
 def kind_of(status: JobStatus) -> str:
-    """How a job does: `success`, `failure` or `stopped`, and `running` before its end."""
+    """The kind of a status: `success`, `failure` or `stopped`, and `running` before the end."""
     if not status.is_terminal:
         return "running"
     return "success" if status.is_success else "failure" if status.is_failure else "stopped"

@@ -1,15 +1,13 @@
-"""Where we are, and so how a job is shown."""
+"""Chooses the display of a job: in a notebook, a terminal or a file."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from pai_sdk.base.kernel import in_notebook
 from pai_sdk.display.base import Display
-
-if TYPE_CHECKING:
-    from pai_sdk.display.jupyter import ShownJob
+from pai_sdk.display.jupyter import JupyterDisplay, ShownJob
+from pai_sdk.display.terminal import TerminalDisplay
 
 
 def notebook_cell() -> int | None:
@@ -28,10 +26,6 @@ def choose_display(
         instead_of: what has shown the same job in this cell; a new card takes the place of that one.
     """
     if in_notebook():
-        from pai_sdk.display.jupyter import JupyterDisplay
-
         before = instead_of if isinstance(instead_of, JupyterDisplay) else None
         return JupyterDisplay(job=job, is_waited_for=is_waited_for, instead_of=before)
-    from pai_sdk.display.terminal import TerminalDisplay
-
     return TerminalDisplay()

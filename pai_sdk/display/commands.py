@@ -1,4 +1,4 @@
-"""The commands to go on with a job. Plain text, for every display."""
+"""The commands to follow, inspect and stop a job, as plain text."""
 
 from __future__ import annotations
 
@@ -16,17 +16,13 @@ def next_commands(record: JobRecord) -> list[str]:
     return [f"{_command()} {verb} {record.training_job_id}" for verb in verbs]
 
 
-def list_command(*, local: bool) -> str:
-    """The exact line to type for a list of all jobs.
-
-    Args:
-        local: of those in Docker on this machine.
-    """
-    return f"{_command()} ps{' --local' if local else ''}"
+def list_command(option: str = "") -> str:
+    """The exact line to type for a list of all jobs; with an option, of those in another place."""
+    return f"{_command()} ps {option}".rstrip()
 
 
 def _command() -> str:
-    """What starts the command line here: its script may not be on PATH, or not have been installed."""
+    """The command that starts the command line here: its script may be missing on PATH."""
     if shutil.which("pai-sdk"):
         return "pai-sdk"
     is_this = shutil.which("python") == sys.executable

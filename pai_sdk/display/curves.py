@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pai_sdk.run.pictures import small_curve
+from pai_sdk.run.plots.pictures import small_curve
 from pai_sdk.schemas.record import MetricPoint
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import time
 from collections import deque
@@ -12,11 +13,12 @@ from itertools import islice
 from typing import Any, Protocol
 
 from pai_sdk.display.base import short_instance, visible_text
-from pai_sdk.display.buttons import JobButtons, job_buttons
 from pai_sdk.display.card import card_html
 from pai_sdk.display.curves import MetricCurve, curves_of
 from pai_sdk.errors import PaiError
 from pai_sdk.schemas.record import JobRecord, LogLine, MetricPoint
+
+__all__ = ["JobButtons", "job_buttons"]
 
 _SHORTEST_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
 # Nor less often: the card shows the time. A redraw loses the text that a user has selected.
@@ -26,7 +28,7 @@ _LOG_LINES = 1000  # with the button pressed
 
 
 class ShownJob(Protocol):
-    """What a card needs of its job, besides what the job sends; a `TrainingJob` has it."""
+    """The job that a card shows, as far as the card uses it; a `TrainingJob` is one."""
 
     def stop(self) -> None:
         """Request its end."""
@@ -48,14 +50,14 @@ class _Row:
 class JupyterDisplay:
     """Draws the card with the log's last lines; redraws at most a few times a second, and at the end.
 
-    Below the card are buttons, where ipywidgets is installed and the kernel can hear them.
+    Below the card are buttons, where ipywidgets is installed and the kernel supports them.
 
     Args:
         job: gives the whole course of the metrics, and is stopped by the button.
         is_waited_for: the kernel is busy until the job ends.
         tail_lines: how many of the log's last lines it shows.
         instead_of: a card of the same job, in whose place this one is drawn.
-        clock: tells when it is time to redraw.
+        clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -119,8 +121,8 @@ class JupyterDisplay:
             self._draw()
 
     def detached(self, record: JobRecord) -> None:
-        """Keep the card, and show that the job goes on."""
-        self.notice("no longer watched; the job goes on")
+        """Keep the card, and show that the job is still running."""
+        self.notice("no longer watched; the job is still running")
 
     def ended(self, record: JobRecord) -> None:
         """Draw the card for the last time, with the whole course of the metrics."""
@@ -191,3 +193,68 @@ class JupyterDisplay:
         if self._buttons is not None:
             self._buttons.on_log = self.show_log
         self._drawn_at, self._has_news = self._clock(), False
+
+
+_FIRST_KERNEL = 7  # of ipykernel: from it on, a busy kernel notices clicks, in a thread of their own
+
+
+class JobButtons:
+    """The buttons of one card.
+
+    Args:
+        stop: requests the end of the job.
+
+    Attributes:
+        on_log: called with whether many lines of the log are wanted.
+    """
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        import ipywidgets  # type: ignore[import-untyped]
+
+        self.on_log: Callable[[bool], None] = lambda is_wanted: None
+        self._stop_job = stop
+        small = ipywidgets.Layout(width="auto", height="26px")
+        self._stop: Any = ipywidgets.Button(description="Stop", tooltip="Request the end of the job", layout=small)
+        self._log: Any = ipywidgets.ToggleButton(description="Log", tooltip="Show more of the log", layout=small)
+        self._said: Any = ipywidgets.Label()
+        self._stop.on_click(self._on_stop)
+        self._log.observe(lambda change: self.on_log(bool(change["new"])), names="value")
+        self.box: Any = ipywidgets.HBox([self._stop, self._log, self._said])
+
+    def ended(self) -> None:
+        """The job has ended: there is nothing to stop."""
+        self._stop.layout.display = "none"
+        self._said.value = ""
+
+    def _on_stop(self, _: object) -> None:
+        self._stop.disabled = True
+        self._said.value = "stopping…"
+        # In a thread: other cells can run until the service responds.
+        threading.Thread(target=self._request_stop, name="pai-stop", daemon=True).start()
+
+    def _request_stop(self) -> None:
+        try:
+            self._stop_job()
+        except PaiError as error:
+            self._said.value = str(error)
+            self._stop.disabled = False
+
+
+def job_buttons(stop: Callable[[], None], *, is_waited_for: bool) -> JobButtons | None:
+    """Show buttons; None where ipywidgets is missing, or where the kernel would not notice a click.
+
+    Args:
+        stop: requests the end of the job.
+        is_waited_for: the kernel is busy until the job ends.
+    """
+    if importlib.util.find_spec("ipywidgets") is None:
+        return None
+    from importlib.metadata import version
+
+    from IPython.display import display
+
+    if is_waited_for and int(version("ipykernel").partition(".")[0]) < _FIRST_KERNEL:
+        return None
+    buttons = JobButtons(stop)
+    display(buttons.box)  # type: ignore[no-untyped-call]
+    return buttons

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from pai_sdk.display.base import short_instance, visible_text
@@ -42,23 +42,82 @@ class ForgivingStream:
         return getattr(self._stream, name)
 
 
+class LiveRows:
+    """A console, and in a terminal some rows below all its lines, which are drawn again in their place.
+
+    Args:
+        stream: where to; stdout as it is when the first line comes, by default.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._made: Console | None = None
+        self._live: Live | None = None
+
+    @property
+    def console(self) -> Console:
+        """The console; it is made when first needed."""
+        if self._made is None:
+            from rich.console import Console
+
+            # What a job writes, or how it is named, must not end the watching of it.
+            file = cast("TextIO", ForgivingStream(self._stream or sys.stdout))
+            self._made = Console(file=file, highlight=False, soft_wrap=True)
+        return self._made
+
+    @property
+    def has_rows(self) -> bool:
+        """True if there are rows now."""
+        return self._live is not None
+
+    def say(self, text: str, style: str) -> None:
+        """Write a line above the rows."""
+        from rich.text import Text
+
+        self.console.print(Text(visible_text(text), style=style))
+
+    def draw(self, rows: Sequence[Text]) -> None:
+        """Draw these rows in the place of those before; none takes them away."""
+        if not self.console.is_terminal:
+            return
+        from rich.console import Group
+        from rich.live import Live
+
+        for row in rows:
+            row.truncate(self.console.width - 1, overflow="ellipsis")  # a row that wraps cannot be drawn over
+        if rows and self._live is None:
+            self._live = Live(
+                console=self.console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                # A warning is written above the rows, not behind the last of them.
+                redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
+            )
+            self._live.start()
+            self.console.show_cursor(True)  # an interrupt here must not leave it hidden
+        if self._live is not None and rows:
+            self._live.update(Group(*rows), refresh=True)
+        elif self._live is not None:
+            self._live.stop()  # takes its rows away
+            self._live = None
+
+
 class LogWriter:
     """Writes log lines, and notices between them.
 
     Args:
         stream: where to; stdout as it is when the first line comes, by default.
-        clock: tells when it is time for another state of a progress bar.
+        clock: monotonic time in seconds, for the states of a progress bar.
     """
 
     def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream = stream
         self._clock = clock
-        self._made: Console | None = None
+        self._rows = LiveRows(stream)
         self._tags: dict[str, Text] = {}
         self._states: dict[str, str] = {}  # instance to what it draws over and over
         self._shown_at: dict[str, float] = {}
-        self._passing = ""  # what stands below all of it until the next line
-        self._live: Live | None = None
+        self._passing = ""  # the row below all of them until the next line
 
     def knows(self, record: JobRecord) -> None:
         """Note a job's instances: with several, each line is marked with its instance."""
@@ -71,7 +130,7 @@ class LogWriter:
 
     @property
     def instances(self) -> int:
-        """How many instances are known."""
+        """The number of known instances."""
         return len(self._tags)
 
     def line(self, line: LogLine) -> None:
@@ -93,10 +152,8 @@ class LogWriter:
 
     def say(self, text: str, style: str) -> None:
         """Write a notice."""
-        from rich.text import Text
-
         self.end_passing()
-        self._console.print(Text(visible_text(text), style=style))
+        self._rows.say(text, style)
 
     def pass_time(self, text: str) -> None:
         """Show a row below all lines until the next one comes, in a terminal."""
@@ -120,13 +177,7 @@ class LogWriter:
 
     @property
     def _console(self) -> Console:
-        if self._made is None:
-            from rich.console import Console
-
-            # What a job writes, or how it is named, must not end the watching of it.
-            file = cast("TextIO", ForgivingStream(self._stream or sys.stdout))
-            self._made = Console(file=file, highlight=False, soft_wrap=True)
-        return self._made
+        return self._rows.console
 
     def _show_state(self, instance: str) -> None:
         if self._console.is_terminal:
@@ -138,8 +189,8 @@ class LogWriter:
             self._print(instance, self._states[instance])
 
     def _print(self, instance: str, text: str) -> None:
-        if self._live is None and len(self._tags) < 2:
-            # As it is, and ten times as fast: nothing but colours is left in it that a terminal would heed.
+        if not self._rows.has_rows and len(self._tags) < 2:
+            # As it is, and ten times as fast: only colours are left of its control sequences.
             self._console.file.write(text + ("\x1b[0m\n" if "\x1b" in text else "\n"))
             self._console.file.flush()
         else:
@@ -155,28 +206,7 @@ class LogWriter:
         """Draw the live rows, in a terminal."""
         if not self._console.is_terminal:
             return
-        from rich.console import Group
-        from rich.live import Live
         from rich.text import Text
 
         rows = [self._tagged(instance, text) for instance, text in self._states.items()]
-        if self._passing:
-            rows.append(Text(self._passing, style="dim"))
-        for row in rows:
-            row.truncate(self._console.width - 1, overflow="ellipsis")  # a row that wraps cannot be drawn over
-        if rows and self._live is None:
-            self._live = Live(
-                console=self._console,
-                auto_refresh=False,
-                transient=True,
-                redirect_stdout=False,
-                # A warning is written above the rows, not behind the last of them.
-                redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
-            )
-            self._live.start()
-            self._console.show_cursor(True)  # an interrupt here must not leave it hidden
-        if self._live is not None and rows:
-            self._live.update(Group(*rows), refresh=True)
-        elif self._live is not None:
-            self._live.stop()  # takes its rows away
-            self._live = None
+        self._rows.draw([*rows, Text(self._passing, style="dim")] if self._passing else rows)

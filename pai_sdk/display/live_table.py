@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from pai_sdk.base.kernel import in_notebook
-from pai_sdk.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.card import DIM, kind_of
 from pai_sdk.display.curves import metrics_text
 from pai_sdk.display.job_listing import job_table_html
-from pai_sdk.display.lines import ForgivingStream
+from pai_sdk.display.lines import LiveRows
 from pai_sdk.display.text_table import text_table
 from pai_sdk.schemas.record import JobRecord
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.live import Live
 
 __all__ = ["JobsDisplay", "NotebookJobs", "TerminalJobs", "choose_jobs_display", "counts_text"]
 
@@ -45,7 +43,7 @@ class JobsDisplay(Protocol):
         ...
 
     def detached(self, count: int) -> None:
-        """The wait has ended; so many jobs go on."""
+        """The wait has ended; this number of jobs is still running."""
         ...
 
     def ended(self) -> None:
@@ -59,7 +57,7 @@ def choose_jobs_display() -> JobsDisplay:
 
 
 def counts_text(records: Sequence[JobRecord]) -> str:
-    """How many jobs are in which status.
+    """The number of jobs in each status.
 
     Example:
         >>> done = JobRecord.model_validate({"TrainingJobId": "a", "Status": "Succeed"})
@@ -69,6 +67,10 @@ def counts_text(records: Sequence[JobRecord]) -> str:
     counts = Counter(str(record.status) or "not seen yet" for record in records)
     shown = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     return f"{len(records)} {'job' if len(records) == 1 else 'jobs'}: {shown}"
+
+
+def _still_running(count: int) -> str:
+    return f"{count} {'job is' if count == 1 else 'jobs are'} still running"
 
 
 def _row(record: JobRecord) -> list[object]:
@@ -84,7 +86,7 @@ def _row(record: JobRecord) -> list[object]:
 
 
 def _most_telling(records: Sequence[JobRecord], most: int) -> list[JobRecord]:
-    """At most so many of the jobs, in their order: those that failed before those that run, and so on."""
+    """At most `most` of the jobs, in their order; failed ones go first, then stopped, running, succeeded ones."""
     if len(records) <= most:
         return [*records]
     by_kind = sorted(range(len(records)), key=lambda at: _FIRST.index(kind_of(records[at].status)))
@@ -96,15 +98,13 @@ class TerminalJobs:
 
     Args:
         stream: where to; stdout by default.
-        clock: tells when to draw again.
+        clock: monotonic time in seconds.
     """
 
     def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
-        self._stream = stream
         self._clock = clock
-        self._made: Console | None = None
-        self._live: Live | None = None
+        self._rows = LiveRows(stream)
         self._records: Sequence[JobRecord] = ()
         self._told: set[str] = set()
         self._drawn_at = float("-inf")
@@ -129,22 +129,22 @@ class TerminalJobs:
         """Take the table away; the wait has ended."""
         with self._lock:
             self._is_over = True
-            self._end_live()
+            self._rows.draw([])
 
     def notice(self, text: str) -> None:
         """Write a notice above the table."""
         self._say(f"! {text}", "yellow")
 
     def detached(self, count: int) -> None:
-        """Say that jobs go on."""
+        """Show how many jobs are still running."""
         self.ended()
-        self._say(f"● {count} {'job goes' if count == 1 else 'jobs go'} on without us", "yellow")
+        self._say(f"● {_still_running(count)}", "yellow")
 
     def ended(self) -> None:
         """Leave the last state: the whole table if it fits on a screen, the counts in any case."""
         with self._lock:
             self._is_over = True
-            self._end_live()
+            self._rows.draw([])
             if self._console.is_terminal:
                 for line, style in self._table():
                     self._say(line, style)
@@ -152,12 +152,7 @@ class TerminalJobs:
 
     @property
     def _console(self) -> Console:
-        if self._made is None:
-            from rich.console import Console
-
-            file = cast("TextIO", ForgivingStream(self._stream or sys.stdout))
-            self._made = Console(file=file, highlight=False, soft_wrap=True)
-        return self._made
+        return self._rows.console
 
     def _tell_ends(self) -> None:
         ended = [one for one in self._records if one.status.is_terminal and one.training_job_id not in self._told]
@@ -179,37 +174,22 @@ class TerminalJobs:
         return rows
 
     def _draw(self) -> None:
-        from rich.console import Group
-        from rich.live import Live
         from rich.text import Text
 
-        rows = [Text(line, style=style) for line, style in [*self._table(), (counts_text(self._records), "bold")]]
-        for row in rows:
-            row.truncate(self._console.width - 1, overflow="ellipsis")  # a row that wraps cannot be drawn over
-        if self._live is None:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
-            self._live.start()
-            self._console.show_cursor(True)  # an interrupt here must not leave it hidden
-        self._live.update(Group(*rows), refresh=True)
+        lines = [*self._table(), (counts_text(self._records), "bold")]
+        self._rows.draw([Text(line, style=style) for line, style in lines])
         self._drawn_at = self._clock()
 
-    def _end_live(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
     def _say(self, text: str, style: str) -> None:
-        from rich.text import Text
-
         with self._lock:
-            self._console.print(Text(visible_text(text), style=style))
+            self._rows.say(text, style)
 
 
 class NotebookJobs:
     """The table in a notebook, which is drawn again in its place.
 
     Args:
-        clock: tells when to draw again.
+        clock: monotonic time in seconds.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -244,8 +224,8 @@ class NotebookJobs:
             self._draw()
 
     def detached(self, count: int) -> None:
-        """Keep the table, and say that jobs go on."""
-        self.notice(f"no longer watched; {count} {'job goes' if count == 1 else 'jobs go'} on")
+        """Keep the table, and show how many jobs are still running."""
+        self.notice(f"no longer watched; {_still_running(count)}")
 
     def ended(self) -> None:
         """Draw the last state."""

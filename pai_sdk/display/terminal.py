@@ -22,7 +22,7 @@ class TerminalDisplay:
 
     Args:
         stream: where to; stdout by default.
-        clock: tells how long nothing was said. In a terminal a row shows then that time passes.
+        clock: monotonic time in seconds. After some silence a row in a terminal shows the elapsed time.
     """
 
     def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -84,9 +84,9 @@ class TerminalDisplay:
         self._say("!", text, "yellow")
 
     def detached(self, record: JobRecord) -> None:
-        """Show that the job goes on, and the command that attaches to it."""
+        """Show that the job is still running, and the command that attaches to it."""
         self._settle()
-        self._say("●", f"{record.training_job_id} goes on without us; come back, or stop it, with", "yellow")
+        self._say("●", f"{record.training_job_id} is still running. To follow or stop it:", "yellow")
         for command in next_commands(record):
             self._say(" ", command, "yellow")
 

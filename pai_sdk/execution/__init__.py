@@ -1,1 +1,1 @@
-"""Running jobs on machines we control: the same contract in every place."""
+"""Executors, which run jobs on hosts of their user: the same contract in every place."""

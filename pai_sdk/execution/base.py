@@ -2,30 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
 from pai_sdk.agent.distributed import Instance
 from pai_sdk.agent.protocol import ExecutionState, InstanceState
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
-from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.agent.sandbox import HasChannels, Sandbox
 from pai_sdk.schemas.status import JobStatus
 
 if TYPE_CHECKING:
+    from pai_sdk.logs.reader import InstanceLog
     from pai_sdk.schemas.request import TrainingJobRequest
+    from pai_sdk.storage.base import Store
 
 __all__ = [
     "Environment",
     "ExecutionState",
     "Executor",
+    "ExecutorCapabilities",
+    "ExecutorSetup",
+    "Hosts",
     "InstanceState",
+    "JobFiles",
     "LaunchSpec",
     "Limits",
     "Mounts",
     "outcome",
 ]
+
+
+Hosts: TypeAlias = Literal["here", "elsewhere"]
+"""`here`: jobs run on this machine. `elsewhere`: on hosts that only the service, engine or cluster knows."""
+
+
+@dataclass(frozen=True)
+class ExecutorCapabilities:
+    """The abilities of an executor; code asks for them, and never which executor it is.
+
+    Attributes:
+        uses_images: instances run in the image of the request; otherwise with the packages of this interpreter.
+        hosts: `here`: the GPUs of this machine are those of the jobs.
+        sets_shared_memory: `InstanceSpec.SharedMemory` is the size of `/dev/shm`.
+    """
+
+    uses_images: bool
+    hosts: Hosts
+    sets_shared_memory: bool = False
+
+
+@dataclass(frozen=True)
+class ExecutorSetup:
+    """Folders and callbacks that a service gives an executor when it opens it.
+
+    Attributes:
+        cache_dir: a folder for what jobs share, such as pip's downloads.
+        is_closing: whether the service ends; a start that takes long is given up then.
+    """
+
+    cache_dir: Path
+    is_closing: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
@@ -64,7 +102,7 @@ class Mounts:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a job may use. None is without limit.
+    """The limits of a job. None is without limit.
 
     Attributes:
         max_running_s: how long the job may run.
@@ -113,6 +151,49 @@ def outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
     return status, state.reason_code or None, state.reason_message or None
 
 
+class JobFiles(Protocol):
+    """The files that a job finds and leaves, reached from this machine wherever its instances run.
+
+    Executors whose instances use this machine's disk answer with a `JobFolder`. Another one gives stores and logs
+    of the hosts that it uses, or brings them here first.
+
+    Attributes:
+        sandbox: the job's folder on this machine. It always has what is known of the job: state, indexes of logs,
+            which files were sent. Whether its `ml` and `logs` are those of the instances depends on the executor,
+            so ask the methods.
+    """
+
+    sandbox: Sandbox
+
+    def clear(self, request: HasChannels | None = None) -> None:
+        """Remove what was put in place; with a request, make its folders anew. The job has not begun."""
+        ...
+
+    def code(self) -> Store:
+        """The folder of the code, to be filled before the start."""
+        ...
+
+    def input(self, channel: str) -> Store:
+        """The folder of an input channel, to be filled before the start."""
+        ...
+
+    def output(self, channel: str) -> Store:
+        """The files that the job has written to an output channel; event files are in `tensorboard`."""
+        ...
+
+    def write_table_key(self, text: str) -> None:
+        """Write the key for tables, so that only the job can read it."""
+        ...
+
+    def log(self, instance: str) -> InstanceLog:
+        """The log of an instance, with the times of its lines; there may be nothing in it yet."""
+        ...
+
+    def mend_links(self, channel: str) -> None:
+        """Make links that name a place in an output channel as the job saw it lead there from `output`, too."""
+        ...
+
+
 class Executor(Protocol):
     """Starts, watches and stops the instances of jobs.
 
@@ -121,7 +202,7 @@ class Executor(Protocol):
     Behaviours:
         1. *Start once.* `start` returns when the job has been handed over. For a job that was started before, in
            whatever state it is, it does nothing. Where it raises, nothing is left of the start.
-        2. *State.* `state` tells the phase, each instance with its exit code, and the first instance that failed.
+        2. *State.* `state` gives the phase, each instance with its exit code, and the first instance that failed.
            It is `absent` for a job that was never started. Once `ended`, the state never changes.
         3. *Nothing in memory.* A job outlives the process that started it, and any other executor of the same kind
            continues with it: all that has to be known is in the job's folder, or in what runs the instances. Stop
@@ -131,10 +212,12 @@ class Executor(Protocol):
         5. *Instances.* Those of a job of several find each other by MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.
            The first failure ends the others and is the one reported; a success ends no other instance. Each
            instance prints to its own file, `Sandbox.log_file`.
-        6. *Withdraw.* After `withdraw` a start that was cut off never begins, and `state` tells for good whether
-           the job has begun. A job that has begun goes on.
+        6. *Withdraw.* After `withdraw` a start that was cut off never begins, and `state` says for good whether
+           the job has begun. A job that has begun continues.
         7. *Remove.* `remove` kills what runs and removes the job's folder. `sweep` kills and removes what is left
            of jobs whose folder has gone, and leaves all others alone.
+        8. *Files.* `files` reaches code, inputs, outputs and logs of a job, before its start, while it runs and
+           after its end.
 
     Assumptions:
         1. The sandbox is filled before `start`, and nothing but the executor writes to `Sandbox.state_dir`.
@@ -142,6 +225,20 @@ class Executor(Protocol):
         3. Several threads and processes may call any method for one job at the same time, except that only one
            fills a sandbox and starts it.
     """
+
+    capabilities: ClassVar[ExecutorCapabilities]
+
+    @classmethod
+    def open(cls, setup: ExecutorSetup) -> Executor:
+        """The executor of a service; `registry.open_executor` calls it.
+
+        Raises:
+            PaiError: no job can run here.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close what this process has opened; jobs continue."""
 
     def start(self, spec: LaunchSpec) -> None:
         """Start a job (1).
@@ -162,6 +259,10 @@ class Executor(Protocol):
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         """Ask all instances to end (4)."""
+        ...
+
+    def files(self, root: Path) -> JobFiles:
+        """The files that the job finds and leaves (8)."""
         ...
 
     def remove(self, root: Path) -> None:

@@ -1,7 +1,7 @@
 """The job contract: what the user's code finds inside an instance, the same in every place (DESIGN.md).
 
 Nothing here knows how an instance is started. Variables named PAI_* that the contract sets are its own: a request
-whose `environments` has one of them is refused. Every other variable of the user's wins over what we would set.
+whose `environments` has one of them is refused. Every other variable of the user's wins over a default.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def job_type(request: TrainingJobRequest) -> str:
 
 
 def max_running_seconds(request: TrainingJobRequest) -> float | None:
-    """How long the job may run, or None for no limit."""
+    """The longest time that the job may run, or None for no limit."""
     scheduler = request.scheduler
     if scheduler is None:
         return None
@@ -112,7 +112,7 @@ def max_running_seconds(request: TrainingJobRequest) -> float | None:
 
 
 def memory_limit_bytes(request: TrainingJobRequest) -> int | None:
-    """How much memory each instance may take (`InstanceSpec.Memory`), or None for no limit.
+    """The memory limit of each instance (`InstanceSpec.Memory`), or None for no limit.
 
     Raises:
         InvalidInputError: it is no amount.
@@ -341,7 +341,7 @@ def _variables(
 
 
 def _unfit(variables: Mapping[str, str]) -> list[Problem]:
-    """What an operating system would refuse to put into an environment."""
+    """The values that an operating system would refuse in an environment."""
     problems = []
     for name, value in variables.items():
         try:

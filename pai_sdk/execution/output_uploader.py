@@ -1,6 +1,6 @@
 """Sends the outputs of a job to the stores of their URIs, while it runs and at its end.
 
-Each job on a machine of ours has one `OutputUploader`: in the service a thread drives it, for a local job a
+Each job of an executor has one `OutputUploader`: in the service a thread drives it, for a local job a
 process of its own (`backend.local.uploading`). What was sent is remembered in the sandbox, so another process
 continues.
 """
@@ -8,31 +8,52 @@ continues.
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
+from pai_sdk.base.files import replace_file
 from pai_sdk.errors import PaiError
-from pai_sdk.execution.initial_outputs import Version, read_resumed
-from pai_sdk.execution.output_links import mend_links
-from pai_sdk.run.checkpoint_sync import CheckpointSync
+from pai_sdk.execution.base import JobFiles
+from pai_sdk.run.store.checkpoint_sync import CheckpointSync
 from pai_sdk.storage.base import Store
-from pai_sdk.storage.local_store import LocalStore
 from pai_sdk.storage.stored_file import StoredFile
-from pai_sdk.storage.sync import DirSync, SyncReport
+from pai_sdk.storage.sync.dir_sync import DirSync, SyncReport
 
-__all__ = ["LIVE_CHANNELS", "UPLOAD_INTERVAL_S", "OutputUploader", "UploadCancelled"]
+__all__ = ["LIVE_CHANNELS", "UPLOAD_INTERVAL_S", "OutputUploader", "UploadCancelled", "note_resumed"]
 
 LIVE_CHANNELS = frozenset({"checkpoints", "tensorboard", "trace"})
 """The channels that are sent while the job runs; the others have their content when it has ended."""
 
 UPLOAD_INTERVAL_S = 30.0
-"""How often that happens; a job that is lost with its machine loses at most what it wrote since."""
+"""Seconds between two uploads; a job that is lost with its machine loses at most the files of this time."""
 
 _SHOWN_PROBLEMS = 5
-_PATH_IN_JOB = "/ml/output"
+
+_Version: TypeAlias = tuple[int, int]
+"""Time of a file's last change in nanoseconds, and its size."""
+
+
+def note_resumed(files: JobFiles, channels: Iterable[str]) -> None:
+    """Write down what lies in the outputs that a job continues from, before it begins.
+
+    Such files are sent only where the job changes them. That is not just for speed: another job may continue from
+    the same checkpoints meanwhile, and what it has saved must not be replaced by the copies of this one.
+
+    Args:
+        files: of the job.
+        channels: its output channels.
+    """
+    lines = [
+        json.dumps([name, file.path, *_version(file)]) + "\n"
+        for name in sorted(RESUMED_CHANNELS.intersection(channels))
+        for file in files.output(name).list(unlisted=lambda path, error: None)
+    ]
+    replace_file(files.sandbox.resumed_file, "".join(lines), mode=0o666)
 
 
 class UploadCancelled(Exception):
@@ -42,11 +63,11 @@ class UploadCancelled(Exception):
 class OutputUploader:
     """Sends the outputs of one job. An unchanged file is not sent again. Safe to use from several threads.
 
-    A lock is held for a whole upload: the one at the end of the job waits for a live one under way, and then sends
-    only what that one has not.
+    `_lock` is held for a whole upload: the one at the end of the job waits for a live one under way, and then
+    sends only what that one has not. Between processes, the caller holds a lock (`sync.lock` of a local job).
 
     Args:
-        sandbox: the job's folder.
+        files: of the job.
         targets: output channel to what opens its store; called when there is something to send.
         is_cancelled: asked between files; `targets` may also ask it within large ones.
         options: further ones of `DirSync`.
@@ -54,23 +75,23 @@ class OutputUploader:
 
     def __init__(
         self,
-        sandbox: Sandbox,
+        files: JobFiles,
         targets: Mapping[str, Callable[[], Store]],
         *,
         is_cancelled: Callable[[], bool] = lambda: False,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._sandbox = sandbox
+        self._files = files
         self._targets = targets
         self._is_cancelled = is_cancelled
         self._options = options or {}
         self._lock = threading.Lock()
-        self._resumed: dict[tuple[str, str], Version] | None = None
+        self._resumed: dict[tuple[str, str], _Version] | None = None
         self._is_over = False  # all was sent after the end; what is removed here later stays in the store
 
     @property
     def has_live_channels(self) -> bool:
-        """Whether there is something to send while the job runs."""
+        """Return whether there is something to send while the job runs."""
         return not LIVE_CHANNELS.isdisjoint(self._targets)
 
     def upload(self, *, live_only: bool) -> str:
@@ -90,7 +111,7 @@ class OutputUploader:
             if self._is_over and live_only:
                 return ""  # it was due before the end, and begins after it
             if self._resumed is None:
-                self._resumed = read_resumed(self._sandbox)
+                self._resumed = _read_resumed(self._files.sandbox)
             for name in self._targets:
                 if not live_only or name in LIVE_CHANNELS:
                     problems += self._upload_channel(name, self._resumed, live_only=live_only)
@@ -108,12 +129,11 @@ class OutputUploader:
             raise UploadCancelled
 
     def _upload_channel(
-        self, name: str, resumed: Mapping[tuple[str, str], Version], *, live_only: bool
+        self, name: str, resumed: Mapping[tuple[str, str], _Version], *, live_only: bool
     ) -> list[str]:
-        folder = self._sandbox.output_dir(name)
         if not live_only:
-            mend_links(folder, f"{_PATH_IN_JOB}/{name}")
-        source = LocalStore(folder, links="inside")
+            self._files.mend_links(name)
+        source = self._files.output(name)
         found = {path: version for (channel, path), version in resumed.items() if channel == name}
         try:
             if self._is_as_found(name, source, found):
@@ -127,17 +147,19 @@ class OutputUploader:
         problems += [f"{name}: {path}: {error}" for path, error in report.failures.items()]
         return problems or ([f"{name}: not all files were sent{report.why_not_all}"] if report.gave_up else [])
 
-    def _is_as_found(self, name: str, source: LocalStore, found: Mapping[str, Version]) -> bool:
-        """Whether the job has changed nothing since it began, so that no store needs to be opened."""
+    def _is_as_found(self, name: str, source: Store, found: Mapping[str, _Version]) -> bool:
+        """Return whether the job has changed nothing since it began, so that no store needs to be opened."""
         if self._memory(name).exists():
             return False
-        if not found:
-            return source.root.is_dir() and not any(source.root.iterdir())
+        if not source.exists():
+            return False
         unlisted: dict[str, Exception] = {}
-        here = {file.path: _version(file) for file in source.list(unlisted=unlisted.__setitem__)}
-        return not unlisted and here == found
+        listing = source.list(folders=not found, unlisted=unlisted.__setitem__)
+        if not found:
+            return next(iter(listing), None) is None and not unlisted
+        return {file.path: _version(file) for file in listing} == found and not unlisted
 
-    def _sync(self, name: str, source: LocalStore, found: Mapping[str, Version], *, live_only: bool) -> SyncReport:
+    def _sync(self, name: str, source: Store, found: Mapping[str, _Version], *, live_only: bool) -> SyncReport:
         target, memory = self._targets[name](), self._memory(name)
 
         def is_as_found(file: StoredFile) -> bool:
@@ -150,15 +172,25 @@ class OutputUploader:
         more: dict[str, Any] = {"folders": False, "takes_growing": live_only, "note": note, **self._options}
         if name in RESUMED_CHANNELS:
             sizes = {path: size_bytes for path, (_, size_bytes) in found.items()}
-            # Another job may go on with these checkpoints, and replace or delete some of them.
+            # Another job may continue from these checkpoints, and replace or delete some of them.
             more.update(verify=False, is_over=not live_only)
             return CheckpointSync(source, target, memory=memory, found=sizes, skip=is_as_found, **more).attempt()
         return DirSync(source, target, remember=memory, skip=is_as_found, **more).attempt()
 
     def _memory(self, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-        return self._sandbox.state_dir / f"sent-{digest}.db"
+        return self._files.sandbox.state_dir / f"sent-{digest}.db"
 
 
-def _version(file: StoredFile) -> Version:
+def _read_resumed(sandbox: Sandbox) -> dict[tuple[str, str], _Version]:
+    """The files that were there, by channel and path. What cannot be read was not there: it is sent once more."""
+    known: dict[tuple[str, str], _Version] = {}
+    with suppress(OSError, ValueError), sandbox.resumed_file.open(encoding="ascii") as lines:
+        for line in lines:
+            name, path, changed_ns, size_bytes = json.loads(line)
+            known[name, path] = changed_ns, size_bytes
+    return known
+
+
+def _version(file: StoredFile) -> _Version:
     return file.modified_ns or 0, file.size_bytes

@@ -1,4 +1,4 @@
-"""The fields of a request that have no effect on machines that we control."""
+"""The fields of a request that have no effect where an executor runs the job."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import IO
 
 from pai_sdk.errors import MissingExtraError, ObjectNotFoundError, PaiError, ServiceStartError
-from pai_sdk.storage.local_store import LocalStore, path_of_file_uri
 from pai_sdk.storage.store import Store
+from pai_sdk.storage.stores.local import LocalStore, path_of_file_uri
 
 _URL = re.compile(r"http://\S+")
 _START_S = 60.0
@@ -48,7 +48,7 @@ def open_board(uri: str, open_store: Callable[[str], Store], *, port: int = 0) -
         return Board(Path(path_of_file_uri(uri)), port=port)
 
     def copy(folder: Path) -> None:
-        from pai_sdk.storage.sync import DirSync
+        from pai_sdk.storage.sync.dir_sync import DirSync
 
         with contextlib.suppress(ObjectNotFoundError):  # nothing is reported yet
             DirSync(open_store(uri), LocalStore(folder), remember=folder.with_name("moved.db")).run()
@@ -135,7 +135,7 @@ class Board:
         is_told.wait(_START_S)
         if not found:
             said = "".join(words[-5:]).strip() or "nothing"
-            raise ServiceStartError(f"TensorBoard did not start; it said: {said}")
+            raise ServiceStartError(f"TensorBoard did not start; its output: {said}")
         return program, found[0]
 
     def _go_on_copying(self, copy: Callable[[Path], None], folder: Path) -> None:
@@ -147,7 +147,7 @@ class Board:
 
 
 def _read(stream: IO[str] | None, words: list[str], found: list[str], is_told: threading.Event) -> None:
-    """Read all that the program says, so that it never waits for a reader; the first URL is where it listens."""
+    """Read all output, so that the program never waits for a reader; the first URL in it is where it listens."""
     for line in stream or ():
         words[:] = [*words[-20:], line]
         if not found and (url := _URL.search(line)):

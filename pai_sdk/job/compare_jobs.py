@@ -7,21 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.hints import name_hint, wrong_type
+from pai_sdk.base.html_table import html_table, value_text
 from pai_sdk.base.short_traceback import short_traceback
-from pai_sdk.display.base import duration_text, elapsed_s
-from pai_sdk.display.text_table import html_table, text_table
+from pai_sdk.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk.display.text_table import text_table
 from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
 from pai_sdk.job.gather import check_jobs
+from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.hyperparameters import ComparedHyperparameters, compare_hyperparameters
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pai_sdk.job.training_job import TrainingJob
 
 __all__ = ["ComparedJob", "JobComparison", "MetricRange", "compare"]
 
@@ -32,7 +34,7 @@ _SHOWN_HYPERPARAMETERS = 8
 
 @dataclass(frozen=True)
 class MetricRange:
-    """What a metric was: the last value, the least and the largest one; of values that are numbers.
+    """The last, the least and the largest value of a metric, of those that are numbers.
 
     Attributes:
         last: the value that was reported last; NaN where that was none.
@@ -146,7 +148,8 @@ class JobComparison:
 
     def _repr_html_(self) -> str:
         columns, rows = self._table()
-        return html_table(columns, rows, caption=" · ".join(self._below()), height="none")
+        cells = [[escape(visible_text(value_text(value))) for value in row] for row in rows]
+        return html_table(columns, cells, below=escape(" · ".join(self._below())))
 
     def _table(self) -> tuple[list[str], list[list[object]]]:
         differing, metrics = self.differing[:_SHOWN_HYPERPARAMETERS], self.metrics[: self._shown]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pai_sdk.code.function_package import LABEL, job_key
 from pai_sdk.errors import FunctionError, InvalidInputError, ObjectNotFoundError, Problem
-from pai_sdk.run.calling import RESULT_CHANNEL, error_of, open_signed
+from pai_sdk.run.functions.calling import RESULT_CHANNEL, error_of, open_signed
 
 __all__ = ["Outcome", "function_outcome"]
 
@@ -26,7 +26,7 @@ class _Job(Protocol):
 
 
 class Outcome:
-    """How a function ended: with a value or an error, or None if it left nothing."""
+    """The outcome of a function: a value or an error."""
 
     def __init__(self, header: Mapping[str, Any], payload: bytes) -> None:
         self._header = header
@@ -34,11 +34,11 @@ class Outcome:
 
     @property
     def is_value(self) -> bool:
-        """Whether the function returned."""
+        """True if the function returned."""
         return bool(self._header["kind"] == "value")
 
     def value(self, job_id: str) -> Any:
-        """What the function returned.
+        """The value that the function returned.
 
         Raises:
             FunctionError: it ended by `sys.exit`, or cannot run in the image.
@@ -55,7 +55,7 @@ class Outcome:
 
 
 def function_outcome(job: _Job) -> Outcome | None:
-    """What the function of a job that has ended has left; the error of any instance, or the value of the first.
+    """The outcome of the function of an ended job: the error of any instance, or the value of the first.
 
     Nothing is unpickled before its signature is checked with the key of this very job.
 

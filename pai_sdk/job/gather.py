@@ -1,35 +1,44 @@
-"""Waiting for many jobs at once: `gather`, `as_completed`."""
+"""Waits for many jobs at once: `gather`, `as_completed`, and for asyncio `gather_async`."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from contextlib import aclosing, contextmanager, nullcontext, suppress
+from typing import Literal, TypeAlias
 
+from pai_sdk.backend.places import place_of_job
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.display.commands import list_command, next_commands
 from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.display.live_table import JobsDisplay, choose_jobs_display
 from pai_sdk.errors import InvalidInputError, JobsFailed, PaiError, WaitTimeoutError
-from pai_sdk.job.failure import brief_failure, job_failure, stopped_error
-from pai_sdk.job.interrupt_messages import all_detached, all_stopped, detached, stopped
-from pai_sdk.job.interrupts import ignore_interrupts, rearm_interrupt, single_interrupt
-from pai_sdk.job.job_watch import JobWatch, Key, same_job
-from pai_sdk.job.polling import FollowPolicy
+from pai_sdk.job.failure.explain import brief_failure, job_failure, job_failure_async, stopped_error
+from pai_sdk.job.follow.poller import Update
+from pai_sdk.job.follow.polling import FollowPolicy
+from pai_sdk.job.follow.updates import ask
+from pai_sdk.job.follow.watch import JobWatch, Key, same_job
+from pai_sdk.job.interrupts import (
+    all_detached,
+    all_stopped,
+    detached,
+    ignore_interrupts,
+    rearm_interrupt,
+    single_interrupt,
+    stopped,
+)
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.job.waiting import timeout_error
 from pai_sdk.schemas.arguments import check_one_of, seconds_or_none
-from pai_sdk.schemas.names import is_local_id
 from pai_sdk.schemas.record import JobRecord
 
-if TYPE_CHECKING:
-    from pai_sdk.job.training_job import TrainingJob
-
-__all__ = ["FailFast", "Gathering", "as_completed", "check_jobs", "gather", "timeout_error"]
+__all__ = ["FailFast", "Gathering", "as_completed", "check_jobs", "gather", "gather_async"]
 
 FailFast: TypeAlias = "bool | Literal['stop']"
 
-STOPPED_WITHIN_S = 60.0
+_STOPPED_WITHIN_S = 60.0
 _STOPS_AT_ONCE = 8
 _TOLD_IN_FULL = 5  # failed jobs whose log is read for the error: each costs a few requests
 
@@ -53,9 +62,9 @@ def gather(
         jobs: the jobs, of one session or of several.
         timeout: the longest wait, in seconds; none by default.
         fail_fast: False waits for all jobs, and then raises one error with all failures. True raises at the first
-            failure, and the other jobs go on. `"stop"` stops them, too.
+            failure, and the other jobs are not stopped. `"stop"` stops them, too.
         show: a live table in a terminal or a notebook, a line for each end elsewhere.
-        on_interrupt: what Ctrl-C means for the jobs: they go on, or they are stopped and waited for.
+        on_interrupt: what Ctrl-C means for the jobs: they are left running, or they are stopped and waited for.
         policy: how patiently to follow.
 
     Returns:
@@ -64,8 +73,8 @@ def gather(
     Raises:
         InvalidInputError: something is no job, or an argument is none of those above.
         JobsFailed: jobs failed or were stopped; `failures` has the error of each.
-        WaitTimeoutError: the timeout has passed; the jobs go on.
-        KeyboardInterrupt: Ctrl-C; the interrupt tells what has become of the jobs.
+        WaitTimeoutError: the timeout has passed; the jobs are not stopped.
+        KeyboardInterrupt: Ctrl-C; the interrupt says what happened to the jobs.
 
     Example:
         >>> def outputs(jobs: list[TrainingJob]) -> list[str]:
@@ -75,6 +84,39 @@ def gather(
         check_jobs(jobs), fail_fast=fail_fast, on_interrupt=on_interrupt, show=show, policy=policy
     )
     return gathering.wait(seconds_or_none(timeout))
+
+
+async def gather_async(
+    jobs: Iterable[TrainingJob],
+    *,
+    timeout: float | None = None,
+    fail_fast: FailFast = False,
+    policy: FollowPolicy | None = None,
+) -> list[JobRecord]:
+    """Wait for the end of many jobs in an asyncio program; nothing is shown.
+
+    A task that is cancelled leaves nothing behind, and its jobs are not stopped.
+
+    Args:
+        jobs: the jobs, of one session or of several.
+        timeout: the longest wait, in seconds; none by default.
+        fail_fast: as in `gather`.
+        policy: how patiently to follow.
+
+    Returns:
+        The last snapshot of each job, in the order of `jobs`. All of them have succeeded.
+
+    Raises:
+        InvalidInputError: something is no job, or an argument is none of those above.
+        JobsFailed: jobs failed or were stopped; `failures` has the error of each.
+        WaitTimeoutError: the timeout has passed; the jobs are not stopped.
+
+    Example:
+        >>> async def best_of(jobs: list[TrainingJob]) -> list[str]:
+        ...     return [record.outputs["model"] for record in await gather_async(jobs)]
+    """
+    gathering = Gathering(check_jobs(jobs), fail_fast=fail_fast, on_interrupt="detach", show=False, policy=policy)
+    return await gathering.wait_async(seconds_or_none(timeout))
 
 
 @short_traceback
@@ -91,7 +133,7 @@ def as_completed(
     Raises:
         InvalidInputError: something is no job, or `timeout` is no number.
         PaiError: a job cannot be asked for, such as one that was deleted.
-        WaitTimeoutError: the timeout has passed; the jobs go on.
+        WaitTimeoutError: the timeout has passed; the jobs are not stopped.
 
     Example:
         >>> def first_model(jobs: list[TrainingJob]) -> TrainingJob:
@@ -107,15 +149,15 @@ def _as_completed(
     deadline = None if timeout_s is None else policy.schedule.now() + timeout_s
     with JobWatch(jobs, policy) as watch:
         try:
-            for job, news in watch.updates(deadline=deadline):
-                if not isinstance(news, JobRecord):
-                    raise news
+            for job, update in watch.updates(deadline=deadline):
+                if not isinstance(update, JobRecord):
+                    raise update
                 if same_job(job) in watch.ended:
                     yield job
         except KeyboardInterrupt:
             raise _detached(watch.unfinished) from None
         if watch.unfinished:
-            raise timeout_error(watch.unfinished, timeout_s or 0.0, watch.trouble) from watch.trouble
+            raise _timeout_error(watch.unfinished, timeout_s or 0.0, watch.trouble) from watch.trouble
 
 
 class Gathering:
@@ -130,7 +172,7 @@ class Gathering:
         expected: how many jobs there will be, if not all are there yet.
 
     Attributes:
-        failures: the error of each job that did not succeed, by id; without what its log tells, until the end.
+        failures: the error of each job that did not succeed, by id; the details from its log are added at the end.
         not_submitted: how many jobs will not be submitted any more, because of a failure.
     """
 
@@ -164,11 +206,24 @@ class Gathering:
                 pass
             trouble = watch.trouble
         if watch.unfinished and not self.is_over:
-            raise timeout_error(watch.unfinished, timeout_s or 0.0, trouble) from trouble
+            raise _timeout_error(watch.unfinished, timeout_s or 0.0, trouble) from trouble
         return self.records(watch)
 
+    async def wait_async(self, timeout_s: float | None) -> list[JobRecord]:
+        """Wait for the end of all; see `gather_async`."""
+        with JobWatch(self._jobs, self._policy) as watch:
+            try:
+                await asyncio.wait_for(self._until_over(watch), timeout_s)
+            except (TimeoutError, asyncio.TimeoutError):
+                raise _timeout_error(watch.unfinished, timeout_s or 0.0, watch.trouble) from watch.trouble
+            if self.is_over and self._fail_fast == "stop":
+                await self._stop_async(watch)
+        for job, record in self._failed_first:
+            self.failures[job.id] = await job_failure_async(job._backend, record, self._policy)
+        return self._records(watch)
+
     @contextmanager
-    def watching(self) -> Iterator[JobWatch]:
+    def watching(self) -> Iterator[JobWatch[TrainingJob]]:
         """Watch the jobs, with the table; within it, Ctrl-C is that of a wait for jobs."""
         display = self._display
         with (
@@ -186,21 +241,21 @@ class Gathering:
 
     @property
     def is_over(self) -> bool:
-        """Whether a failure ends the wait."""
+        """True if a failure ends the wait."""
         return bool(self.failures) and self._fail_fast is not False
 
-    def add(self, watch: JobWatch, job: TrainingJob) -> None:
+    def add(self, watch: JobWatch[TrainingJob], job: TrainingJob) -> None:
         """One more job."""
         self._jobs.append(job)
         watch.add(job)
         self._show()
 
-    def ends(self, watch: JobWatch, *, deadline: float | None = None) -> Iterator[TrainingJob]:
-        """Each job as it ends, until all have ended, or a failure ends the wait, or the time is up."""
+    def ends(self, watch: JobWatch[TrainingJob], *, deadline: float | None = None) -> Iterator[TrainingJob]:
+        """Yields each job as it ends, until all have ended, a failure ends the wait, or the timeout is reached."""
         self._show()
-        for job, news in watch.updates(deadline=deadline):
+        for job, update in watch.updates(deadline=deadline):
             key = same_job(job)
-            self.note(watch, job, news)
+            self._note(watch, job, update)
             self._show()
             if self.is_over:
                 if self._fail_fast == "stop":
@@ -209,68 +264,77 @@ class Gathering:
             if key in watch.ended or key in watch.lost:
                 yield job
 
-    def note(self, watch: JobWatch, job: TrainingJob, news: JobRecord | Exception) -> None:
+    def _note(self, watch: JobWatch[TrainingJob], job: TrainingJob, update: Update) -> None:
         """Take note of a job that did not succeed."""
-        if not isinstance(news, JobRecord):
-            self.failures[job.id] = news
-        elif same_job(job) in watch.ended and not news.status.is_success:
-            self._failed[same_job(job)] = news
-            self.failures[job.id] = stopped_error(news) if news.status.is_stopped else brief_failure(news)
+        if not isinstance(update, JobRecord):
+            self.failures[job.id] = update
+        elif same_job(job) in watch.ended and not update.status.is_success:
+            self._failed[same_job(job)] = update
+            self.failures[job.id] = stopped_error(update) if update.status.is_stopped else brief_failure(update)
 
-    def records(self, watch: JobWatch) -> list[JobRecord]:
+    def records(self, watch: JobWatch[TrainingJob]) -> list[JobRecord]:
         """The last snapshots, in the order of the jobs.
 
         Raises:
-            JobsFailed: some jobs did not succeed; the first few errors have what the logs tell.
+            JobsFailed: some jobs did not succeed; the first few errors have details from the logs.
         """
-        for job, record in self.failed_first:
+        for job, record in self._failed_first:
             self.failures[job.id] = job_failure(job._backend, record)
-        self.raise_failures(watch)
-        return [watch.ended[same_job(job)] for job in self._jobs]
+        return self._records(watch)
 
     @property
-    def failed_first(self) -> list[tuple[TrainingJob, JobRecord]]:
+    def _failed_first(self) -> list[tuple[TrainingJob, JobRecord]]:
         """The first few jobs that failed, whose logs are worth a few requests each."""
         found = {same_job(job): (job, self._failed.get(same_job(job))) for job in self._jobs}
         failed = [(job, record) for job, record in found.values() if record is not None]
         return [(job, record) for job, record in failed if record.status.is_failure][:_TOLD_IN_FULL]
 
-    def raise_failures(self, watch: JobWatch) -> None:
-        """Raise one error for all that did not succeed.
-
-        Raises:
-            JobsFailed: there are some.
-        """
+    def _records(self, watch: JobWatch[TrainingJob]) -> list[JobRecord]:
         if not self.failures:
-            return
+            return [watch.ended[same_job(job)] for job in self._jobs]
         in_order = {job.id: self.failures[job.id] for job in self._jobs if job.id in self.failures}
         failures = {**in_order, **self.failures}
-        unfinished = [job.id for job in watch.unfinished]
         raise JobsFailed(
             failures,
             jobs=max(len({*map(same_job, self._jobs)}), self._expected),
-            unfinished=unfinished,
+            unfinished=[job.id for job in watch.unfinished],
             not_submitted=self.not_submitted,
         ) from next(iter(failures.values()))
+
+    async def _until_over(self, watch: JobWatch[TrainingJob]) -> None:
+        async with aclosing(watch.updates_async()) as updates:
+            async for job, update in updates:
+                self._note(watch, job, update)
+                if self.is_over:
+                    return
 
     def _show(self) -> None:
         if self._display is not None:
             self._display.changed([job._record or JobRecord(training_job_id=job.id) for job in self._jobs])
 
-    def _stop(self, watch: JobWatch) -> None:
-        """Stop the jobs that go on, and wait for their ends, a minute at most."""
+    def _stop(self, watch: JobWatch[TrainingJob]) -> None:
+        """Stop the jobs that have not ended, and wait for their ends, a minute at most."""
         rest = watch.unfinished
         if self._display is not None and rest:
             self._display.notice(f"stopping {len(rest)} jobs")
         with ThreadPoolExecutor(_STOPS_AT_ONCE, thread_name_prefix="pai-stop") as pool:
-            for job, fault in zip(rest, pool.map(_stop_one, rest), strict=True):
-                if fault is not None and self._display is not None:
-                    self._display.notice(f"{job.id} cannot be stopped: {fault}")
-        deadline = self._policy.schedule.now() + STOPPED_WITHIN_S
+            for job, error in zip(rest, pool.map(_stop_one, rest), strict=True):
+                if error is not None and self._display is not None:
+                    self._display.notice(f"{job.id} cannot be stopped: {error}")
+        deadline = self._policy.schedule.now() + _STOPPED_WITHIN_S
         for _ in watch.updates(deadline=deadline):
             self._show()
 
-    def _interrupted(self, watch: JobWatch) -> KeyboardInterrupt:
+    async def _stop_async(self, watch: JobWatch[TrainingJob]) -> None:
+        async def stop(job: TrainingJob) -> None:
+            with suppress(PaiError):  # it is among those that have not ended
+                await ask(job.stop, job._backend.endpoint, self._policy)
+
+        await asyncio.gather(*map(stop, watch.unfinished))
+        with suppress(TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(watch.wait_async(), _STOPPED_WITHIN_S)
+
+    def _interrupted(self, watch: JobWatch[TrainingJob]) -> KeyboardInterrupt:
         """Stop the jobs or detach; returns the interrupt to raise. A second Ctrl-C ends the wait for the stop."""
         rest = watch.unfinished
         if self._on_interrupt == "stop":
@@ -294,8 +358,6 @@ def check_jobs(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
     Raises:
         InvalidInputError: they are not.
     """
-    from pai_sdk.job.training_job import TrainingJob
-
     hint = "give the jobs that run() or fit() returned, or session.get_job(…)"
     if isinstance(jobs, str | Mapping | TrainingJob) or not isinstance(jobs, Iterable):
         raise InvalidInputError([wrong_type("jobs", jobs, hint)])
@@ -308,33 +370,34 @@ def check_jobs(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
     return given
 
 
-def timeout_error(
+def _timeout_error(
     rest: Sequence[TrainingJob], timeout_s: float, trouble: BaseException | None
 ) -> WaitTimeoutError:
-    """The error of a wait whose time is up, and these jobs go on; `trouble` is why there was no answer, if so."""
+    """The error of a wait that timed out before these jobs ended; `trouble`: the error of the last request."""
+    first = rest[0]
+    if len(rest) == 1:
+        return timeout_error(first.id, first._record, timeout_s, trouble)
     names = ", ".join(job.id for job in rest[:3]) + (f" and {len(rest) - 3} more" if len(rest) > 3 else "")
     why = f" ({trouble})" if trouble is not None else ""
-    count = f"{len(rest)} jobs have" if len(rest) > 1 else "1 job has"
-    status = rest[0]._record.status if rest[0]._record is not None else ""
     return WaitTimeoutError(
-        f"{count} not ended after {timeout_s:g} s, and go on: {names}{why}",
-        job_id=rest[0].id,
-        status=status,
+        f"{len(rest)} jobs have not ended after {timeout_s:g} s, and are still running: {names}{why}",
+        job_id=first.id,
+        status=first._record.status if first._record is not None else "",
         timeout_s=timeout_s,
     )
 
 
 def _detached(rest: Sequence[TrainingJob]) -> KeyboardInterrupt:
-    """The interrupt of a wait for these jobs, which go on."""
+    """The interrupt of a wait for these jobs, which are still running."""
     if len(rest) == 1:
         return detached(rest[0].id, next_commands(rest[0]._record or JobRecord(training_job_id=rest[0].id)))
-    kinds = sorted({is_local_id(job.id) for job in rest}) or [False]
-    return all_detached([job.id for job in rest], [list_command(local=kind) for kind in kinds])
+    options = sorted({place_of_job(job.id).list_option for job in rest}) or [""]
+    return all_detached([job.id for job in rest], [list_command(option) for option in options])
 
 
 def _stop_one(job: TrainingJob) -> PaiError | None:
     try:
         job.stop()
-    except PaiError as fault:
-        return fault
+    except PaiError as error:
+        return error
     return None

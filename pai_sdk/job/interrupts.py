@@ -1,11 +1,15 @@
-"""Handles Ctrl-C: repeated presses count once, and the messages about the interrupt are still shown."""
+"""Handles Ctrl-C: repeated presses count once, and the message of the interrupt says what happens to the job.
+
+waiting ──Ctrl-C: KeyboardInterrupt──▶ unwinding, further presses do nothing ──▶ message shown ──▶ waiting
+└─rearm_interrupt, a second later──▶ a press interrupts again
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeAlias
@@ -35,9 +39,9 @@ class _Handler:
 
 @contextmanager
 def single_interrupt() -> Iterator[None]:
-    """Within it a Ctrl-C raises KeyboardInterrupt, and those that follow do nothing until it has been said why.
+    """Within it a Ctrl-C raises KeyboardInterrupt, and those that follow do nothing until its message was shown.
 
-    A second interrupt would come while the first is still unwinding, and cut off what the first has to say. The
+    A second interrupt would come while the first is still unwinding, and cut off the message of the first. The
     next one counts after `rearm_interrupt()`, at the end of this context, and in any case after ten seconds.
     Where another handler for SIGINT is set, and outside the main thread, nothing is changed.
 
@@ -47,8 +51,8 @@ def single_interrupt() -> Iterator[None]:
         ...         signal.raise_signal(signal.SIGINT)
         ...     except KeyboardInterrupt:
         ...         signal.raise_signal(signal.SIGINT)
-        ...         print("said to the end")
-        said to the end
+        ...         print("shown to the end")
+        shown to the end
     """
     if not _in_main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -64,8 +68,8 @@ def ignore_interrupts() -> Iterator[None]:
     Example:
         >>> with ignore_interrupts():
         ...     signal.raise_signal(signal.SIGINT)
-        ...     print("said")
-        said
+        ...     print("shown")
+        shown
     """
     if not _in_main_thread():
         yield
@@ -79,6 +83,70 @@ def rearm_interrupt() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Handler):
         handler.rearm_interrupt()
+
+
+def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
+    """The interrupt of a wait whose job is still running; its text has the command to follow it.
+
+    Example:
+        >>> str(detached("train1", ["pai-sdk logs -f train1"]))
+        'train1 is still running. To follow it: pai-sdk logs -f train1'
+    """
+    what = f"{job_id} is still running. To follow"
+    return _interrupt(f"{what} it: {commands[0]}", f"{what} or stop it:", commands)
+
+
+def all_detached(job_ids: Sequence[str], commands: Sequence[str]) -> KeyboardInterrupt:
+    """The interrupt of a wait for many jobs, which are still running.
+
+    Example:
+        >>> str(all_detached(["train1", "train2"], ["pai-sdk ps"]))
+        '2 jobs are still running. To list them: pai-sdk ps'
+    """
+    what = f"{len(job_ids)} jobs are still running. To list them:"
+    return _interrupt(f"{what} {commands[0]}", what, commands)
+
+
+def all_stopped(stopped_ids: Sequence[str], stopping_ids: Sequence[str]) -> KeyboardInterrupt:
+    """The interrupt of a wait that stopped its jobs: those that have ended, and those that have not ended yet.
+
+    Example:
+        >>> str(all_stopped(["train1"], ["train2", "train3"]))
+        '1 job has ended; 2 are being stopped'
+    """
+    ended = f"{len(stopped_ids)} {'job has' if len(stopped_ids) == 1 else 'jobs have'} ended"
+    text = f"{ended}; {len(stopping_ids)} are being stopped" if stopping_ids else ended
+    return _interrupt(text, f"{text}.")
+
+
+def stopped(job_id: str) -> KeyboardInterrupt:
+    """The interrupt of a wait that stopped its job.
+
+    Example:
+        >>> str(stopped("local-08655612a521"))
+        'local-08655612a521 was stopped'
+    """
+    return _interrupt(f"{job_id} was stopped", f"{job_id} was stopped.")
+
+
+def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
+    """The interrupt of a wait that asked for the end of its job, which has not ended yet.
+
+    Example:
+        >>> str(stopping("train1", ["pai-sdk logs -f train1", "pai-sdk status train1"]))
+        'train1 is being stopped. To see its end: pai-sdk logs -f train1'
+    """
+    text = f"{job_id} is being stopped. To see its end:"
+    return _interrupt(f"{text} {commands[0]}", text, commands[:2])
+
+
+def _interrupt(text: str, shown: str, commands: Sequence[str] = ()) -> KeyboardInterrupt:
+    # Not a subclass: only for KeyboardInterrupt itself Python exits with the status that shells know as Ctrl-C.
+    interrupt = KeyboardInterrupt(text)
+    # IPython shows this in place of the traceback of the wait.
+    lines = [f"Interrupted. {shown}", *(f"  {command}" for command in commands)]
+    interrupt._render_traceback_ = lambda: ["\n".join(lines)]  # type: ignore[attr-defined]
+    return interrupt
 
 
 @contextmanager

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.display.job_listing import job_table_html
+from pai_sdk.job.training_job import TrainingJob
 
 __all__ = ["JobList"]
 
 _SHOWN = 50
 
 
-class JobList(Iterator["TrainingJob"]):
-    """Jobs, the newest first; pages are fetched as the caller goes on.
+class JobList(Iterator[TrainingJob]):
+    """Jobs, the newest first; pages are fetched when they are needed.
 
     As the value of a notebook's cell, it is a table of the next 50 jobs, which stay to be iterated over.
 
@@ -35,8 +34,6 @@ class JobList(Iterator["TrainingJob"]):
         return "<JobList; iterate over it>"
 
     def _repr_html_(self) -> str:
-        from pai_sdk.display.job_listing import job_table_html
-
         self._fetched.extend(islice(self._jobs, max(0, _SHOWN + 1 - len(self._fetched))))
         records = [job.record for job in islice(self._fetched, _SHOWN)]
         return job_table_html(records, has_more=len(self._fetched) > _SHOWN)

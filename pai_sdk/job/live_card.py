@@ -1,4 +1,4 @@
-"""A card that goes on updating while the program does other things."""
+"""Updates the card of a job while the program does other things."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextvars
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
-from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import Display
 from pai_sdk.errors import PaiError
-from pai_sdk.job.polling import FollowPolicy
+from pai_sdk.job.follow.polling import FollowPolicy
+from pai_sdk.job.follow.watch import JobHandle
 from pai_sdk.job.waiting import Waiting
-from pai_sdk.schemas.record import JobRecord, LogLine
 
 __all__ = ["LiveCard"]
 
@@ -21,6 +22,13 @@ logger = logging.getLogger(__name__)
 
 class _LeftError(Exception):
     """The card was left to another display."""
+
+
+def _passed_on(name: str) -> Callable[[LiveCard, Any], None]:
+    def show(card: LiveCard, what: Any) -> None:
+        card._show(name, what)
+
+    return show
 
 
 class LiveCard:
@@ -33,30 +41,19 @@ class LiveCard:
     display takes its own lock within it, never the other way round.
 
     Args:
-        backend: where the job runs.
-        job_id: the job.
-        seen: its last snapshot, if known.
-        on_snapshot: called with every new snapshot.
+        job: the job; it keeps every new snapshot.
         display: what shows it.
         policy: how patiently to follow.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        job_id: str,
-        seen: JobRecord | None,
-        on_snapshot: Callable[[JobRecord], None],
-        display: Display,
-        policy: FollowPolicy | None = None,
-    ) -> None:
+    def __init__(self, job: JobHandle, display: Display, policy: FollowPolicy | None = None) -> None:
         self._lock = threading.Lock()
         self._is_left = False
         self._display = display
-        self._waiting = Waiting(backend, job_id, seen, on_snapshot, self, policy or FollowPolicy())
+        self._waiting = Waiting(job, self, policy or FollowPolicy())
         # In a copy of this context: it tells a notebook which cell to update.
         run = contextvars.copy_context().run
-        self._thread = threading.Thread(target=run, args=(self._follow,), name=f"pai-card-{job_id}", daemon=True)
+        self._thread = threading.Thread(target=run, args=(self._follow,), name=f"pai-card-{job.id}", daemon=True)
         self._thread.start()
 
     def leave(self) -> None:
@@ -71,56 +68,36 @@ class LiveCard:
 
     def _follow(self) -> None:
         try:
-            record = self._waiting.wait(None, show_logs=True, stops=False)
-            self._show(lambda: self._display.ended(record))
+            self.ended(self._waiting.wait(None, show_logs=True, stops=False))
         except _LeftError:
-            return
+            pass
         except PaiError as error:
-            try:
+            with suppress(_LeftError):
                 self.notice(f"no longer updated: {error}")
-            except _LeftError:
-                return
         except Exception:  # a display that fails must not end in a traceback amid other cells
             logger.debug("a card is no longer updated", exc_info=True)
 
-    def _show(self, draw: Callable[[], None]) -> None:
+    def _show(self, name: str, what: Any) -> None:
         with self._lock:
             if self._is_left:
                 raise _LeftError
-            draw()
+            getattr(self._display, name)(what)
 
-    # ---- as the display of the wait
+    # ---- as the display of the wait: every call is passed on, unless the card was left
 
-    def submitted(self, record: JobRecord) -> None:
-        """Pass it on."""
-        self._show(lambda: self._display.submitted(record))
-
-    def changed(self, record: JobRecord) -> None:
-        """Pass it on."""
-        self._show(lambda: self._display.changed(record))
-
-    def line(self, line: LogLine) -> None:
-        """Pass it on."""
-        self._show(lambda: self._display.line(line))
-
-    def notice(self, text: str) -> None:
-        """Pass it on."""
-        self._show(lambda: self._display.notice(text))
-
-    def detached(self, record: JobRecord) -> None:
-        """Pass it on."""
-        self._show(lambda: self._display.detached(record))
-
-    def ended(self, record: JobRecord) -> None:
-        """Pass it on."""
-        self._show(lambda: self._display.ended(record))
+    submitted = _passed_on("submitted")
+    changed = _passed_on("changed")
+    line = _passed_on("line")
+    notice = _passed_on("notice")
+    detached = _passed_on("detached")
+    ended = _passed_on("ended")
 
     def beat(self) -> None:
-        """Pass it on, unless the card was left."""
+        """Pass it on to a display that has a heartbeat."""
         self._beat("beat")
 
     def rest(self) -> None:
-        """Pass it on, unless the card was left."""
+        """Likewise."""
         self._beat("rest")
 
     def _beat(self, name: str) -> None:

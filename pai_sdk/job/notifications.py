@@ -20,7 +20,7 @@ __all__ = ["DingTalk", "Notification", "Webhook", "notify_all"]
 
 logger = logging.getLogger(__name__)
 
-_TIMEOUT_S = (5.0, 15.0)  # for the connection, and for the answer
+_TIMEOUT_S = (5.0, 15.0)  # for the connection, and for the response
 _RETRY = RetryPolicy(deadline_s=30.0, max_attempts=5)
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 _BUSY = (-1, 130101)  # DingTalk: the system is busy; more than 20 messages a minute
@@ -29,7 +29,7 @@ _LONGEST_TEXT = 2000
 
 @runtime_checkable
 class Notification(Protocol):
-    """Where the end of a job is announced."""
+    """A destination for the message about the end of a job."""
 
     def send(self, facts: Mapping[str, Any]) -> None:
         """Announce it.
@@ -147,9 +147,9 @@ def notify_all(
     for each in notifications:
         try:
             each.send(facts)
-        except Exception as fault:
+        except Exception as failure:
             # Its text may have the URL, which may be secret.
-            what = str(fault) if isinstance(fault, _NotSent) else type(fault).__name__
+            what = str(failure) if isinstance(failure, _NotSent) else type(failure).__name__
             logger.warning("the end of job %s was not announced to %r: %s", record.training_job_id, each, what)
 
 
@@ -158,29 +158,29 @@ def _post(
     body: Mapping[str, Any],
     *,
     headers: Mapping[str, str] | None = None,
-    refusal: Callable[[Any], _NotSent | None] = lambda answer: None,
+    refusal: Callable[[Any], _NotSent | None] = lambda response: None,
 ) -> None:
     import requests
 
     def attempt() -> None:
         try:
-            answer = requests.post(url(), json=body, headers=headers, timeout=_TIMEOUT_S, allow_redirects=False)
+            response = requests.post(url(), json=body, headers=headers, timeout=_TIMEOUT_S, allow_redirects=False)
         except requests.RequestException as error:
             # `from None`: the text of the error has the URL.
-            raise _NotSent(f"no answer ({type(error).__name__})", is_transient=True) from None
-        if not 200 <= answer.status_code < 300:
-            is_transient = answer.status_code in _TRANSIENT
-            raise _NotSent(f"HTTP {answer.status_code}", is_transient=is_transient)
-        if found := refusal(answer):
+            raise _NotSent(f"no response ({type(error).__name__})", is_transient=True) from None
+        if not 200 <= response.status_code < 300:
+            is_transient = response.status_code in _TRANSIENT
+            raise _NotSent(f"HTTP {response.status_code}", is_transient=is_transient)
+        if found := refusal(response):
             raise found
 
     _RETRY.call(attempt, is_transient=lambda error: isinstance(error, _NotSent) and error.is_transient)
 
 
-def _dingtalk_refusal(answer: Any) -> _NotSent | None:
+def _dingtalk_refusal(response: Any) -> _NotSent | None:
     """DingTalk refuses with the HTTP status 200 and a code."""
     try:
-        found = answer.json()
+        found = response.json()
         code, why = int(found.get("errcode", 0)), str(found.get("errmsg", ""))
     except (ValueError, TypeError, AttributeError):
         return None

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from pai_sdk.run.records import RunRecord
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.run.watch.records import RunRecord
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.wire import seconds_of
 
 if TYPE_CHECKING:
-    from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.storage.base import Store
 
 __all__ = ["RunsOfJobs", "run_record"]
@@ -28,10 +28,10 @@ class RunsOfJobs:
 
     Args:
         list_jobs: the jobs; called again each time.
-        clock: tells when to ask again.
+        clock: monotonic time in seconds.
 
     Example:
-        >>> from pai_sdk.run.manager import RunManager
+        >>> from pai_sdk.run.watch.manager import RunManager
         >>> def watch(jobs: list[TrainingJob]) -> RunManager:
         ...     runs = RunsOfJobs(lambda: jobs)
         ...     return RunManager(records=runs, opener=runs.open)
@@ -76,7 +76,7 @@ class RunsOfJobs:
 
 
 def run_record(record: JobRecord) -> RunRecord:
-    """What a job's record says about its run.
+    """The record of a job's run, made of the job's record.
 
     Example:
         >>> run_record(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"})).status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -9,11 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pai_sdk.backend.base import Backend
+from pai_sdk.backend.places import place_of_job
 from pai_sdk.base.default_session import given_or_default
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.short_traceback import short_tracebacks
+from pai_sdk.compat.job_names import AlipaiNames
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk.display.card import card_html
 from pai_sdk.display.choice import choose_display, notebook_cell
+from pai_sdk.display.curves import curves_of
 from pai_sdk.errors import (
     FunctionError,
     InvalidInputError,
@@ -23,19 +28,17 @@ from pai_sdk.errors import (
     PaiError,
     Problem,
 )
-from pai_sdk.job.alipai_names import AlipaiNames
-from pai_sdk.job.failure import job_failure, stopped_error
-from pai_sdk.job.logs import FollowPolicy, LogStream
-from pai_sdk.job.waiting import Waiting
+from pai_sdk.job.failure.explain import job_failure, stopped_error
+from pai_sdk.job.follow.stream import FollowPolicy, LogStream
+from pai_sdk.job.live_card import LiveCard
+from pai_sdk.job.notifications import Notification, notify_all
+from pai_sdk.job.waiting import Waiting, wait_async
 from pai_sdk.schemas.arguments import check_labels, check_one_of, seconds_or_none
-from pai_sdk.schemas.names import is_local_id
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, MetricPoint
 from pai_sdk.schemas.status import JobStatus
 
 if TYPE_CHECKING:
     from pai_sdk.job.board import Board
-    from pai_sdk.job.live_card import LiveCard
-    from pai_sdk.job.notifications import Notification
     from pai_sdk.storage.store import Store
     from pai_sdk.trace.trace_data import TraceData
 
@@ -44,7 +47,7 @@ _CARD_LINES = 15
 
 
 class JobSource(Protocol):
-    """What finds jobs; a `Session` is one."""
+    """Finds jobs; a `Session` is one."""
 
     def get_job(self, job_id: str) -> TrainingJob:
         """The job with this id."""
@@ -67,7 +70,7 @@ class TrainingJob(AlipaiNames):
     """One job on one backend. It holds no state but the last snapshot it saw.
 
     `run()`, `fit()`, `get` and `list` make it. What asks its backend may also raise an `ApiError` (the service
-    refuses), a `ConnectionFailedError` (no answer, after the retries of the session's policy) or, for
+    refuses), a `ConnectionFailedError` (no response, after the retries of the session's policy) or, for
     `instance_type="local"`, an `EngineNotFoundError`. Fields of a job are those of GetTrainingJob of paistudio
     2022-01-12.
 
@@ -103,7 +106,7 @@ class TrainingJob(AlipaiNames):
             InvalidInputError: what was given cannot be an id.
             NotFoundError: there is no such job.
         """
-        return _source(session, local=isinstance(job_id, str) and is_local_id(job_id)).get_job(job_id)
+        return _source(session, local=place_of_job(job_id).is_here).get_job(job_id)
 
     @classmethod
     def list(
@@ -115,7 +118,7 @@ class TrainingJob(AlipaiNames):
         local: bool = False,
         session: JobSource | None = None,
     ) -> Iterator[TrainingJob]:
-        """All jobs that fit, the newest first; pages are fetched as the caller goes on.
+        """All jobs that fit, the newest first; pages are fetched when they are needed.
 
         Args:
             status: only jobs in this status.
@@ -194,17 +197,17 @@ class TrainingJob(AlipaiNames):
             show_logs: read the log and show it; False shows at most the end.
             display: what shows it; by default a card in a notebook, lines elsewhere, nothing without logs.
             policy: how patiently to follow.
-            on_interrupt: what Ctrl-C means for the job: it goes on, or it is stopped and waited for.
+            on_interrupt: what Ctrl-C means for the job: it is left running, or it is stopped and waited for.
 
         Returns:
             This job, so that `job.wait().download("model")` reads well.
 
         Raises:
             InvalidInputError: `timeout` or `interval` is no number, or `on_interrupt` neither `detach` nor `stop`.
-            JobFailed: the job ended without success; the error tells why.
+            JobFailed: the job ended without success; the error has the reason.
             JobStopped: the job was stopped.
-            WaitTimeoutError: the timeout has passed; the job goes on.
-            KeyboardInterrupt: Ctrl-C; the interrupt tells how to come back, or that the job was stopped.
+            WaitTimeoutError: the timeout has passed; the job is not stopped.
+            KeyboardInterrupt: Ctrl-C; the interrupt says how to follow the job, or that it was stopped.
         """
         check_one_of("on_interrupt", on_interrupt, ("detach", "stop"))
         timeout_s = seconds_or_none(timeout)
@@ -218,7 +221,7 @@ class TrainingJob(AlipaiNames):
         policy = policy or FollowPolicy()
         if (pause_s := seconds_or_none(interval, "interval")) is not None:
             policy = replace(policy, pause_s=pause_s)
-        waiting = Waiting(self._backend, self.id, self._record, self._keep, shown, policy)
+        waiting = Waiting(self, shown, policy)
         shown.ended(waiting.wait(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
         try:
             if waiting.has_read_log:  # its end was waited for already
@@ -234,8 +237,6 @@ class TrainingJob(AlipaiNames):
     def _announce(self, error: JobFailed | JobStopped | None) -> None:
         """Send the notifications about the end, once."""
         if self.notifications:
-            from pai_sdk.job.notifications import notify_all
-
             notifications, self.notifications = self.notifications, ()
             notify_all(notifications, self.record, error)
 
@@ -251,11 +252,11 @@ class TrainingJob(AlipaiNames):
         """The log as records: `for line in job.logs(): print(line.instance, line.text)`.
 
         Args:
-            follow: go on until the job has ended and its last line is there.
+            follow: continue until the job has ended and its last line is there.
             instance: one instance, by its full name or its ending (`master-0`, `worker-1`).
             start: the number of the first line wanted, from 0, per instance, named likewise (a former stream's
                 `cursor`).
-            tail: begin with this number of last lines of each instance, where `start` says nothing.
+            tail: begin with this number of last lines of each instance, that is not in `start`.
             times: give each line the time at which it was written, `line.written_at`.
 
         Raises:
@@ -269,7 +270,7 @@ class TrainingJob(AlipaiNames):
     async def wait_async(self, timeout: float | None = None, *, policy: FollowPolicy | None = None) -> TrainingJob:
         """Wait for the end in an asyncio program; nothing is shown, and no thread waits.
 
-        A task that is cancelled leaves nothing behind, and the job goes on. For many jobs, see `gather_async`.
+        A task that is cancelled leaves nothing behind. The job is not stopped. For many jobs, see `gather_async`.
 
         Args:
             timeout: the longest wait, in seconds; none by default.
@@ -280,16 +281,14 @@ class TrainingJob(AlipaiNames):
 
         Raises:
             InvalidInputError: `timeout` is no number.
-            JobFailed: the job ended without success; the error tells why.
+            JobFailed: the job ended without success; the error has the reason.
             JobStopped: the job was stopped.
-            WaitTimeoutError: the timeout has passed; the job goes on.
+            WaitTimeoutError: the timeout has passed; the job is not stopped.
 
         Example:
             >>> async def model_of(job: TrainingJob) -> str:
             ...     return (await job.wait_async(timeout=3600)).outputs["model"]
         """
-        from pai_sdk.job.gather_async import wait_async
-
         await wait_async(self, seconds_or_none(timeout), policy or FollowPolicy())
         return self
 
@@ -326,7 +325,7 @@ class TrainingJob(AlipaiNames):
         return self._backend.events(self.id)
 
     def error_info(self) -> ErrorInfo | None:
-        """Why it failed, as reported by the service; None when it did not fail."""
+        """The reason for which it failed, as reported by the service; None when it did not fail."""
         return self._backend.error_info(self.id)
 
     # ---- its outputs
@@ -408,7 +407,7 @@ class TrainingJob(AlipaiNames):
         return trace_in(self._backend.store(folder), folder, uncommitted=uncommitted)
 
     def tensorboard(self, *, port: int = 0) -> Board:
-        """Start TensorBoard on what the job has reported; it goes on to show what the job reports.
+        """Start TensorBoard on what the job has reported; it also shows what the job reports later.
 
         Args:
             port: where it listens; any free port by default.
@@ -445,7 +444,7 @@ class TrainingJob(AlipaiNames):
             FunctionError: it ended by `sys.exit` (`exit_code`), or cannot run in the image.
             JobFailed: the job ended without a result.
             JobStopped: the job was stopped.
-            WaitTimeoutError: the timeout has passed; the job goes on.
+            WaitTimeoutError: the timeout has passed; the job is not stopped.
         """
         from pai_sdk.job.function_result import function_outcome
 
@@ -488,7 +487,7 @@ class TrainingJob(AlipaiNames):
     # ---- its end
 
     def raise_for_status(self) -> None:
-        """Raise for a job that failed or was stopped; do nothing for one that succeeded or goes on.
+        """Raise for a job that failed or was stopped; do nothing for one that succeeded or is still running.
 
         Raises:
             JobFailed: it ended without success.
@@ -511,12 +510,10 @@ class TrainingJob(AlipaiNames):
         self._card = display if self.card_in_cell is not None else None
 
     def keep_card_live(self) -> None:
-        """Let the card in this cell go on updating in the background; outside of a notebook nothing happens."""
-        from pai_sdk.job.live_card import LiveCard
-
+        """Update the card in this cell in the background; outside of a notebook nothing happens."""
         if self._card is not None and not (self._record and self._record.status.is_terminal):
             self._leave_live_card()
-            self._live_card = LiveCard(self._backend, self.id, self._record, self._keep, self._card)
+            self._live_card = LiveCard(self, self._card)
 
     def _leave_live_card(self) -> None:
         if self._live_card is not None:
@@ -534,7 +531,7 @@ class TrainingJob(AlipaiNames):
         return f"<TrainingJob {self.id} {self._record.status}{took}>"
 
     def _ipython_display_(self) -> None:
-        """Show a job that goes on by a card that updates; the others by `_repr_html_`."""
+        """Show a running job by a card that updates; the others by `_repr_html_`."""
         if notebook_cell() is None:
             raise NotImplementedError  # IPython takes the other representations
         if self._is_shown_here():
@@ -548,9 +545,6 @@ class TrainingJob(AlipaiNames):
         self.keep_card_live()
 
     def _repr_html_(self) -> str | None:
-        from pai_sdk.display.card import card_html
-        from pai_sdk.display.curves import curves_of
-
         if self._is_shown_here():
             return None  # `estimator.fit()` as the last value of its cell
         curves = {}
@@ -561,8 +555,6 @@ class TrainingJob(AlipaiNames):
 
     def _last_lines(self) -> Sequence[str]:
         """The end of the log of a job that has ended, for its card."""
-        from collections import deque
-
         if not self.record.status.is_terminal:
             return ()
         lines: deque[str] = deque(maxlen=_CARD_LINES)

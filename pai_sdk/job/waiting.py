@@ -1,17 +1,24 @@
-"""One wait for the end of a job: display, timeout and Ctrl-C."""
+"""Waits for the end of one job: display, timeout and Ctrl-C."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 
-from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import Display, Silent, short_instance
 from pai_sdk.display.commands import next_commands
 from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.errors import WaitTimeoutError
-from pai_sdk.job.follow import Follower, FollowPolicy, LogFault, Update
-from pai_sdk.job.interrupt_messages import detached, stopped, stopping
-from pai_sdk.job.interrupts import ignore_interrupts, rearm_interrupt, single_interrupt
+from pai_sdk.job.failure.explain import job_failure_async, stopped_error
+from pai_sdk.job.follow.follower import Follower, FollowPolicy, LogError, Update
+from pai_sdk.job.follow.watch import JobHandle, JobWatch, same_job
+from pai_sdk.job.interrupts import (
+    detached,
+    ignore_interrupts,
+    rearm_interrupt,
+    single_interrupt,
+    stopped,
+    stopping,
+)
 from pai_sdk.schemas.record import JobRecord
 
 _STOPPED_WITHIN_S = 60.0
@@ -22,10 +29,7 @@ class Waiting:
     """Waits for the end of one job, once.
 
     Args:
-        backend: where the job runs.
-        job_id: the job.
-        seen: its last snapshot, if known.
-        on_snapshot: called with every new snapshot.
+        job: the job; it keeps every new snapshot.
         display: what shows it.
         policy: how patiently to follow.
 
@@ -34,19 +38,9 @@ class Waiting:
         gave_up: the log of a job that failed was waited for, and did not show why.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        job_id: str,
-        seen: JobRecord | None,
-        on_snapshot: Callable[[JobRecord], None],
-        display: Display,
-        policy: FollowPolicy,
-    ) -> None:
-        self._backend = backend
-        self._job_id = job_id
-        self._seen = seen
-        self._on_snapshot = on_snapshot
+    def __init__(self, job: JobHandle, display: Display, policy: FollowPolicy) -> None:
+        self._job = job
+        self._seen = job._record
         self._display = display
         self._policy = policy
         self._trouble: BaseException | None = None
@@ -62,8 +56,8 @@ class Waiting:
             stops: Ctrl-C stops the job, too.
 
         Raises:
-            WaitTimeoutError: the timeout has passed; the job goes on.
-            KeyboardInterrupt: Ctrl-C; the interrupt tells how to come back, or that the job was stopped.
+            WaitTimeoutError: the timeout has passed; the job is not stopped.
+            KeyboardInterrupt: Ctrl-C; the interrupt says how to follow the job, or that it was stopped.
         """
         deadline = None if timeout_s is None else self._deadline_in(timeout_s)
         with single_interrupt(), heartbeat(self._display):
@@ -76,7 +70,7 @@ class Waiting:
                 # A new interrupt: the traceback of the wait would push the commands off the screen.
                 raise self._handle_interrupt(stops=stops) from None
         if self._seen is None or not self._seen.status.is_terminal:
-            raise _timeout_error(self._job_id, self._seen, timeout_s or 0.0, self._trouble) from self._trouble
+            raise timeout_error(self._job.id, self._seen, timeout_s or 0.0, self._trouble) from self._trouble
         return self._seen
 
     def _deadline_in(self, seconds: float) -> float:
@@ -87,14 +81,14 @@ class Waiting:
 
     def _update(self, record: JobRecord) -> None:
         self._seen = record
-        self._on_snapshot(record)
+        self._job._keep(record)
 
     def _follow(
         self, deadline: float | None, display: Display, *, with_log: bool = False, once: bool = False
     ) -> None:
         follower = Follower(
-            self._backend,
-            self._job_id,
+            self._job._backend,
+            self._job.id,
             (lambda record: record.instance_names) if with_log else (lambda record: []),
             {},
             self._policy,
@@ -111,15 +105,15 @@ class Waiting:
         if follower.seen is not None and follower.seen is not self._seen:
             self._update(follower.seen)  # the display may be slower than the job
         if with_log and self._has_ended() and not follower.is_done:
-            whole = next_commands(self._seen or JobRecord(training_job_id=self._job_id))[0]
-            display.notice(f"the time is up, and not all of the log was shown; all of it: {whole}")
+            whole = next_commands(self._seen or JobRecord(training_job_id=self._job.id))[0]
+            display.notice(f"timed out before the log was complete; all of it: {whole}")
 
     def _show(self, update: Update, display: Display, deadline: float | None) -> None:
         if isinstance(update, JobRecord):
             self._update(update)
             display.changed(update)
-        elif isinstance(update, LogFault):
-            instance = short_instance(self._job_id, update.instance)
+        elif isinstance(update, LogError):
+            instance = short_instance(self._job.id, update.instance)
             display.notice(f"the log of {instance} cannot be shown: {update.error}")
         else:
             for line in update:
@@ -133,37 +127,54 @@ class Waiting:
         if stops:
             try:
                 rearm_interrupt()
-                self._display.notice(f"stopping {self._job_id}; Ctrl-C again does not wait for its end")
-                self._backend.stop(self._job_id)
+                self._display.notice(f"stopping {self._job.id}; Ctrl-C again does not wait for its end")
+                self._job._backend.stop(self._job.id)
                 is_asked_to_stop = True
                 self._follow(self._deadline_in(_STOPPED_WITHIN_S), self._display)
             except KeyboardInterrupt:
                 pass
-        record = self._seen or JobRecord(training_job_id=self._job_id)
+        record = self._seen or JobRecord(training_job_id=self._job.id)
         if stops and record.status.is_terminal:
             with ignore_interrupts():
                 self._display.ended(record)
-            return stopped(self._job_id)
+            return stopped(self._job.id)
         if is_asked_to_stop:
             with ignore_interrupts():
-                self._display.notice(f"{self._job_id} is being stopped; not waiting for it to finish")
-            return stopping(self._job_id, next_commands(record))
+                self._display.notice(f"{self._job.id} is being stopped; not waiting for it to finish")
+            return stopping(self._job.id, next_commands(record))
         with ignore_interrupts():
             self._display.detached(record)
-        return detached(self._job_id, next_commands(record))
+        return detached(self._job.id, next_commands(record))
 
 
-def _timeout_error(
+async def wait_async(job: JobHandle, timeout_s: float | None, policy: FollowPolicy) -> None:
+    """Wait for the end of one job; see `TrainingJob.wait_async`."""
+    with JobWatch([job], policy) as watch:
+        try:
+            await asyncio.wait_for(watch.wait_async(), timeout_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise timeout_error(job.id, job._record, timeout_s or 0.0, watch.trouble) from watch.trouble
+    if watch.lost:
+        raise watch.lost[same_job(job)]
+    record = watch.ended[same_job(job)]
+    if record.status.is_failure:
+        raise await job_failure_async(job._backend, record, policy)
+    if record.status.is_stopped:
+        raise stopped_error(record)
+
+
+def timeout_error(
     job_id: str, seen: JobRecord | None, timeout_s: float, trouble: BaseException | None
 ) -> WaitTimeoutError:
+    """The error of a wait that timed out before the job ended; `trouble`: the error of the last request."""
     status = seen.status if seen is not None else ""
     if seen is None:
-        what = f"there was no answer about job {job_id} within {timeout_s:g} s"
+        what = f"there was no response about job {job_id} within {timeout_s:g} s"
     elif trouble is not None:
         what = f"job {job_id} was {status or 'there'} when last seen, and was out of reach after {timeout_s:g} s"
     else:
         stands = f"is still {status}" if status else "has not ended"
-        what = f"job {job_id} {stands} after {timeout_s:g} s; it goes on"
+        what = f"job {job_id} {stands} after {timeout_s:g} s, and was not stopped"
     why = f" ({trouble})" if trouble is not None else ""
     stop = next_commands(seen or JobRecord(training_job_id=job_id))[-1]
     return WaitTimeoutError(

@@ -1,1 +1,1 @@
-"""What a training leaves behind: a folder with a URI."""
+"""Runs: the folder with a URI that a training leaves behind."""

@@ -1,4 +1,4 @@
-"""What callers give to look for jobs, and to wait for one, is checked before anything is sent."""
+"""Checks of the arguments with which callers search for jobs and wait for them, before anything is sent."""
 
 from __future__ import annotations
 

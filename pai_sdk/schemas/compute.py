@@ -1,4 +1,4 @@
-"""Where and under which terms a job runs: hardware, network, limits, keys. Plain data, named as on the wire."""
+"""The place and the terms of a job: hardware, network, limits, keys. Plain data, named as on the wire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ResourceType(str, Enum):
 
 
 class SpotStrategy(str, Enum):
-    """How a price for preemptible instances is offered."""
+    """The kinds of price limits for preemptible instances."""
 
     SpotWithPriceLimit = "SpotWithPriceLimit"
     SpotAsPriceGo = "SpotAsPriceGo"
@@ -77,7 +77,7 @@ class ExperimentConfig(Sent):
 
 
 class SchedulerConfig(Sent):
-    """How long a job may run. 0 means without limit."""
+    """The time limit of a job. 0 means without limit."""
 
     max_running_time_in_seconds: int | None = None
     max_running_time_in_minutes: int | None = None
@@ -92,7 +92,7 @@ class AssignNodeSpec(Sent):
 
 
 class AssumeUserInfo(Sent):
-    """Whose key assumes a role. Shown in no repr: it may hold a temporary key."""
+    """The user whose key assumes a role. Shown in no repr: it may hold a temporary key."""
 
     type: str | None = None
     id: str | None = None

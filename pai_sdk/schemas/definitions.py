@@ -18,7 +18,7 @@ from pai_sdk.schemas.wire import NullableList, Received
 
 
 class ParameterRange(Received, RangeFields):
-    """What values a hyperparameter may take."""
+    """The values that a hyperparameter may take."""
 
 
 class ParameterDefinition(Received, ParameterFields):
@@ -62,14 +62,14 @@ class AlgorithmDefinition(Received):
 
     @property
     def takes_code(self) -> bool:
-        """Whether a job may bring code of its own."""
+        """True where a job may bring code of its own."""
         return bool((self.customization or {}).get("CodeDir"))
 
 
 def with_defaults(
     definitions: Sequence[ParameterDefinition], given: Sequence[HyperParameter]
 ) -> list[HyperParameter]:
-    """What a job's code will see: the values given, and the defaults of those that were not.
+    """The values that a job's code will see: those given, and the defaults of the others.
 
     Example:
         >>> rate = ParameterDefinition(name="lr", default_value="0.1")

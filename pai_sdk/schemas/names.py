@@ -1,18 +1,11 @@
-"""Names with a meaning: of variables, of instance types, of jobs, of channels. Standard library only."""
+"""Names of variables and channels. Standard library only."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
 
 from pai_sdk.errors import Problem
-
-LOCAL_TYPES: Final = ("local", "local_gpu")
-"""The instance types that mean Docker on this machine."""
-
-LOCAL_ID_PREFIX: Final = "local-"
-"""What the id of a job on this machine begins with."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _OF_THE_CONTRACT = re.compile(
@@ -32,7 +25,7 @@ def variable_name(name: str) -> str:
 
 
 def name_problems(names: Iterable[str], where: str) -> list[Problem]:
-    """Why names of channels or hyperparameters cannot be folders and variables; empty when all of them can.
+    """Problems of names of channels or hyperparameters that cannot be folders and variables.
 
     Example:
         >>> [problem.where for problem in name_problems(["data", "a b", "x.y", "x-y"], "inputs")]
@@ -54,20 +47,10 @@ def name_problems(names: Iterable[str], where: str) -> list[Problem]:
 
 
 def is_of_the_contract(variable: str) -> bool:
-    """Whether the job contract sets that environment variable, so that a request must not.
+    """True for an environment variable that the job contract sets, so that a request must not.
 
     Example:
         >>> is_of_the_contract("PAI_HPS_LR"), is_of_the_contract("PAI_REGION_ID")
         (True, False)
     """
     return _OF_THE_CONTRACT.fullmatch(variable) is not None
-
-
-def is_local_id(job_id: str) -> bool:
-    """Whether the id is that of a job in Docker on this machine.
-
-    Example:
-        >>> is_local_id("local-08655612a521"), is_local_id("train129f212o89d")
-        (True, False)
-    """
-    return job_id.startswith(LOCAL_ID_PREFIX)

@@ -1,6 +1,6 @@
 """PAI's public images by region, as data: the catalogue of a service that has none of its own.
 
-It is a selection of what PAI's documentation and public code name; a service that answers ListImages knows more.
+It is a selection of what PAI's documentation and public code name; a service with ListImages knows more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A job as a backend describes it: GetTrainingJob's answer, and what belongs to it. All of it is tolerant."""
+"""A job as a backend describes it: the response of GetTrainingJob, read tolerantly."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
+from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.schemas.secret_values import masked, masked_spec
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 from pai_sdk.schemas.wire import NullableList, Received
@@ -52,23 +53,8 @@ class MetricPoint(Received):
     instance: str | None = None
 
 
-class UsagePoint(Received):
-    """What an instance used at one time; `time` is UTC, ISO 8601."""
-
-    time: str | None = None
-    value: float | None = None
-
-
-class InstanceMetrics(Received):
-    """What one instance used of its machine, over time."""
-
-    instance_id: str | None = None
-    node_name: str | None = None
-    metrics: NullableList[UsagePoint] = Field(default_factory=list)
-
-
 class ErrorInfo(Received):
-    """Why a job failed, as the service sees it. `additional_info` is JSON text or None."""
+    """The reason for a failure, as the service sees it. `additional_info` is JSON text or None."""
 
     code: str | None = None
     message: str | None = None
@@ -88,7 +74,7 @@ class ChannelUri(Received):
 
     @property
     def uri(self) -> str | None:
-        """Where the channel comes from or goes to."""
+        """The source or target of the channel."""
         return self.input_uri or self.output_uri
 
 
@@ -193,13 +179,19 @@ class JobRecord(Received):
         return {c.name: c.uri for c in self.output_channels if c.name and c.uri}
 
     @property
+    def submission(self) -> str | None:
+        """The submission label; empty for a job without one, None where the service shows no labels at all."""
+        labels = {label.key: label.value for label in self.labels}
+        return labels.get(SUBMISSION_LABEL) or "" if labels else None
+
+    @property
     def instance_names(self) -> list[str]:
         """The instances that have begun to exist, in the service's order."""
         return [instance.name for instance in self.instances if instance.name]
 
     @property
     def may_list_more(self) -> bool:
-        """Whether the job has ended, and instances that have run may be listed a little later still."""
+        """True where the job has ended, and instances that have run may be listed a little later."""
         if self._lists_all or self.status not in (JobStatus.SUCCEED, JobStatus.FAILED):
             return False
         resource = self.compute_resource or {}
@@ -213,11 +205,11 @@ class LogLine:
 
     Attributes:
         instance: which instance wrote it.
-        number: its place in that instance's log, counted from 0; a reader goes on from `next_number`.
+        number: its place in that instance's log, counted from 0; a reader continues with `next_number`.
         text: the line, without its line end.
         written_at: when it was written: UTC, ISO 8601; None where that was not asked for, or is not known.
-        missing: 0 for a line that was written. Otherwise this is a notice of pai_sdk in the place of so many
-            lines: the service counts them, and does not return them.
+        missing: 0 for a line that was written. Otherwise this is a notice of pai_sdk in place of that
+            many lines, which the service counts and does not return.
     """
 
     instance: str
@@ -228,7 +220,7 @@ class LogLine:
 
     @classmethod
     def of_missing(cls, instance: str, number: int, count: int) -> LogLine:
-        """The notice that some lines cannot be had."""
+        """The notice for lines that the service does not return."""
         lines = "1 line is" if count == 1 else f"{count:,} lines are"
         text = f"[pai_sdk: {lines} missing here; the service counts more lines than it returns]"
         return cls(instance, number, text, missing=count)
@@ -251,7 +243,7 @@ class LogPage:
     Attributes:
         lines: the lines, without their line ends; the first is the one that was asked for, behind those missing.
         complete: the service says that no line will follow these.
-        waited: the service holds its answers back until there is news, where it is asked to.
+        waited: the service delays a response until there are new lines, where it is asked to.
         total: how many lines the service has in all, where it says so.
         missing: lines before these that the service counts, and does not return however they are asked for.
         unsure: there is no line, but the service may hold some back; the next read searches for them.

@@ -17,7 +17,7 @@ from pai_sdk.schemas.spec import AlgorithmSpec, CodeDir, HyperParameter, InputCh
 from pai_sdk.schemas.wire import Sent
 
 SUBMISSION_LABEL = "pai-sdk-submission"
-"""Label whose value is unique to one submission: a create whose answer was lost is found again by it."""
+"""Label whose value is unique to one submission: a job whose create got no response is found by it."""
 
 IDEMPOTENCY_LABEL = "pai-sdk-idempotency-key"
 """Label with the key that a caller gave; the submission label is then made of it."""
@@ -55,8 +55,12 @@ class TrainingJobRequest(Sent):
 
     @property
     def instance_count(self) -> int:
-        """How many instances the job has."""
+        """The number of instances."""
         return self.compute_resource.ecs_count or self.compute_resource.instance_count or 1
+
+    def label(self, key: str) -> str | None:
+        """The value of a label; None where the request has no such label."""
+        return next((label.value for label in self.labels if label.key == key), None)
 
     def with_label(self, key: str, value: str) -> TrainingJobRequest:
         """The same request with one label more (or replaced)."""

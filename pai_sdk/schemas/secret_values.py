@@ -73,7 +73,7 @@ class Secret:
 
     @property
     def placeholder(self) -> str:
-        """What a plan and a saved plan have in its place."""
+        """The text that plans and saved plans have in its place."""
         return f"${{secret:{self.name}}}"
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ def with_secrets(environments: Mapping[str, str] | None) -> dict[str, str] | Non
 
 
 def looks_secret(name: str, value: object = "") -> bool:
-    """Whether a value should not be shown, by its name. A number is a secret only under a name such as `password`.
+    """True where the name forbids to show a value. A number is a secret only under a name such as `password`.
 
     Example:
         >>> looks_secret("WANDB_API_KEY"), looks_secret("accessKeySecret"), looks_secret("max_token", 512)

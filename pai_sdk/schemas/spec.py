@@ -1,4 +1,4 @@
-"""What a job runs: code, channels, algorithm, hyperparameters. Plain data, named as on the wire.
+"""The program of a job: code, channels, algorithm, hyperparameters. Plain data, named as on the wire.
 
 Source of every field: CreateTrainingJob of paistudio 2022-01-12. Python names are snake_case, wire names
 PascalCase; where the service deviates from that rule the alias stands at the field.
@@ -19,7 +19,7 @@ from pai_sdk.schemas.wire import Sent
 
 
 class OssLocation(Sent):
-    """Where code lies in OSS. `key` is a folder and ends with `/`, or the key of one file."""
+    """The place of code in OSS. `key` is a folder and ends with `/`, or the key of one file."""
 
     bucket: str
     key: str
@@ -51,7 +51,7 @@ class Channel(Sent, ChannelFields):
 
 
 class InputChannel(Sent):
-    """What an input channel of one job is filled with: a URI or a dataset, never both."""
+    """The source of an input channel of one job: a URI or a dataset, never both."""
 
     name: str
     input_uri: str | None = None
@@ -68,7 +68,7 @@ class InputChannel(Sent):
 
 
 class OutputChannel(Sent):
-    """Where an output channel of one job goes: a URI or a dataset, never both."""
+    """The target of an output channel of one job: a URI or a dataset, never both."""
 
     name: str
     output_uri: str | None = None
@@ -111,7 +111,7 @@ class DatasetConfig(Sent):
 
 
 class HyperParameterRange(Sent, RangeFields):
-    """What values a hyperparameter may take."""
+    """The values that a hyperparameter may take."""
 
 
 class HyperParameterDefinition(Sent, ParameterFields):
@@ -141,7 +141,7 @@ class ProgressDefinition(Sent):
 
 
 class ProgressDefinitions(Sent):
-    """How the log shows a job's progress."""
+    """A pattern that finds a job's progress in its log."""
 
     overall_progress: ProgressDefinition | None = None
     remaining_time: ProgressDefinition | None = None
@@ -169,13 +169,13 @@ class SpecComputeResource(Sent):
 
 
 class Customization(Sent):
-    """What of an algorithm a job may replace."""
+    """The parts of an algorithm that a job may replace."""
 
     code_dir: bool | None = None
 
 
 class AlgorithmSpec(Sent):
-    """What a job runs: image, command, code, and the definitions of its channels and parameters."""
+    """The program of a job: image, command, code, and the definitions of its channels and parameters."""
 
     command: list[str]
     image: str

@@ -1,4 +1,4 @@
-"""What the status of a job means."""
+"""The statuses of a job, and their meaning."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ class JobStatus(str):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the job has ended and will not change again."""
+        """True where the job has ended and will not change again."""
         return self.is_success or self.is_failure or self.is_stopped
 
     @property
     def is_success(self) -> bool:
-        """Whether it ended as it should."""
+        """True where it ended with success."""
         return self == "Succeed"
 
     @property
     def is_failure(self) -> bool:
-        """Whether it ended by an error, of the job or of the service."""
+        """True where it ended by an error, of the job or of the service."""
         return self in ("Failed", "CreateFailed", "InitializeFailed") or self.is_unknown_end
 
     @property
     def is_unknown_end(self) -> bool:
-        """Whether the job has ended in a status that is not known here."""
+        """True where the job has ended in a status that is not known here."""
         return self._has_ended and self not in KNOWN_STATUSES
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was stopped by a user."""
+        """True where it was stopped by a user."""
         return self == "Terminated"
 
 

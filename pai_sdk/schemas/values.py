@@ -45,7 +45,7 @@ def _plain(value: object) -> object:
 
 
 def _inside(value: object) -> object:
-    """What JSON does not know, within a list or a dict."""
+    """Converts a value that JSON does not know, within a list or a dict."""
     plain = _plain(value)
     if plain is value:
         raise TypeError(f"{type(value).__name__} is not a value of JSON")

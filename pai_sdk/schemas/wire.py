@@ -1,4 +1,4 @@
-"""How the models of the wire behave: PascalCase outside, strict when written, tolerant when read."""
+"""Base classes of the models of the wire: PascalCase outside, strict when written, tolerant when read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one request may cost: its time, the size of its response, and its share of the service's threads.
+"""Budgets of requests: time, size of the response, and share of the service's threads.
 
 The budgets are declared here and nowhere else; the OpenAPI description states them with each route (`x-budget`). A
 route says which one is its own:
@@ -39,7 +39,7 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.types import Message, Receive, Scope, Send
 
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 
 __all__ = [
     "CHANGES",
@@ -50,6 +50,7 @@ __all__ = [
     "JOBS",
     "LISTS",
     "LOGS",
+    "METRICS",
     "RUNS",
     "SEARCH",
     "Abandoned",
@@ -87,7 +88,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Budget:
-    """What one request of a route may cost.
+    """The budget of one request of a route.
 
     Attributes:
         share: whose threads it takes.
@@ -138,10 +139,13 @@ _DOWNLOADS = Share("downloads", threads=1, requests=16)
 _EVENTS = Share("events", threads=2, requests=200)
 
 JOBS = Budget(_JOBS, 60.0, 16 * _MIB, "less at once")
-"""Of the actions of PAI's API. A response that is held back for news is within the time."""
+"""Of the actions of PAI's API. The time includes holding a response back until there is a change."""
 
 LISTS = Budget(_LISTS, 60.0, 16 * _MIB, "a smaller PageSize")
 """Of lists, whose items may be large."""
+
+METRICS = Budget(_LISTS, 60.0, 16 * _MIB, "one metric by its Name, or a smaller PageSize", values=4_000_000)
+"""Of the points of a job's metrics, which are sorted in memory."""
 
 CHANGES = Budget(_CHANGES, 60.0, 16 * _MIB, "fewer jobs", reads=True)
 """Of the changes of many jobs; their responses are held back, and take no thread meanwhile."""
@@ -150,7 +154,7 @@ LOGS = Budget(_LOGS, 600.0, None, "a smaller PageSize", is_stream=True)
 """Of the lines of a job's log; a page of long lines is sent in pieces."""
 
 RUNS = Budget(_RUNS, 20.0, 16 * _MIB, "a smaller limit, fewer tags or fields, a narrower range, or buckets")
-"""Of what is asked about runs again and again."""
+"""The budget of repeated requests about runs."""
 
 COMPARE = Budget(
     _COMPARE, 20.0, 32 * _MIB, "fewer buckets, tags or runs, or for columns", values=6_000_000, reads=True
@@ -188,7 +192,7 @@ class Work:
         >>> work.check()
         >>> work.spend(17 << 20)
         Traceback (most recent call last):
-        pai_sdk.service.wire_errors.Fault: ...
+        pai_sdk.service.wire_errors.WireError: ...
     """
 
     budget: Budget
@@ -203,7 +207,7 @@ class Work:
 
     @property
     def left_s(self) -> float:
-        """How much of its time is left, in seconds."""
+        """The time that is left, in seconds."""
         return max(0.0, self._ends_at - self.clock())
 
     def check(self) -> None:
@@ -211,7 +215,7 @@ class Work:
 
         Raises:
             Abandoned: the client has left.
-            Fault: the time is over.
+            WireError: the time is over.
         """
         if self.has_left:
             raise Abandoned
@@ -232,7 +236,7 @@ class Work:
             what: makes it so large, for the message.
 
         Raises:
-            Fault: it is not.
+            WireError: it is not.
         """
         most = self.budget.response_bytes
         if most is not None and size_bytes > most:
@@ -240,22 +244,22 @@ class Work:
             raise self.exceeded(f"has a response of more than {most // _MIB} MiB{because}")
 
     def hold(self, values: int, what: str) -> None:
-        """Go on only if so many values may be in memory at once.
+        """Continue only if this number of values may be in memory at once.
 
         Args:
             values: how many.
             what: they are, for the message.
 
         Raises:
-            Fault: they are too many.
+            WireError: they are too many.
         """
         most = self.budget.values
         if most is not None and values > most:
             raise self.exceeded(f"needs {values:,} {what}, and {most:,} are allowed")
 
-    def exceeded(self, why: str) -> Fault:
+    def exceeded(self, why: str) -> WireError:
         """The refusal of a request that costs too much; `why` begins with a verb."""
-        return Fault(400, "BudgetExceeded", f"The request {why}. Ask for {self.budget.instead}.")
+        return WireError(400, "BudgetExceeded", f"The request {why}. Ask for {self.budget.instead}.")
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
         """Call a function in a thread of the share; a cancelled caller still waits for its end."""
@@ -268,7 +272,7 @@ class Work:
 
         Raises:
             Abandoned: the client has left.
-            Fault: the response is too large, or takes too long: it is cut off.
+            WireError: the response is too large, or takes too long: it is cut off.
         """
         while (piece := await self.run(next, made, None)) is not None:
             self.spend(len(piece))
@@ -311,7 +315,7 @@ class _ShareThreads:
         """Take one of the places for requests, which is free again when `held` is closed.
 
         Raises:
-            Fault: all of them are taken, for some seconds.
+            WireError: all of them are taken, for some seconds.
         """
         await self._take(self._places, held, _WAIT_FOR_PLACE_S)
 
@@ -323,7 +327,7 @@ class _ShareThreads:
             wait_s: the longest wait for a thread.
 
         Raises:
-            Fault: there was none.
+            WireError: there was none.
         """
         # Waiting and running are apart: only the wait has a limit, since no thread can be ended.
         with ExitStack() as held:
@@ -337,7 +341,7 @@ class _ShareThreads:
                 await limiter.acquire_on_behalf_of(borrower)
         except TimeoutError as error:
             what = f"All that this service has for requests of the kind {self._share.name!r} is in use; try again."
-            raise Fault(503, "ServiceBusy", what, retry_after_s=_RETRY_AFTER_S) from error
+            raise WireError(503, "ServiceBusy", what, retry_after_s=_RETRY_AFTER_S) from error
         held.callback(limiter.release_on_behalf_of, borrower)
 
 
@@ -373,7 +377,7 @@ class BudgetedRoute(APIRoute):
         super().__init__(path, endpoint, openapi_extra=described, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """What answers a request."""
+        """The route that handles a request."""
         handler = super().get_route_handler()
 
         async def budgeted(request: Request) -> Response:
@@ -404,13 +408,13 @@ def _in_its_share(endpoint: Callable[..., T]) -> Callable[..., Coroutine[Any, An
 async def _watched(
     handler: Callable[[Request], Coroutine[Any, Any, Response]], request: Request, work: Work
 ) -> Response:
-    """Answer a request as long as there is a client.
+    """Handle a request as long as there is a client.
 
     The handler runs in this task, inside of a cancel scope: it waits for its thread when it is cancelled, and the
     thread ends at its next `Work.check`.
 
     Raises:
-        Fault: the request is refused.
+        WireError: the request is refused.
     """
     reads = work.budget.reads if work.budget.reads is not None else request.method in ("GET", "HEAD")
     if not reads:

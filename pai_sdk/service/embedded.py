@@ -47,7 +47,7 @@ def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 60.0) -> 
 
     Args:
         data_dir: its folder; `~/.pai/service` when not given.
-        timeout_s: how long it may take until it answers.
+        timeout_s: how long it may take until it responds.
 
     Raises:
         ServiceStartError: it does not come up; the message has the end of its log.
@@ -84,7 +84,7 @@ def ensure_running(data_dir: Path | None = None, *, timeout_s: float = 60.0) -> 
 
 
 def find_running(data_dir: Path | None = None) -> ServiceInfo | None:
-    """The service that runs on a data folder and answers, or None; none is started.
+    """The service that runs on a data folder and responds, or None; none is started.
 
     Args:
         data_dir: its folder; `~/.pai/service` when not given.
@@ -130,11 +130,11 @@ def _running(root: Path) -> ServiceInfo | None:
     info = read_info(root)
     if info is None or not _answers(info):
         return None
-    return read_info(root)  # the one that answered may have come up while we were waiting for it
+    return read_info(root)  # the one that responded may have come up while we were waiting for it
 
 
 def _is_outdated(running: ServiceInfo) -> bool:
-    """Whether a client of an older release started it. A service that a person started is never replaced."""
+    """True if a client of an older release started it. A service that a person started is never replaced."""
     return running.embedded and _numbers(running.version) < _numbers(__version__)
 
 
@@ -177,7 +177,7 @@ def _start(root: Path, deadline: float, sign: PassingTime) -> ServiceInfo:
             )
         sign.goes_on()
         time.sleep(_LOOK_S)
-    raise ServiceStartError(f"the embedded service on {root} does not answer in time.{_end_of_log(root)}")
+    raise ServiceStartError(f"the embedded service on {root} does not respond in time.{_end_of_log(root)}")
 
 
 def _spawn(root: Path) -> subprocess.Popen[bytes]:
@@ -224,7 +224,7 @@ def _start_lock(root: Path, deadline: float) -> Iterator[None]:
 
 
 def _answers(info: ServiceInfo) -> bool:
-    """Whether the service that wrote this down can be reached, and knows its key."""
+    """True if the service that wrote this down can be reached, and knows its key."""
     address = urlsplit(info.endpoint)
     path = "/api/v1/defaultWorkspaces"
     headers = {

@@ -1,4 +1,4 @@
-"""What a service's data folder holds on disk, by kind, and what of it can be removed.
+"""Lists what a service's data folder holds on disk, by kind, and removes what is not needed.
 
 Nothing here asks the service: it may run, or not.
 """
@@ -24,7 +24,7 @@ _PARTS = {"data": "copied inputs", "python": "packages", "requirements": "packag
 
 @dataclass(frozen=True)
 class Holding:
-    """What one kind of files takes.
+    """The disk space of one kind of files.
 
     Attributes:
         kind: `objects`, `job folders`, `logs`, `environments`, `pip cache`, `tables` or `service`.
@@ -53,7 +53,7 @@ class Removal:
 
 
 def holdings(root: Path) -> list[Holding]:
-    """What a data folder holds, each byte under one kind.
+    """The content of a data folder, each byte under one kind.
 
     Args:
         root: the data folder of a service.
@@ -123,7 +123,7 @@ def _clean_environments(cache: Path, older_than_s: float, *, dry_run: bool) -> I
 
 
 def _has_ended(folder: Path, before: float) -> bool:
-    """Whether a job has ended before that time: its processes are gone, and its end is recorded."""
+    """True if a job has ended before that time: its processes are gone, and its end is recorded."""
     # As recorded, and not as it seems: who looks from outside does not know what runs the job.
     state = Journal(folder / "state").read_state()
     return state is not None and state.phase == "ended" and (state.ended_at or 0) < before

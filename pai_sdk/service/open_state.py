@@ -26,7 +26,7 @@ def open_state(
     """The database and the object store; closed with the stack.
 
     Returns:
-        Both, and a function that tells whether the database was lost to another service; it may take seconds.
+        Both, and a function that checks whether the database was lost to another service; it may take seconds.
 
     Raises:
         ServiceStartError: one of them cannot be used; one sentence says why, without any password.
@@ -46,7 +46,7 @@ def open_state(
     with told_in_one_sentence(shown):
         lock = stack.enter_context(DatabaseLock(engine, shown_as=shown))  # before anything is read, or migrated
         _note_database(folder.root, shown)
-        objects = ObjectStore(folder.objects_dir, engine, upload_life_s=settings.upload_life_s)
+        objects = ObjectStore(folder.objects_dir, earlier=engine, upload_life_s=settings.upload_life_s)
         store = stack.enter_context(objects)
     return Database(engine, shown_as=shown), store, lock.is_lost
 

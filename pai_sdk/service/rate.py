@@ -1,4 +1,4 @@
-"""How often an access key may ask: a bucket of tokens that fills at a steady rate."""
+"""A limit for the requests of an access key: a token bucket that fills at a steady rate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["RateLimit"]
 
 
 class RateLimit:
-    """So many requests a second, and a few seconds' worth of them at once.
+    """A number of requests a second, with bursts of a few seconds' worth.
 
     Example:
         >>> limit = RateLimit(2.0, burst_s=1.0, clock=lambda: 0.0)

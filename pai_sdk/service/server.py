@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from types import FrameType
 
 from pai_sdk.errors import PaiError
-from pai_sdk.execution.base import Executor
+from pai_sdk.execution.base import Executor, ExecutorSetup
+from pai_sdk.execution.registry import open_executor
 from pai_sdk.service.http.api_app import Dispatcher, create_api
 from pai_sdk.service.http.authentication import LONGEST_SKEW_S, Authenticator
 from pai_sdk.service.http.context import ServiceContext
@@ -24,11 +26,11 @@ from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
 from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.changes import Changes
-from pai_sdk.service.jobs.executors import open_executor
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.host_resources import Capacity
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
+from pai_sdk.service.jobs.metric_pages import MetricPages
 from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.objects.oss_app import create_app
@@ -63,7 +65,7 @@ def serve(settings: ServiceSettings, *, on_ready: Callable[[ServiceInfo], None] 
         PaiError: the folder was deleted, or the database taken over, while it served.
     """
     service = Service(settings)
-    # Threads that compute for requests give way sooner than Python's 5 ms: the loop answers all others meanwhile.
+    # Threads that compute for requests give way sooner than Python's 5 ms: the loop serves all others meanwhile.
     sys.setswitchinterval(_SWITCH_S)
     _allow_open_files(2 * settings.connections.most + _OTHER_FILES)
     previous = {name: signal.signal(name, service.on_signal) for name in (signal.SIGTERM, signal.SIGINT)}
@@ -118,12 +120,11 @@ class Service:
         with ExitStack() as stack:
             folder = stack.enter_context(DataFolder(settings.data_dir))
             Reserve.of(folder.root).require_space()
-            executor = self._executor or open_executor(
-                settings, folder, stack, is_closing=lambda: scheduler.is_closing
-            )
+            setup = ExecutorSetup(folder.root / "cache", is_closing=lambda: scheduler.is_closing)
+            executor = self._executor or stack.enter_context(closing(open_executor(settings.executor, setup)))
             listener = stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
-            info = info_of(settings, folder, keys, listener)
+            info = info_of(settings, folder, keys, listener, executor.capabilities)
             database, store, is_lost = open_state(settings, folder, stack)
             store.create_bucket(settings.bucket)
             changes = Changes()
@@ -132,15 +133,14 @@ class Service:
             tables = TableStore(folder.tables_dir)
             table_keys = TableKeys(keys, request_of=lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
-            capacity = Capacity.of(settings)
+            capacity = Capacity.of(settings, executor.capabilities)
             scheduler = Scheduler(jobs, folder, store, executor, collector, capacity=capacity, tables=job_tables)
             collector.start()
             stack.callback(collector.close)
             scheduler.start()
             stack.callback(scheduler.close)
-            logs = JobLogReader(folder)
-            runs = JobRuns(jobs, logs, folder, store, longest_stream_s=settings.longest_stream_s)
-            stack.callback(runs.close)
+            logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
+            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.longest_stream_s)))
             context = ServiceContext(
                 settings,
                 info,
@@ -152,26 +152,30 @@ class Service:
                 ExperimentTable(database, bucket=settings.bucket),
                 store.bucket_exists,
                 runs,
+                executor.capabilities,
+                MetricPages(jobs, folder),
             )
             dispatcher = _open_dispatcher(context, keys, folder, store, (tables, table_keys), stack)
 
-            # Before the first answer: a client that gets an answer reads this file to identify the service.
+            # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
             def ready() -> None:
+                changes.attach(asyncio.get_running_loop())
                 logger.info("serving %s from %s", info.endpoint, folder.root)
                 if on_ready is not None:
                     on_ready(info)
 
             idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler)
-            preconditions = Preconditions(lambda: folder.is_gone, is_lost)
-            self._server = HttpServer(dispatcher, changes, idle, preconditions, settings.connections, ready)
+            needs = Preconditions(lambda: folder.is_gone, is_lost, idle)
+            server = HttpServer(dispatcher, settings.connections, on_end=changes.release, must_end=needs.must_end)
+            self._server, server.on_ready = server, ready
             if not self._stopped.is_set():
-                self._server.run(sockets=[listener])
-            if self._server.loss is None:
+                server.run(sockets=[listener])
+            if needs.loss is None:
                 logger.info("the service on %s has ended", folder.root)
-        if self._server.loss is not None:
-            raise PaiError(f"the service on {settings.data_dir} ends: {self._server.loss}")
+        if needs.loss is not None:
+            raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
 
 
 def _open_dispatcher(
@@ -188,8 +192,8 @@ def _open_dispatcher(
     stack.callback(nonces.close)
     rate = RateLimit(settings.requests_per_s) if settings.requests_per_s is not None else None
     api = create_api(context)
-    authenticator = Authenticator(keys, nonces=nonces)
-    gate = Gate(api, authenticator, longest_body_bytes=settings.longest_body_bytes, rate=rate)
+    authenticator = Authenticator(keys, nonces=nonces, rate=rate)
+    gate = Gate(api, authenticator.admit, longest_body_bytes=settings.longest_body_bytes)
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
     secrets = {keys.access_key_id: keys.access_key_secret}
     objects = create_app(store, secrets, region=settings.region_id, rate=rate)

@@ -1,11 +1,10 @@
-"""How a service is set up, and what a client needs to know to reach it."""
+"""Settings of a service, and the facts with which a client reaches it."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
 
 __all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ForeignCloud", "ServiceInfo", "ServiceSettings"]
 
@@ -14,13 +13,13 @@ DEFAULT_DATA_DIR = "~/.pai/service"
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What a client may do to a connection.
+    """Limits for connections.
 
     Attributes:
         most: connections at once; beyond, the one that has waited longest without a request is closed.
         head_bytes: the largest head of a request, its URL included.
         head_s: how long a head may take to arrive.
-        stall_s: a body must bring `least_bytes` in this many seconds, and an answer be read within twice as many.
+        stall_s: a body must bring `least_bytes` in this many seconds, and a response be read within twice as many.
         least_bytes: as said.
     """
 
@@ -40,10 +39,10 @@ class ForeignCloud:
     Attributes:
         list_lag_s: seconds for which lists leave out a new job.
         create_late_s: seconds after which a late create is carried out.
-        answer_late_s: seconds by which its answer is delayed after that.
+        answer_late_s: seconds by which its response is delayed after that.
         late: the share of creates that are late, from 0 to 1.
-        doubled: the share of creates that are delivered twice, as a gateway may do; the client gets the answer to
-            the second delivery.
+        doubled: the share of creates that are delivered twice, as a gateway may do; the client gets the response
+            to the second delivery.
     """
 
     list_lag_s: float = 0.0
@@ -55,7 +54,7 @@ class ForeignCloud:
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """What a service is started with. What is None comes from the data folder, or is made on the first start.
+    """The settings of a service. A value of None comes from the data folder, or is made on the first start.
 
     Attributes:
         data_dir: the folder with everything the service keeps.
@@ -65,8 +64,8 @@ class ServiceSettings:
         workspace_id: the only workspace there is.
         bucket: the bucket that exists from the start.
         access_key_id, access_key_secret: the key that clients sign with.
-        database_url: PostgreSQL for the jobs and the index of the objects; without it, SQLite in the data folder.
-        executor: what runs the jobs: plain processes, or containers of a Docker engine on this machine.
+        database_url: PostgreSQL for the jobs; without it, SQLite in the data folder.
+        executor: what runs the jobs; one of `pai_sdk.execution.registry.executor_names`.
         embedded: whether a client started it for itself; such a service is replaced after an upgrade.
         idle_timeout_s: end by itself after so long without a request or a job; None for never.
         slots: how many instances may run at once.
@@ -75,7 +74,7 @@ class ServiceSettings:
         requests_per_s: how many requests a second the access key has; None for any number.
         connections: what a client may do to a connection.
         longest_body_bytes: the largest body of an API request (objects are not limited by it).
-        longest_hold_s: the longest an answer is held back for news.
+        longest_hold_s: the longest a response is held back for a change.
         longest_stream_s: the longest that one event stream lasts; its client connects again.
         upload_life_s: an upload in parts to the object store that gets no part for so long is removed.
         foreign: for tests, how unlike itself the service behaves.
@@ -94,7 +93,7 @@ class ServiceSettings:
     access_key_id: str | None = None
     access_key_secret: str | None = field(default=None, repr=False)
     database_url: str | None = field(default=None, repr=False)
-    executor: Literal["process", "docker"] = "process"
+    executor: str = "process"
     embedded: bool = False
     idle_timeout_s: float | None = None
     slots: int = 16
@@ -122,7 +121,8 @@ class ServiceInfo:
         data_dir: its folder.
         version: the release of pai-sdk that serves; empty when it did not say.
         embedded: whether a client started it for itself.
-        executor: what runs the jobs, `process` or `docker`.
+        executor: what runs the jobs, such as `process` or `docker`.
+        uses_images: whether jobs run in their images.
     """
 
     endpoint: str
@@ -137,6 +137,7 @@ class ServiceInfo:
     version: str = ""
     embedded: bool = False
     executor: str = "process"
+    uses_images: bool = True
 
     def to_json(self) -> str:
         """One line of JSON with all a client needs; it holds the secret."""

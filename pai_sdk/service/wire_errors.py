@@ -1,13 +1,13 @@
-"""What the service refuses, in PAI's form: `{RequestId, Code, Message, HostId}` with the fitting HTTP status."""
+"""Errors of the service in PAI's form: `{RequestId, Code, Message, HostId}` with the fitting HTTP status."""
 
 from __future__ import annotations
 
 from starlette.responses import JSONResponse
 
-__all__ = ["Fault", "fault_response", "invalid_parameter", "job_not_found"]
+__all__ = ["WireError", "invalid_parameter", "job_not_found", "wire_error_response"]
 
 
-class Fault(Exception):
+class WireError(Exception):
     """A refusal, as the client receives it.
 
     Attributes:
@@ -25,22 +25,22 @@ class Fault(Exception):
         self.retry_after_s = retry_after_s
 
 
-def invalid_parameter(message: str) -> Fault:
+def invalid_parameter(message: str) -> WireError:
     """The request itself is wrong."""
-    return Fault(400, "InvalidParameter", message)
+    return WireError(400, "InvalidParameter", message)
 
 
-def job_not_found(job_id: str) -> Fault:
+def job_not_found(job_id: str) -> WireError:
     """No such job."""
-    return Fault(
+    return WireError(
         404,
         "TRAINING_JOB_NOT_FOUND",
         f"There is no training job {job_id[:100]!r} here; `pai-sdk ps` lists those there are.",
     )
 
 
-def fault_response(fault: Fault, *, request_id: str, host: str) -> JSONResponse:
+def wire_error_response(error: WireError, *, request_id: str, host: str) -> JSONResponse:
     """The error response for a refusal."""
-    body = {"RequestId": request_id, "Code": fault.code, "Message": fault.message, "HostId": host}
-    headers = None if fault.retry_after_s is None else {"Retry-After": str(fault.retry_after_s)}
-    return JSONResponse(body, fault.status_code, headers)
+    body = {"RequestId": request_id, "Code": error.code, "Message": error.message, "HostId": host}
+    headers = None if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+    return JSONResponse(body, error.status_code, headers)

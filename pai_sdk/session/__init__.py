@@ -1,4 +1,4 @@
-"""Where jobs go, and with whose key."""
+"""Sessions: settings, keys and the backends made of them."""
 
 from __future__ import annotations
 

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pai_sdk import submission
 from pai_sdk.backend.backends import Backends
-from pai_sdk.backend.base import Backend, Plan, already_submitted
+from pai_sdk.backend.base import Backend, Plan
+from pai_sdk.backend.connection import Connection
+from pai_sdk.backend.places import place_of_job, place_of_type
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.base.short_traceback import short_tracebacks
+from pai_sdk.compat.session_names import NamedSettings
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.job.job_list import JobList
+from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.arguments import check_filters, check_job_id
-from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
-from pai_sdk.schemas.request import SUBMISSION_LABEL
-from pai_sdk.session.capacity import create_with_fallback
-from pai_sdk.session.named_settings import NamedSettings
+from pai_sdk.storage.uri import OssUri
+from pai_sdk.trace.odps import SessionTables
 
 if TYPE_CHECKING:
     from pai_sdk.api.algorithms import Algorithms
@@ -34,23 +35,21 @@ if TYPE_CHECKING:
     from pai_sdk.api.service_runs import ServiceRuns
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.backend.local import LocalBackend
-    from pai_sdk.run.manager import RunManager
-    from pai_sdk.run.store import RunStore
-    from pai_sdk.storage.oss import OssClient
-    from pai_sdk.trace.session_tables import SessionTables
-
-logger = logging.getLogger(__name__)
+    from pai_sdk.run.store.run_store import RunStore
+    from pai_sdk.run.watch.manager import RunManager
+    from pai_sdk.service.settings import ServiceInfo
+    from pai_sdk.storage.oss.client import OssClient
 
 
 @short_tracebacks
 class Session(NamedSettings):
-    """Where jobs go, and with whose key.
+    """The services that jobs go to, and the key for them.
 
     Nothing is sent when a session is made. What is not given comes from the environment (`PAI_REGION_ID`, …), then
     from `~/.pai/config.json`; keys come from the Alibaba Cloud credentials chain.
 
     Its methods send: they raise an `ApiError` when the service refuses, and a `ConnectionFailedError` when it does
-    not answer, after the retries of `retry`. A session may be used from several threads.
+    not respond, after the retries of `retry`. A session may be used from several threads.
 
     Attributes:
         settings: the settings in force, each with its source.
@@ -127,9 +126,8 @@ class Session(NamedSettings):
         # without waiting for the garbage collector.
         self._embedded = _EmbeddedService()
         self._backends = Backends(
-            self.settings, self._credentials, retry or RetryPolicy(), find_again=self._embedded.start_again
+            Connection(self.settings, self._credentials, retry, find_again=self._embedded.start_again)
         )
-        self._runs_processes = False
 
     @classmethod
     def embedded(cls, data_dir: str | Path | None = None) -> Session:
@@ -141,9 +139,7 @@ class Session(NamedSettings):
         Raises:
             ServiceStartError: it does not come up, or the extra `[service]` is not installed.
         """
-        from pai_sdk.service.embedded import ensure_running
-
-        info = ensure_running(None if data_dir is None else path_given(data_dir, "data_dir"))
+        info = _ensure_running(None if data_dir is None else path_given(data_dir, "data_dir"))
         session = cls(
             info.region_id,
             info.workspace_id,
@@ -154,20 +150,21 @@ class Session(NamedSettings):
             credentials=static_credentials(info.access_key_id, info.access_key_secret),
         )
         session._embedded.data_dir = info.data_dir
-        session._runs_processes = info.executor == "process"
+        session._backends.connection.uses_images = info.uses_images
         return session
 
     def backend_for(self, instance_type: str | None) -> Backend:
-        """What runs a job on instances of that type; for None, what runs those that are not local.
+        """The backend of an instance type; for None, the service.
 
         Raises:
             SettingsError: a setting that the backend needs is missing; all missing ones are named.
         """
-        return self.local if instance_type in LOCAL_TYPES else self._backends.service
+        backend: Backend = self._backends.at(place_of_type(instance_type))
+        return backend
 
     @property
     def is_embedded(self) -> bool:
-        """Whether jobs run on the embedded service of this machine."""
+        """True where jobs run on the embedded service of this machine."""
         return self._embedded.data_dir is not None
 
     @property
@@ -177,12 +174,12 @@ class Session(NamedSettings):
 
     @property
     def runs_processes(self) -> bool:
-        """Whether it is known that jobs run as processes of a machine, without their images."""
-        return self._runs_processes
+        """True where jobs are known to run as processes of a machine, without their images."""
+        return not self._backends.connection.uses_images
 
     @property
     def local(self) -> LocalBackend:
-        """What runs jobs with `instance_type="local"`: Docker on this machine, no account needed."""
+        """The backend for `instance_type="local"`: Docker on this machine, no account needed."""
         return self._backends.local
 
     @property
@@ -246,8 +243,6 @@ class Session(NamedSettings):
             >>> session.tables.client().get_table("losses").open_reader().count  # doctest: +SKIP
             3
         """
-        from pai_sdk.trace.session_tables import SessionTables
-
         return SessionTables(self._backends.service.endpoint, self.settings.region_id, self._credentials)
 
     def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
@@ -276,17 +271,9 @@ class Session(NamedSettings):
             raise InvalidInputError([wrong_type("plan", plan, hint)])
         compute = plan.request.compute_resource
         backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None))
-        if plan.loaded_from is not None and not plan.doubt.creates and not plan.has_key:
-            _refuse_if_submitted(plan, backend)
-
-        def send(plan: Plan) -> str:
-            if plan.has_key and (job_id := _job_of_key(plan, backend)):
-                return job_id
-            if plan.resume is not None:
-                plan.resume.copy_to_target(self)
-            return create_with_fallback(plan, backend.submit)
-
-        return TrainingJob(plan.submit_once(send), backend)
+        resume = plan.resume
+        prepare = (lambda: None) if resume is None else (lambda: resume.copy_to_target(self))
+        return TrainingJob(submission.submit(plan, backend, prepare=prepare), backend)
 
     def get_job(self, job_id: str) -> TrainingJob:
         """Attach to a job.
@@ -296,7 +283,7 @@ class Session(NamedSettings):
             NotFoundError: there is no such job.
         """
         check_job_id(job_id)
-        backend = self.local if is_local_id(job_id) else self.backend_for(None)
+        backend = self.backend_for(next(iter(place_of_job(job_id).instance_types), None))
         return TrainingJob(job_id, backend, record=backend.get(job_id))
 
     def list_jobs(
@@ -354,8 +341,7 @@ class Session(NamedSettings):
             ...         page = manager.runs("status=Succeeded", sort="metrics.loss", limit=3)
             ...         return [run.id for run in page.runs]
         """
-        from pai_sdk.job.runs_of_jobs import RunsOfJobs
-        from pai_sdk.run.manager import RunManager
+        from pai_sdk.run.watch.manager import RunManager
 
         jobs = RunsOfJobs(lambda: islice(self.list_jobs(local=local), most))
         return RunManager(
@@ -388,7 +374,6 @@ class Session(NamedSettings):
             'oss://models/datasets/points/'
         """
         from pai_sdk.storage.transfer import upload
-        from pai_sdk.storage.uri import OssUri
 
         where = OssUri.parse(uri)  # a wrong one raises before anything is started
         what = path_given(path, "path")
@@ -412,7 +397,6 @@ class Session(NamedSettings):
             TransferError: some files could not be fetched; the others are in place, whole.
         """
         from pai_sdk.storage.transfer import download
-        from pai_sdk.storage.uri import OssUri
 
         where, target = OssUri.parse(uri), path_given(path, "path")
         return download(self._backends.service.files(), where, target, progress=progress)
@@ -422,7 +406,7 @@ class Session(NamedSettings):
         return self._backends.service.files()
 
     def close(self) -> None:
-        """Close all connections. Jobs go on, and a session that is used again connects again."""
+        """Close all connections. Jobs continue, and a session that is used again connects again."""
         self._backends.close()
 
     def __enter__(self) -> Session:
@@ -466,30 +450,11 @@ class _EmbeddedService:
         """
         if self.data_dir is None:
             return None
-        from pai_sdk.service.embedded import ensure_running
-
-        return ensure_running(self.data_dir).endpoint
+        return _ensure_running(self.data_dir).endpoint
 
 
-def _job_of_key(plan: Plan, backend: Backend) -> str | None:
-    """The first job with the idempotency key of a plan. Without one, the creation looks for it once more."""
-    label = {each.key: each.value for each in plan.request.labels if each.key == SUBMISSION_LABEL}
-    found = [record.training_job_id for record in backend.list(labels=label)]
-    if found:
-        logger.warning("job %s has the same idempotency key; no second one is created", found[-1])
-        return found[-1]
-    if not plan.doubt.creates:
-        # Another process may create it just now: after the creation, of two jobs the first one is kept.
-        plan.doubt.creates, plan.doubt.since_s = 1, -math.inf
-    return None
+def _ensure_running(data_dir: Path | None) -> ServiceInfo:
+    """The embedded service of a folder, started if need be; its libraries are loaded here."""
+    from pai_sdk.service.embedded import ensure_running
 
-
-def _refuse_if_submitted(plan: Plan, backend: Backend) -> None:
-    """Refuse a plan from a file that another process has submitted; the submission label shows it.
-
-    Raises:
-        InvalidInputError: it has.
-    """
-    label = {each.key: each.value for each in plan.request.labels if each.key == SUBMISSION_LABEL}
-    if label and (job := next(iter(backend.list(labels=label)), None)) is not None:
-        raise already_submitted(job.training_job_id)
+    return ensure_running(data_dir)

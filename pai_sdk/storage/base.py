@@ -1,24 +1,56 @@
-"""What a store does; `storage.store` has the stores of this package, and opens one by its URI."""
+"""The base class of all stores, and the move of one file between two of them.
+
+`storage.store` has the stores of this package, and opens one by its URI. `storage.sync` moves folders.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import math
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import ClassVar
 
+from pai_sdk.errors import FileChangedError, InvalidInputError, Problem, StorageError
+from pai_sdk.storage.pool import TransferPool
+from pai_sdk.storage.progress import FileShare
 from pai_sdk.storage.stored_file import StoredFile, Unlisted
 
-__all__ = ["Store"]
+__all__ = ["FileMove", "Store", "checked_path", "clock_passed"]
+
+_CLOCK_TICK_S = 0.02  # the times of files advance in steps of up to 10 ms on Linux
+_NOT_PARTS = frozenset({"", ".", ".."})
 
 
-@runtime_checkable
-class Store(Protocol):
+def checked_path(path: str) -> str:
+    """A path within a store, as it was given.
+
+    Raises:
+        InvalidInputError: it leads out of the store, or names no file.
+
+    Example:
+        >>> checked_path("runs/7/model.pt")
+        'runs/7/model.pt'
+    """
+    if any(part in _NOT_PARTS for part in path.removesuffix("/").split("/")) or "\0" in path:
+        hint = "give a relative path without '..', '.' and empty parts"
+        raise InvalidInputError([Problem(repr(path), "is not a path within the store", hint)])
+    return path
+
+
+class Store(ABC):
     """Files below one root. Safe to use from many threads.
 
-    Behaviors and assumptions, which `tests/unit/storage/store_conformance.py` checks for every store:
+    A new store implements `list`, `head`, `read`, `write`, `copy` and `delete`. The other methods have an
+    implementation here; a store overrides those that it can do better.
+
+    Behaviors and assumptions, which `tests/unit/storage/stores/store_conformance.py` checks for every store:
 
     1. A path never leads out of the root: `..`, an absolute path and an empty part are `InvalidInputError`.
-    2. A file that is not there is `ObjectNotFoundError`; any other failure is another `StorageError`.
+    2. A file that does not exist is `ObjectNotFoundError`; any other failure is another `StorageError`.
     3. `list` is in the order of the paths' UTF-8 bytes. It reads as the caller goes on.
     4. `write` replaces atomically. A reader gets the old content or the new one.
     5. `etag` changes with the content.
@@ -26,15 +58,34 @@ class Store(Protocol):
        timeouts are those of their libraries.
     7. `write` may iterate over content again from its beginning, if that can be iterated again. It publishes
        nothing if reading the content fails.
-    8. A store may have a method `exists`: whether the root is there, also without files. Without it, `DirSync`
-       takes a source without files for one that is not there.
+    8. `put_file` and `get_file` move one file. They replace atomically, too.
+
+    Attributes:
+        uri: the URI of the root, with a `/` at its end: `oss://bucket/prefix/`, `file:///data/`, `memory://x/`.
+        root: the folder, of a store on the local disk; None for any other.
+        compares_content: True if `get_file` leaves a local file that has the content already.
     """
 
-    @property
-    def uri(self) -> str:
-        """The URI of the root, with a `/` at its end: `oss://bucket/prefix/`, `file:///data/`, `memory://x/`."""
-        ...
+    uri: str
+    root: Path | None = None
+    compares_content: ClassVar[bool] = False
 
+    @property
+    def identity(self) -> str:
+        """A text that no other store has: two services may have a bucket of the same name."""
+        return self.uri
+
+    @property
+    def largest_put_bytes(self) -> float:
+        """The size of the largest local file that `put_file` sends at once; a larger one is sent in parts."""
+        return math.inf
+
+    @property
+    def largest_get_bytes(self) -> float:
+        """The size of the largest file that `get_file` fetches at once; a larger one is fetched in ranges."""
+        return math.inf
+
+    @abstractmethod
     def list(
         self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
     ) -> Iterator[StoredFile]:
@@ -46,24 +97,24 @@ class Store(Protocol):
             unlisted: called with each path that cannot be listed, such as a folder that may not be read. Without
                 it, the first one is raised.
         """
-        ...
 
+    @abstractmethod
     def head(self, path: str) -> StoredFile:
         """The facts about a file.
 
         Raises:
             ObjectNotFoundError: there is no such file.
         """
-        ...
 
+    @abstractmethod
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """The bytes from `start` to `end` (which is not among them), in pieces; all of one version of the file.
 
         Raises:
             ObjectNotFoundError: there is no such file; raised when the first piece is asked for.
         """
-        ...
 
+    @abstractmethod
     def write(self, path: str, content: bytes | Path | Iterable[bytes], *, executable: bool = False) -> StoredFile:
         """Make or replace a file.
 
@@ -72,16 +123,167 @@ class Store(Protocol):
             content: its bytes, the local file that has them, or pieces.
             executable: whether it is a program.
         """
-        ...
 
+    @abstractmethod
     def copy(self, source: str, target: str) -> StoredFile:
         """Copy a file within the store, without moving its bytes over the network where the store can do that.
 
         Raises:
             ObjectNotFoundError: there is no such file.
         """
-        ...
 
+    @abstractmethod
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; what is not there is no error. With a `/` at its end, an empty folder."""
-        ...
+        """Delete files; a missing file is no error. With a `/` at its end, an empty folder."""
+
+    def copy_from(self, source: Store, path: str, target: str) -> bool:
+        """Copy a file of another store without moving its bytes over the network.
+
+        Returns:
+            False if that is impossible; nothing has been done then.
+        """
+        if source is self:
+            self.copy(path, target)
+        return source is self
+
+    def exists(self) -> bool:
+        """True if the root exists, also without files; by default, if a file is in it."""
+        return next(self.list(unlisted=lambda path, error: None), None) is not None
+
+    def put_file(self, move: FileMove) -> StoredFile:
+        """Make or replace the file `move.path` of this store by `move.file` of the source."""
+        return self.write(move.path, move, executable=move.is_executable())
+
+    def get_file(self, move: FileMove) -> StoredFile:
+        """Make or replace the local file `move.path` of the target by `move.file` of this store."""
+        return move.target.write(move.path, move, executable=move.is_executable())
+
+    def write_link(self, path: str, target: str) -> StoredFile:
+        """Make or replace a symbolic link.
+
+        Raises:
+            StorageError: the store keeps no links.
+        """
+        raise StorageError(f"{path} is a link, which {self.uri} cannot hold; choose links='follow'")
+
+    def prepare(self) -> None:  # noqa: B027 - most stores need nothing
+        """Make the root, and check that it can be written to: one error, not one for each file."""
+
+    def place(self, path: str, size_bytes: int = 0) -> Path | None:
+        """The local file of a path that is going to be written; None for a folder, and where there is no file."""
+        return None
+
+    def without_links(self) -> Store:
+        """The same store, whose `list` follows no links."""
+        return self
+
+    def cancelled_by(self, pool: TransferPool) -> Store:
+        """The same store for one transfer: its calls end when the transfer is stopped."""
+        return self
+
+
+@dataclass
+class FileMove:
+    """The move of one file to another store.
+
+    Iterating over it reads the content, from the beginning each time. At the end of a reading of a local file,
+    `check` makes sure that its bytes are of one moment; a copy that is half old and half new is not published.
+
+    Attributes:
+        file: the file, as it was before it is read; `get_file` replaces it by the version that it has read.
+        source: has the file.
+        target: gets the file.
+        path: of the file in the target.
+        pool: runs the parts of a large file.
+        share: the progress of this file.
+        skip_same: leave the target as it is, if it has the same content already.
+        is_exact: True if the content that was read is known to be that of `file`.
+        has_grown: True if the file became longer while it was read, and begins with what was read.
+    """
+
+    file: StoredFile
+    source: Store
+    target: Store
+    path: str
+    pool: TransferPool
+    share: FileShare
+    skip_same: bool = False
+    is_exact: bool = False
+    has_grown: bool = False
+    _sha256: str = field(default="", init=False)
+
+    @property
+    def local(self) -> Path | None:
+        """The local file that is read; None if the source is no folder on the local disk."""
+        return None if self.source.root is None else self.source.root / self.file.path
+
+    def place(self) -> Path:
+        """The local file that is written, its folder made; for a target on the local disk."""
+        place = self.target.place(self.path, self.file.size_bytes)
+        assert place is not None  # noqa: S101 - only the path of a folder has none
+        return place
+
+    def is_executable(self) -> bool:
+        """True for a program. The listing of an object storage does not say, so this may be a request."""
+        return (
+            self.file.executable if self.source.root is not None else self.source.head(self.file.path).executable
+        )
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.share.restart()
+        content = hashlib.sha256()
+        for piece in self._pieces():
+            if self.pool.stopped.is_set():
+                raise StorageError("the transfer was stopped")
+            content.update(piece)
+            yield piece
+            self.share.advance(len(piece))
+        self.check(content.hexdigest())
+
+    def _pieces(self) -> Iterator[bytes]:
+        if self.source.root is None:
+            return self.source.read(self.file.path)  # of one version
+        # A file that still grows would have no end.
+        return self.source.read(self.file.path, 0, self.file.size_bytes)
+
+    def check(self, sha256: str) -> None:
+        """Take the hash of what was read of a local file; to be called before that is published.
+
+        Raises:
+            FileChangedError: the file was rewritten or cut off while it was read.
+        """
+        self._sha256 = sha256
+        if self.file.sha256:
+            if sha256 != self.file.sha256:
+                raise FileChangedError(f"{self.local} was changed while it was being uploaded; run this again")
+        elif self.source.root is not None:
+            now = self.source.head(self.file.path)
+            self.has_grown = now.etag != self.file.etag
+            if (self.has_grown or not clock_passed(now)) and not self.begins(now):
+                raise FileChangedError(f"{self.file.path} was rewritten while it was read")
+
+    def begins(self, now: StoredFile) -> bool:
+        """True if the file still begins with what was read.
+
+        Args:
+            now: the facts about it, as they are now.
+        """
+        if not self._sha256 or now.size_bytes < self.file.size_bytes:
+            return False
+        content = hashlib.sha256()
+        for piece in self.source.read(self.file.path, 0, self.file.size_bytes):
+            content.update(piece)
+        return content.hexdigest() == self._sha256
+
+
+def clock_passed(file: StoredFile, *, wait: bool = False) -> bool:
+    """True if any later change of a local file gives it another time.
+
+    Args:
+        file: the facts about it.
+        wait: sleep until the clock has advanced, if it has not.
+    """
+    passed = not 0 <= time.time_ns() - (file.modified_ns or 0) < _CLOCK_TICK_S * 1e9
+    if wait and not passed:
+        time.sleep(_CLOCK_TICK_S)
+    return passed

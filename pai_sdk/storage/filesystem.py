@@ -37,7 +37,7 @@ def register() -> None:
 class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """The objects of all buckets that the keys of a session reach; paths are `bucket/key`.
 
-    There are no empty folders: a folder is there while an object is in it. `ls` lists all that is below a folder,
+    There are no empty folders: a folder exists while an object is in it. `ls` lists all that is below a folder,
     so for the whole of a large tree `find` costs no more than `ls`.
 
     Args:
@@ -93,7 +93,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         return found if detail else list(found)
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
-        """What is directly in a folder, or the object of that name."""
+        """The entries of a folder, or the object of that name."""
         base = self._strip_protocol(path)
         found: dict[str, dict[str, Any]] = {}
         for name, file in self._below(path):
@@ -147,7 +147,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
             else:
                 target.write(new, source.read(key))
         except ObjectNotFoundError as error:
-            if not self.isdir(path1):  # a folder is there when something is in it
+            if not self.isdir(path1):  # a folder exists when something is in it
                 raise _not_found(path1) from error
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
@@ -162,7 +162,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
             store.delete([key])
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Do nothing: a folder is there as soon as an object is in it."""
+        """Do nothing: a folder exists as soon as an object is in it."""
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Do nothing, as `mkdir`."""
@@ -171,7 +171,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         """Do nothing: a folder is gone with its last object."""
 
     def modified(self, path: str) -> datetime:
-        """When the object was written."""
+        """The time when the object was written."""
         seconds = self.info(path)["mtime"]
         if seconds is None:
             raise _not_found(path)

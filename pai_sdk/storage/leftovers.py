@@ -32,7 +32,7 @@ _OLD_S = 24 * 3600.0
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a name, or a path, is that of a temporary file of a download.
+    """True if a name, or a path, is that of a temporary file of a download.
 
     Example:
         >>> is_unfinished(".pai-sdk-00ff00ff00ff00ff.part"), is_unfinished(".model.part")

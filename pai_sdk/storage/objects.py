@@ -31,6 +31,7 @@ __all__ = [
     "md5_of",
     "must_be_no_file",
     "must_take_a_file",
+    "object_meta",
     "put_in_place",
     "replacing",
     "writing",
@@ -108,8 +109,8 @@ class ContentCheck:
         self._count(chunk)
         return self
 
-    def fault(self) -> str | None:
-        """What is wrong with the received bytes, or None."""
+    def error(self) -> str | None:
+        """The problem of the received bytes, or None."""
         if self._size_bytes != self._info.size_bytes:
             return f"{self._size_bytes} bytes arrived, not {self._info.size_bytes}"
         if not self._is_right():
@@ -119,12 +120,17 @@ class ContentCheck:
 
 @cache
 def _counts_crc64_fast() -> bool:
-    """Whether crcmod has its C extension; without it, Python would count at a few MB/s."""
+    """True if crcmod has its C extension; without it, Python would count at a few MB/s."""
     return importlib.util.find_spec("crcmod._crcfunext") is not None
 
 
+def object_meta(sha256: str, *, executable: bool) -> dict[str, str]:
+    """The metadata of an object: hash and mode of its file."""
+    return {META_SHA256: sha256, **({META_EXECUTABLE: "true"} if executable else {})}
+
+
 def md5_of(headers: Mapping[str, str], etag: str) -> str | None:
-    """The MD5 that an answer's headers (names in lower case) give for the content, in hexadecimal.
+    """The MD5 that a response's headers (names in lower case) give for the content, in hexadecimal.
 
     Without `Content-MD5` it is the ETag, but only of a `Normal` object that is not encrypted with KMS.
     """
@@ -202,7 +208,7 @@ def must_be_no_file(path: Path) -> None:
         NameTakenError: it, or one of the folders around it, is something else.
     """
     for place in (path, *path.parents):
-        if os.path.lexists(place) and not os.path.isdir(place):  # noqa: PTH112 - a Path raises what this answers
+        if os.path.lexists(place) and not os.path.isdir(place):  # noqa: PTH112 - a Path raises an error
             raise NameTakenError(f"{place} is a file, but a folder is to be there; move the file away")
 
 

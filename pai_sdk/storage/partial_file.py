@@ -69,7 +69,7 @@ class PartialFile:
         return self._file
 
     def has(self, start: int, end: int) -> bool:
-        """Whether these bytes arrived earlier, and still have their checksum."""
+        """True if these bytes arrived earlier, and still have their checksum."""
         if start not in self.noted:
             return False
         checksum, size_bytes = 0, 0

@@ -9,7 +9,13 @@ from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from pai_sdk.storage.shared_failures import is_about_all, may_be_about_all
+from pai_sdk.errors import (
+    CredentialsError,
+    PaiError,
+    StorageError,
+    UnreachableStorageError,
+    UntrustedEndpointError,
+)
 
 __all__ = ["LARGE_WORKERS", "SMALL_BYTES", "SMALL_WORKERS", "WHY_NOT_ALL", "TransferPool"]
 
@@ -30,11 +36,24 @@ WHY_NOT_ALL = "; all recent ones failed, so the remaining files were skipped"
 _SPARE = 4  # queued tasks, so that no thread is idle; those of large files may hold a part in memory
 _PATIENT_FAILURES = 2  # large files fail one after the other, each after a minute of retries
 
+_OF_NO_SINGLE_FILE = frozenset(
+    {
+        "InvalidAccessKeyId",
+        "InvalidSecurityToken",
+        "NoSuchBucket",
+        "RequestTimeTooSkewed",
+        "SecurityTokenExpired",
+        "UserDisable",
+    }
+)
+# A key may lack the permission for one object only, so one such refusal says nothing about the others.
+_OF_THE_KEY_OR_THE_FILE = frozenset({"AccessDenied", "SignatureDoesNotMatch"})
+
 _Task: TypeAlias = "tuple[Callable[[], object], Future[Any] | None]"
 
 
 class TransferPool:
-    """Runs the tasks of a transfer; a file that fails is recorded, and the others go on.
+    """Runs the tasks of a transfer; a file that fails is recorded, and the others continue.
 
     The transfer ends early in two cases, and remaining files are skipped (`gave_up` is set):
 
@@ -62,7 +81,7 @@ class TransferPool:
         self._most_failures = workers or LARGE_WORKERS
         self._lock = threading.Lock()
         self._failed_in_a_row = 0
-        self._about_all: Exception | None = None
+        self._fatal: Exception | None = None
 
     def __enter__(self) -> TransferPool:
         return self
@@ -76,15 +95,15 @@ class TransferPool:
             self.stopped.set()
             self._end(cancel=True)
             raise
-        if kind is None and self._about_all is not None:
-            raise self._about_all
+        if kind is None and self._fatal is not None:
+            raise self._fatal
 
     def _end(self, *, cancel: bool) -> None:
         self._small.end(cancel=cancel)
         self._large.end(cancel=cancel)
 
     def may_retry(self) -> bool:
-        """Whether a call that failed may be retried."""
+        """True if a call that failed may be retried."""
         return not self.gave_up and self._failed_in_a_row < _PATIENT_FAILURES
 
     @property
@@ -154,15 +173,20 @@ class TransferPool:
     def _failed(self, name: str, error: Exception) -> None:
         with self._lock:
             self.failures[name] = error
-            self._failed_in_a_row = self._failed_in_a_row + 1 if may_be_about_all(error) else 0
-            if is_about_all(error):
-                self._about_all = self._about_all or error
-            dead = self._about_all is not None or self._failed_in_a_row >= self._most_failures
+            self._failed_in_a_row = self._failed_in_a_row + 1 if may_be_fatal_for_transfer(error) else 0
+            if is_fatal_for_transfer(error):
+                self._fatal = self._fatal or error
+            dead = self._fatal is not None or self._failed_in_a_row >= self._most_failures
             self.gave_up = self.gave_up or dead
 
 
 class _Threads:
     """Threads that run tasks from a bounded queue.
+
+        put() -- waits in _room while the queue is full --> _tasks --> a thread --> _unfinished - 1, wakes put()
+
+    `_room` guards the count of tasks and the list of threads. No task runs while it is held. `_tasks` is a queue
+    with a lock of its own, so that an idle thread waits there, and not for `_room`.
 
     A `ThreadPoolExecutor` with a semaphore needs 45 µs of processor time for a task, a third of that of a request.
 
@@ -238,3 +262,17 @@ def _or_set(piece: Callable[[], T], failed: threading.Event) -> T:
     except BaseException:
         failed.set()
         raise
+
+
+def is_fatal_for_transfer(error: BaseException) -> bool:
+    """True if every other file would fail for the same reason, at once."""
+    if isinstance(error, UnreachableStorageError | UntrustedEndpointError | CredentialsError):
+        return True
+    return isinstance(error, StorageError) and error.code in _OF_NO_SINGLE_FILE
+
+
+def may_be_fatal_for_transfer(error: BaseException) -> bool:
+    """True if many such errors in a row are due to the store or the key (no response, 503, 403)."""
+    if isinstance(error, PaiError) and error.retryable:
+        return True
+    return isinstance(error, StorageError) and error.code in _OF_THE_KEY_OR_THE_FILE

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from pai_sdk.base.default_session import given_or_default
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.base import Store
-from pai_sdk.storage.fsspec_store import FsspecStore
-from pai_sdk.storage.local_store import LocalStore, path_of_file_uri
-from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.stored_file import StoredFile
+from pai_sdk.storage.stores.fsspec import FsspecStore
+from pai_sdk.storage.stores.local import LocalStore, path_of_file_uri
+from pai_sdk.storage.stores.oss import OssStore
 from pai_sdk.storage.uri import OssUri, uri_scheme
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.oss.client import OssClient
 
 __all__ = ["FsspecStore", "LocalStore", "OssStore", "Store", "StoredFile", "open_store"]
 

@@ -27,6 +27,7 @@ class StoredFile:
         etag: changes with the content. On a local disk it is made of size, time and inode.
         link: of a symbolic link that is kept as such, what it leads to; empty for a file.
         executable: whether it is a program. The listing of an object storage does not say; `head` does.
+        sha256: the hash that its content must have when it is moved; empty if it may have any.
     """
 
     path: str
@@ -35,15 +36,16 @@ class StoredFile:
     etag: str
     executable: bool = False
     link: str = ""
+    sha256: str = ""
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is an empty folder."""
+        """True for an empty folder."""
         return self.path.endswith("/")
 
     @property
     def mark(self) -> str:
-        """What changes with the file, its mode included."""
+        """A text that changes with the file, its mode included."""
         return "folder" if self.is_folder else f"{self.etag}{'x' if self.executable else ''}"
 
 

@@ -1,21 +1,33 @@
-"""Transfers of files and folders to and from OSS: `upload`, `download`, and `upload_tree` for a tree."""
+"""Transfers of files and folders to and from OSS: `upload`, `download`, and `upload_tree` for a tree.
+
+`DirSync` moves the files. This module adds what a tree, or a single file, has of its own.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.errors import InvalidInputError, Problem, TransferError
-from pai_sdk.storage.download import download
-from pai_sdk.storage.file_upload import FileUpload
-from pai_sdk.storage.pool import TransferPool
+from pai_sdk.errors import InvalidInputError, Problem, StorageError, TransferError
+from pai_sdk.storage.objects import ObjectInfo, make_folder, must_be_no_file
+from pai_sdk.storage.pool import is_fatal_for_transfer
 from pai_sdk.storage.progress import ByteBar
+from pai_sdk.storage.stored_file import StoredFile, Unlisted
+from pai_sdk.storage.stores.local import LocalStore
+from pai_sdk.storage.stores.oss import OssStore, stored_file_of_object
+from pai_sdk.storage.sync.dir_sync import DirSync, move_file
+from pai_sdk.storage.sync.manifest import manifest_uri
+from pai_sdk.storage.sync.memory import SyncMemory
+from pai_sdk.storage.sync.tree_index import TreeIndex
 from pai_sdk.storage.tree import FileTree
-from pai_sdk.storage.upload import manifest_uri, upload_tree
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.oss.client import OssClient
 
 __all__ = ["download", "manifest_uri", "upload", "upload_tree"]
 
@@ -47,11 +59,174 @@ def upload(
     if path.is_dir():
         upload_tree(client, tree, uri, progress=progress, marker=False, workers=workers)
         return uri.as_dir()
-    (entry,) = tree.entries
     uri = uri.join(path.name) if uri.is_dir else uri
-    with ByteBar("uploading", shown=progress) as bar, TransferPool(workers) as pool:
-        bar.expect(entry.size_bytes)
-        FileUpload(client.cancelled_by(pool.stopped, pool.may_retry), path, entry, uri, bar).begin(pool)
-    if pool.failures:
-        raise TransferError(f"{path} was not uploaded to {uri}", failures=pool.failures)
+    source, target = _TreeStore(tree), OssStore(client, _folder_of(uri))
+    with _as_transfer_error(f"{path} was not uploaded to {uri}", path.name):
+        move_file(source, tree.entries[0], target, uri.name, progress=progress, title="uploading", workers=workers)
     return uri
+
+
+def upload_tree(
+    client: OssClient,
+    tree: FileTree,
+    uri: OssUri,
+    *,
+    progress: bool = True,
+    marker: bool = True,
+    workers: int | None = None,
+) -> int:
+    """Put the files of a tree into a folder.
+
+    The folder is listed first, and only files that are missing, changed or archived are sent. When all are in
+    place, a manifest is written beside the folder. If the folder is named by the tree's digest, files that an
+    earlier tree beside it has are copied from there, within OSS.
+
+    Args:
+        client: writes the objects.
+        tree: the files. A file that has changed since the scan is an error.
+        uri: the folder.
+        progress: show a bar.
+        marker: the folder must hold this tree and nothing else: list it first, and write the manifest.
+            Without it, all files are sent, and other files in the folder stay.
+        workers: threads; None for many for small files, and few for large ones.
+
+    Returns:
+        How many files were sent; 0 when OSS had all of them.
+
+    Raises:
+        InvalidInputError: there are files whose keys would be longer than OSS allows, or the folder holds files
+            that are not in the tree; all of them are listed.
+        TransferError: some files could not be uploaded; the others are in place.
+    """
+    folder = uri.as_dir()
+    _must_have_keys(tree, folder)
+    index = TreeIndex(client, tree, folder) if marker else None
+    if index is not None:
+        index.find()
+        if index.is_complete and index.has_manifest:
+            return 0
+    with ByteBar("uploading", shown=progress) as bar:
+        bar.expect(tree.size_bytes if index is None else index.missing_bytes)
+        if index is not None:
+            index.copy_known(bar, workers)
+        report = DirSync(
+            _TreeStore(tree),
+            OssStore(client, folder),
+            remember=index or SyncMemory(None),
+            is_checked=True,
+            bar=bar,
+            workers=workers,
+        ).attempt()
+    if report.failures or report.gave_up:
+        what = f"{len(report.failures)} of {len(tree.entries)} files were not uploaded to {folder}"
+        raise TransferError(what + report.why_not_all, failures=report.failures)
+    if index is not None:
+        index.commit()
+    return report.moved
+
+
+def download(
+    client: OssClient,
+    uri: OssUri,
+    target: str | Path,
+    *,
+    progress: bool = True,
+    workers: int | None = None,
+    skip_unchanged: bool = True,
+    skip: Callable[[StoredFile], bool] = lambda file: False,
+) -> Path:
+    """Fetch a file or a folder.
+
+    Args:
+        client: reads the objects.
+        uri: a file, or a folder; a name without a slash at its end is a folder if there is no such file.
+        target: for a folder, the local folder its content goes into; for a file, the local file, or an existing
+            folder to put it in.
+        progress: show a bar.
+        workers: threads; None for many for small files, and few for large ones.
+        skip_unchanged: do not fetch a file that is there already, with the same size and the same hash.
+        skip: called with each file of a folder; what it accepts is not fetched.
+
+    Returns:
+        The local file or folder.
+
+    Raises:
+        StorageError: nothing is there, or a file is where a folder is to be, or the other way round.
+        TransferError: some files could not be fetched; the others are complete.
+    """
+    target = Path(target)
+    found = None if uri.is_dir else client.head(uri)
+    if found is not None:
+        target = target / uri.name if os.path.isdir(target) else target  # noqa: PTH112 - it raises nothing
+        _download_file(client, found, target, skip_same=skip_unchanged, progress=progress)
+        return target
+    must_be_no_file(target)  # one error, not one for each object
+    report = DirSync(
+        OssStore(client, uri),
+        LocalStore(target),
+        checksum=skip_unchanged,
+        remember=False,
+        progress=progress,
+        title="downloading",
+        workers=workers,
+        skip=skip,
+    ).attempt()
+    failures = {**report.unlisted, **report.failures}
+    count = report.files + len(report.unlisted)
+    if failures or report.gave_up:
+        raise TransferError(
+            f"{len(failures)} of {count} files were not fetched from {uri}{report.why_not_all}", failures=failures
+        )
+    if not count:
+        make_folder(target)  # an object that stands for the folder itself
+    return target
+
+
+class _TreeStore(LocalStore):
+    """The files of a tree, with the content that they had when it was scanned."""
+
+    def __init__(self, tree: FileTree) -> None:
+        super().__init__(tree.root)
+        self._tree = tree
+
+    def list(
+        self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
+    ) -> Iterator[StoredFile]:
+        """The files of the tree. Their marks are hashes of content, not times."""
+        return (file for file in self._tree.entries if file.path.startswith(prefix))
+
+
+def _download_file(client: OssClient, found: ObjectInfo, target: Path, *, skip_same: bool, progress: bool) -> None:
+    folder, name = LocalStore(target.parent), found.uri.name
+    folder.prepare()  # outside of the transfer: its error is not one of a file
+    source, file = OssStore(client, _folder_of(found.uri)), stored_file_of_object(found, name)
+    with _as_transfer_error(f"1 of 1 files were not fetched from {found.uri}", name):
+        move_file(source, file, folder, target.name, skip_same=skip_same, progress=progress, title="downloading")
+
+
+def _folder_of(uri: OssUri) -> OssUri:
+    return replace(uri, key=uri.key.removesuffix(uri.name))
+
+
+@contextmanager
+def _as_transfer_error(message: str, name: str) -> Iterator[None]:
+    """Report the error of a single file as that of a transfer of one file, as for a folder."""
+    try:
+        yield
+    except (StorageError, OSError) as error:
+        if is_fatal_for_transfer(error):
+            raise
+        raise TransferError(message, failures={name: error}) from error
+
+
+def _must_have_keys(tree: FileTree, folder: OssUri) -> None:
+    """Check that every file can have a key there, before anything is sent."""
+    problems: list[Problem] = []
+    for entry in tree.entries:
+        try:
+            folder.join(entry.path)
+        except InvalidInputError as error:
+            hint = "give it another name, or another folder"
+            problems += [Problem(entry.path, f"{key.what}; {key.hint}", hint) for key in error.problems]
+    if problems:
+        raise InvalidInputError(problems)

@@ -8,29 +8,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.storage.walk import Accept, FolderListing, FoundFile, accept_all, list_folder
+from pai_sdk.storage.stored_file import StoredFile
+from pai_sdk.storage.walk import Accept, FolderListing, Found, accept_all, list_folder
 
-__all__ = ["FileEntry", "FileTree", "digest_of", "size_text", "unreadable"]
+__all__ = ["FileTree", "digest_of", "size_text", "unreadable"]
 
 _CHUNK_BYTES = 1 << 17
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """One file. `path` is relative to the tree's root, with `/` between its parts."""
-
-    path: str
-    size_bytes: int
-    executable: bool
-    sha256: str
-
-
 @dataclass(frozen=True)
 class FileTree:
-    """Files below a folder, sorted by path; `digest` is the hash over (path, mode, content) of all of them."""
+    """Files below a folder, sorted by path, each with its SHA-256.
+
+    Attributes:
+        root: the folder.
+        entries: the files.
+        digest: the hash over (path, mode, content) of all of them.
+    """
 
     root: Path
-    entries: tuple[FileEntry, ...]
+    entries: tuple[StoredFile, ...]
     digest: str
 
     @classmethod
@@ -60,7 +57,7 @@ class FileTree:
         Raises:
             InvalidInputError: some of them cannot be read; all of those are listed.
         """
-        entries: list[FileEntry] = []
+        entries: list[StoredFile] = []
         problems: list[Problem] = []
         # One buffer for all: a new one for each file costs more time than the hashing.
         buffer = memoryview(bytearray(_CHUNK_BYTES))
@@ -101,21 +98,22 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes / unit:.1f} {name}"
 
 
-def _cannot_be_read(file: FoundFile, error: OSError) -> Problem:
+def _cannot_be_read(file: Found, error: OSError) -> Problem:
     return Problem(file.path, f"cannot be read: {error.strerror or error}")
 
 
-def _entry(root: Path, file: FoundFile, buffer: memoryview) -> FileEntry:
+def _entry(root: Path, file: Found, buffer: memoryview) -> StoredFile:
     content = hashlib.sha256()
     size_bytes = 0
     with (root / file.path).open("rb", buffering=0) as stream:
         while read := stream.readinto(buffer):
             content.update(buffer[:read])
             size_bytes += read
-    return FileEntry(file.path, size_bytes, file.executable, content.hexdigest())
+    sha256 = content.hexdigest()
+    return StoredFile(file.path, size_bytes, None, sha256, file.executable, sha256=sha256)
 
 
-def digest_of(entries: Sequence[FileEntry]) -> str:
+def digest_of(entries: Sequence[StoredFile]) -> str:
     """One hash over path, mode and content of files, in the order of their paths."""
     # No path has a NUL and the other two have a fixed length, so no two trees give the same bytes.
     whole = hashlib.sha256()

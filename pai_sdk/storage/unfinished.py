@@ -24,7 +24,7 @@ __all__ = ["UnfinishedUpload", "may_be_resumed"]
 _log = logging.getLogger(__name__)
 
 _LIFE_S = 30 * 24 * 3600.0
-# Faults of the key or the clock: once they are corrected, the same parts can be used.
+# Errors of the key or the clock: once they are corrected, the same parts can be used.
 _OF_THE_KEY = frozenset(
     {
         "InvalidAccessKeyId",
@@ -38,7 +38,7 @@ _OF_THE_KEY = frozenset(
 
 
 def may_be_resumed(error: BaseException) -> bool:
-    """Whether a transfer that failed with this error can be continued later."""
+    """True if a transfer that failed with this error can be continued later."""
     if isinstance(error, UnreachableStorageError) or (isinstance(error, PaiError) and error.retryable):
         return True
     return isinstance(error, StorageError) and error.code in _OF_THE_KEY

@@ -66,7 +66,7 @@ class OssUri:
 
     @property
     def is_dir(self) -> bool:
-        """Whether it names a folder."""
+        """True if it names a folder."""
         return not self.key or self.key.endswith("/")
 
     @property
@@ -95,7 +95,7 @@ def uri_scheme(text: str) -> str | None:
 
 
 def is_remote_uri(text: str) -> bool:
-    """Whether the text is a URI that the service reads by itself: OSS, NAS, CPFS or a MaxCompute table.
+    """True if the text is a URI that the service reads by itself: OSS, NAS, CPFS or a MaxCompute table.
 
     Example:
         >>> is_remote_uri("odps://project/tables/clicks"), is_remote_uri("/mnt/data")
@@ -105,7 +105,7 @@ def is_remote_uri(text: str) -> bool:
 
 
 def remote_uri_problems(text: str, where: str) -> list[Problem]:
-    """What is wrong with a URI that the service is to read; empty when nothing is.
+    """The problems of a URI that the service is to read; empty when it has none.
 
     Args:
         text: the URI.

@@ -20,7 +20,6 @@ __all__ = [
     "FolderListing",
     "FolderWalk",
     "Found",
-    "FoundFile",
     "Links",
     "accept_all",
     "list_folder",
@@ -28,7 +27,7 @@ __all__ = [
 ]
 
 Links: TypeAlias = Literal["follow", "inside", "store", "error"]
-"""What is done with symbolic links.
+"""The policy for symbolic links.
 
 - `follow`: what they lead to is taken, wherever it is. A link to a folder that it lies in is an error.
 - `inside`: the same, but a link that leads out of the folder is an error.
@@ -50,29 +49,12 @@ def accept_all(path: str, is_dir: bool) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """One file.
-
-    Attributes:
-        path: relative to the root.
-        size_bytes: its size when it was found.
-        executable: whether its owner may execute it.
-        target: for a link, the file that it leads to; empty otherwise.
-    """
-
-    path: str
-    size_bytes: int
-    executable: bool
-    target: str = ""
-
-
 @dataclass(frozen=True)
 class FolderListing:
     """The files below a folder, sorted by path, and the problems: what cannot be uploaded."""
 
     root: Path
-    files: tuple[FoundFile, ...]
+    files: tuple[Found, ...]
     problems: tuple[Problem, ...] = ()
 
 
@@ -100,16 +82,13 @@ def list_folder(root: str | Path, *, accept: Accept = accept_all) -> FolderListi
     folder = root if is_dir else root.parent
     walk = FolderWalk(folder, accept=accept, report=problems.append)
     found = walk.found() if is_dir else walk.file(root.name, status)
-    files = tuple(
-        FoundFile(file.path, file.status.st_size, bool(file.status.st_mode & stat.S_IXUSR), file.target)
-        for file in found
-    )
+    files = tuple(found)
     return FolderListing(folder, files, tuple(sorted(problems, key=lambda problem: problem.where)))
 
 
 def why_absent(root: Path, error: OSError | ValueError) -> str:
-    """Why a path cannot be read, from the error that reading has raised."""
-    if os.path.islink(root):  # noqa: PTH114 - a Path raises what this answers
+    """The reason why a path cannot be read, from the error that reading has raised."""
+    if os.path.islink(root):  # noqa: PTH114 - a Path raises an error
         return "is a link to nothing"
     if isinstance(error, FileNotFoundError | NotADirectoryError | ValueError):
         return NOTHING_THERE
@@ -131,8 +110,18 @@ class Found:
     target: str = ""
 
     @property
+    def size_bytes(self) -> int:
+        """Its size when it was found."""
+        return self.status.st_size
+
+    @property
+    def executable(self) -> bool:
+        """True if its owner may execute it."""
+        return bool(self.status.st_mode & stat.S_IXUSR)
+
+    @property
     def is_link(self) -> bool:
-        """Whether it is a link that is taken as such."""
+        """True for a link that is taken as such."""
         return stat.S_ISLNK(self.status.st_mode)
 
 
@@ -179,7 +168,7 @@ class FolderWalk:
         self._report = report
 
     def found(self, prefix: str = "") -> Iterator[Found]:
-        """What is in the folder, in the order of the UTF-8 bytes of the paths.
+        """The files of the folder, in the order of the UTF-8 bytes of the paths.
 
         Args:
             prefix: what all paths begin with; other folders are not entered.
@@ -224,7 +213,7 @@ class FolderWalk:
     def _entries(self, folder: str) -> Iterator[os.DirEntry[str]]:
         try:
             with os.scandir(self._root / folder) as found:
-                # A folder `a` comes behind `a.txt`: its files have paths that go on with `/`.
+                # A folder `a` comes behind `a.txt`: its files have paths that continue with `/`.
                 entries = sorted(found, key=self._sort_key, reverse=True)
                 while entries:  # an entry keeps its status, which takes memory
                     yield entries.pop()

@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.backend.places import place_of_type
 from pai_sdk.base.keywords import init_checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
-from pai_sdk.schemas.names import LOCAL_TYPES
-from pai_sdk.submit.estimator_base import EstimatorBase
-from pai_sdk.submit.submitter import Description
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.submit.submitter import Description, EstimatorBase
 
 if TYPE_CHECKING:
-    from pai_sdk.api.algorithms import Algorithms, AlgorithmVersionRecord
     from pai_sdk.schemas.definitions import ChannelDefinition, ParameterDefinition
     from pai_sdk.schemas.spec import AlgorithmSpec
     from pai_sdk.submit.registered import AlgorithmChoice
@@ -88,7 +86,7 @@ class AlgorithmEstimator(EstimatorBase):
     def describe(self) -> Description:
         """The description of the algorithm's jobs."""
         algorithm = self._algorithm()
-        if self.instance_type in LOCAL_TYPES:
+        if place_of_type(self.instance_type).is_here:
             algorithm = algorithm.as_whole()
         definition = algorithm.definition
         return Description(
@@ -107,11 +105,13 @@ class AlgorithmEstimator(EstimatorBase):
             InvalidInputError: no algorithm was named, or none has that name.
         """
         self._check_which()
+        from pai_sdk.submit import registered  # for weight: it needs pydantic
+
         if self.algorithm_spec is not None:
-            return _given(self.algorithm_spec)
+            return registered.given_algorithm(self.algorithm_spec)
         key = (self.algorithm_name, self.algorithm_version, self.algorithm_provider)
         if key not in self._fetched:
-            self._fetched[key] = self._fetch(self._session().algorithms)
+            self._fetched[key] = registered.registered_algorithm(self._session().algorithms, *key)
         return self._fetched[key]
 
     def _check_which(self) -> None:
@@ -129,50 +129,3 @@ class AlgorithmEstimator(EstimatorBase):
             problems.append(Problem("algorithm_name", "is missing", hint))
         if problems:
             raise InvalidInputError(problems)
-
-    def _fetch(self, algorithms: Algorithms) -> AlgorithmChoice:
-        from pai_sdk.submit.registered import AlgorithmChoice
-
-        name = str(self.algorithm_name)
-        found = algorithms.find(name, self.algorithm_provider)
-        version = self._version(algorithms, found.algorithm_id)
-        if version.algorithm_spec is None:
-            raise InvalidInputError(
-                [Problem("algorithm_name", f"the service does not show the spec of {name!r}", "ask its provider")]
-            )
-        provider = found.algorithm_provider or self.algorithm_provider
-        return AlgorithmChoice(
-            version.algorithm_spec, name=name, version=version.algorithm_version, provider=provider
-        )
-
-    def _version(self, algorithms: Algorithms, algorithm_id: str) -> AlgorithmVersionRecord:
-        wanted = self.algorithm_version
-        if wanted is None:
-            latest = algorithms.latest_version(algorithm_id)
-            if latest is None:
-                what = f"the algorithm {self.algorithm_name!r} has no version yet"
-                raise InvalidInputError([Problem("algorithm_name", what)])
-            wanted = latest.algorithm_version
-        try:
-            return algorithms.get_version(algorithm_id, wanted)
-        except NotFoundError:
-            from pai_sdk.base.hints import name_hint
-
-            there = [version.algorithm_version for version in algorithms.list_versions(algorithm_id)]
-            what = f"the algorithm {self.algorithm_name!r} has no version {wanted!r}"
-            raise InvalidInputError([Problem("algorithm_version", what, name_hint(wanted, there))]) from None
-
-
-def _given(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoice:
-    from pydantic import ValidationError
-
-    from pai_sdk.schemas.definitions import AlgorithmDefinition
-    from pai_sdk.schemas.spec import AlgorithmSpec
-    from pai_sdk.schemas.wire import problems_of
-    from pai_sdk.submit.registered import AlgorithmChoice
-
-    try:
-        checked = AlgorithmSpec.model_validate(spec)
-    except ValidationError as error:
-        raise InvalidInputError(problems_of(error, "algorithm_spec")) from None
-    return AlgorithmChoice(AlgorithmDefinition.of(checked), spec=checked)

@@ -22,11 +22,11 @@ from pai_sdk.submit.parameter_types import type_problem
 from pai_sdk.submit.problems import Problems
 
 InputSource: TypeAlias = str | os.PathLike[str] | OssUri | FileSystemInputBase | DatasetConfig | InputChannel
-"""What an input channel can be filled with: a URI, a local file or folder, a file system, a dataset (or its id as
+"""Sources of an input channel: a URI, a local file or folder, a file system, a dataset (or its id as
 text, `d-…` or `d-…/version`), or the channel itself."""
 
 OutputTarget: TypeAlias = str | OssUri | FileSystemInputBase | DatasetConfig | OutputChannel
-"""Where an output channel can go: a URI, a file system, a dataset (or its id as text), or the channel itself."""
+"""Targets of an output channel: a URI, a file system, a dataset (or its id as text), or the channel itself."""
 
 DATASET = re.compile(r"(d-[a-z0-9]{12,})(?:/([A-Za-z0-9_.-]+))?")
 _T = TypeVar("_T")

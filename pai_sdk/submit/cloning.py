@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pai_sdk.backend.base import Plan
+from pai_sdk.backend.places import place_of_job, place_of_type
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.recorded import request_of
 from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.spec import HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk.storage.uri import remote_uri_problems
 from pai_sdk.submit import request_fields
-from pai_sdk.submit.command import command_list
 from pai_sdk.submit.parameter_types import check_texts
 from pai_sdk.submit.problems import Problems
 
@@ -71,7 +69,7 @@ def clone_plan(
         ('digits-2', '0.1')
     """
     request = request_of(record)
-    is_local = is_local_id(record.training_job_id)
+    sees_files = place_of_job(record.training_job_id).capabilities.shares_files
     problems = Problems()
     base = _OWN_ENDING.sub("", request.training_job_name)
     name = request_fields.job_name(job_name, base, problems)
@@ -79,8 +77,8 @@ def clone_plan(
         "training_job_name": name,
         "labels": _labels(request, labels, problems),
         "hyperparameters": _hyperparameters(request, hyperparameters, problems),
-        "input_channels": _inputs(request, inputs, problems, is_local=is_local),
-        "output_channels": _outputs(request, name, outputs or {}, problems, is_local=is_local),
+        "input_channels": _inputs(request, inputs, problems, sees_files=sees_files),
+        "output_channels": _outputs(request, name, outputs or {}, problems, sees_files=sees_files),
         "environments": _environments(request, environments, problems),
     }
     if image_uri is not None or command is not None:
@@ -92,7 +90,7 @@ def clone_plan(
     problems.raise_if_any()
     cloned = request.model_copy(update=changed)
     check_texts(cloned.to_wire(), "")
-    return Plan(cloned.with_label(SUBMISSION_LABEL, uuid.uuid4().hex))
+    return Plan(cloned).labelled()
 
 
 def _labels(request: TrainingJobRequest, changes: Mapping[str, str] | None, problems: Problems) -> list[Label]:
@@ -119,17 +117,17 @@ def _environments(
 
 
 def _inputs(
-    request: TrainingJobRequest, changes: Mapping[str, str] | None, problems: Problems, *, is_local: bool
+    request: TrainingJobRequest, changes: Mapping[str, str] | None, problems: Problems, *, sees_files: bool
 ) -> list[InputChannel]:
     channels = {channel.name: channel for channel in request.input_channels}
     for name, uri in (changes or {}).items():
         with problems.under(f"inputs[{name!r}]"):
-            channels[name] = InputChannel(name=name, input_uri=_remote(uri, is_local=is_local))
+            channels[name] = InputChannel(name=name, input_uri=_remote(uri, sees_files=sees_files))
     return list(channels.values())
 
 
 def _outputs(
-    request: TrainingJobRequest, name: str, changes: Mapping[str, str], problems: Problems, *, is_local: bool
+    request: TrainingJobRequest, name: str, changes: Mapping[str, str], problems: Problems, *, sees_files: bool
 ) -> list[OutputChannel]:
     channels: dict[str, OutputChannel] = {}
     old, folder_of = request.training_job_name, request_fields.folder_of
@@ -141,17 +139,17 @@ def _outputs(
         if uri == (channel.output_uri or ""):
             what = f"would go to {uri or channel.dataset_id}, where the earlier job's is"
             problems.add(
-                f"outputs[{channel.name!r}]", what, "give it a folder: a URI; the same one, to go on there"
+                f"outputs[{channel.name!r}]", what, "give it a folder by its URI; the same one, to continue in it"
             )
         channels[channel.name] = channel.model_copy(update={"output_uri": uri}) if uri else channel
     for key, uri in changes.items():
         with problems.under(f"outputs[{key!r}]"):
-            channels[key] = OutputChannel(name=key, output_uri=_remote(uri, is_local=is_local))
+            channels[key] = OutputChannel(name=key, output_uri=_remote(uri, sees_files=sees_files))
     return list(channels.values())
 
 
-def _remote(uri: str, *, is_local: bool) -> str:
-    if is_local and uri.startswith("file:"):
+def _remote(uri: str, *, sees_files: bool) -> str:
+    if sees_files and uri.startswith("file:"):
         return uri
     if wrong := remote_uri_problems(uri, ""):
         raise InvalidInputError(wrong)
@@ -168,7 +166,7 @@ def _spec(request: TrainingJobRequest, image: str | None, command: object, probl
         return None
     update: dict[str, Any] = {} if image is None else {"image": image}
     if isinstance(command, str | list | tuple):
-        update["command"] = command_list(command, problems)
+        update["command"] = request_fields.command_list(command, problems)
     return spec.model_copy(update=update)
 
 
@@ -180,7 +178,7 @@ def _resource(
     problems: Problems,
 ) -> Any:
     before = request.compute_resource
-    if instance_type is not None and is_local_id(record.training_job_id) != (instance_type in LOCAL_TYPES):
+    if instance_type is not None and place_of_job(record.training_job_id) is not place_of_type(instance_type):
         hint = "plan it anew, so that its files are where its jobs find them"
         problems.add("instance_type", f"{instance_type!r}: a job does not move between a service and Docker", hint)
         return None
@@ -190,7 +188,7 @@ def _resource(
     return request_fields.compute_resource(
         instance_type=instance_type or before.ecs_spec,
         instance_count=request.instance_count if instance_count is None else instance_count,
-        instance_spec=before.instance_spec if before.ecs_spec in LOCAL_TYPES else None,
+        instance_spec=before.instance_spec if place_of_type(before.ecs_spec).is_here else None,
         resource_id=None,
         resource_type=None,
         spot_spec=spot,

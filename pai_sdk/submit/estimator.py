@@ -1,25 +1,40 @@
-"""Estimator: a job that trains a model."""
+"""Estimator: a job that trains a model, by a command or by a function."""
 
 from __future__ import annotations
 
+import copy
 import os
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.keywords import init_checks_keywords
+from pai_sdk.base.keywords import checks_keywords, init_checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
-from pai_sdk.submit.estimator_base import CHECKPOINTS, MODEL, TENSORBOARD, EstimatorBase
-from pai_sdk.submit.submitter import Description
+from pai_sdk.submit.submitter import CHECKPOINTS, MODEL, TENSORBOARD, Description, EstimatorBase
 
 if TYPE_CHECKING:
+    from pai_sdk.backend.base import Plan
+    from pai_sdk.code.function_package import FunctionCall
     from pai_sdk.schemas.spec import MetricDefinition
-    from pai_sdk.submit.function_estimator import FunctionEstimator
+    from pai_sdk.submit.channels import InputSource, OutputTarget
 
-__all__ = ["AlgorithmEstimator", "CpfsFileSystemInput", "Estimator", "FileSystemInput", "FileSystemInputBase"]
+__all__ = [
+    "AlgorithmEstimator",
+    "CpfsFileSystemInput",
+    "Estimator",
+    "FileSystemInput",
+    "FileSystemInputBase",
+    "FunctionEstimator",
+]
+
+# Of an image such as `python:3.11-slim`, or `…/pytorch:2.1-gpu-py310-cu121`.
+_PYTHON_OF_IMAGE = re.compile(r"(?:\bpython:|\bpy(?:thon)?)(3)\.?(\d{1,2})(?![\d])")
+_COMMAND = 'python=$(command -v python || command -v python3) && exec "$python" '
 
 
 @short_tracebacks
@@ -45,7 +60,7 @@ class Estimator(EstimatorBase):
             `/ml/input/config/hyperparameters.json`.
         metric_definitions: metrics to be read from the log, for `job.metrics()`. The first group of each regex is
             the value: `[{"name": "loss", "regex": r"loss=([0-9.]+)"}]`.
-        checkpoints_path: URI of the checkpoints; a job given the one of an earlier job can go on from there.
+        checkpoints_path: URI of the checkpoints; a job given the one of an earlier job can continue from there.
         resume: the checkpoint to resume from, which `get_checkpoint()` returns in the job. True: the newest
             complete one in `checkpoints_path`; without one, the job starts from scratch. The id of an earlier job,
             or the URI or path of checkpoints: the newest complete one there, copied to the new job's checkpoints
@@ -97,9 +112,7 @@ class Estimator(EstimatorBase):
             >>> job.result()  # doctest: +SKIP
             {'loss': 0.9}
         """
-        # For weight: most estimators run no function.
-        from pai_sdk.run.calling import kind_of
-        from pai_sdk.submit.function_estimator import FunctionEstimator
+        from pai_sdk.run.functions.calling import kind_of  # for weight: most estimators run no function
 
         try:
             kind_of(function)
@@ -131,3 +144,93 @@ class Estimator(EstimatorBase):
             job_type=self.job_type,
             resume=self.resume,
         )
+
+
+def _no_function(*_: object) -> None:
+    raise NotImplementedError
+
+
+@short_tracebacks
+@init_checks_keywords
+@dataclass(repr=False, eq=False)
+class FunctionEstimator(Estimator):
+    """Trains with a function; made by `Estimator.from_function`.
+
+    Attributes:
+        function: `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`; `config` is a dict of the
+            hyperparameters, with the values as they were given.
+    """
+
+    command: str = ""
+    function: Callable[..., Any] = field(default=_no_function, kw_only=True)
+
+    @checks_keywords
+    def plan(
+        self,
+        inputs: Mapping[str, InputSource] | None = None,
+        outputs: Mapping[str, OutputTarget] | None = None,
+        *,
+        job_name: str | None = None,
+    ) -> Plan:
+        """The exact request of a job that calls the function, as `JobSubmitter.plan` describes it."""
+        from pai_sdk.code.function_package import FunctionCall
+
+        config = dict(self.hyperparameters or {})
+        call = FunctionCall(self.function, (config,), is_training=True)
+        return self.plan_call(call, inputs, outputs, job_name=job_name)
+
+    def plan_call(
+        self,
+        call: FunctionCall,
+        inputs: Mapping[str, InputSource] | None = None,
+        outputs: Mapping[str, OutputTarget] | None = None,
+        *,
+        job_name: str | None = None,
+    ) -> Plan:
+        """The exact request of a job that makes one call, which is pickled now.
+
+        Raises:
+            InvalidInputError: the function or an argument cannot be pickled, or needs another version of Python or
+                of a package than the job would have.
+        """
+        from pai_sdk.code.function_package import KEY_VARIABLE, LABEL, pack_call
+        from pai_sdk.submit.planning import make_plan, with_git_labels
+
+        self._check_image(call.name)
+        packed = pack_call(call, self.source_dir, self.requirements or (), allow_secrets=self.allow_secrets)
+        described = copy.copy(self)
+        described.source_dir = packed.path
+        described.environments = {**(self.environments or {}), KEY_VARIABLE: packed.key.hex()}
+        labels = self.labels or {}
+        if self.git_labels and packed.source is not None:
+            labels = with_git_labels(labels, packed.source)
+        described.labels = {**labels, LABEL: packed.nonce}
+        described.base_job_name = self.base_job_name or re.sub(r"[^A-Za-z0-9]+", "-", call.name).strip("-") or None
+        plan = make_plan(described, self._session(), inputs, outputs, job_name)
+        uploads = [replace(upload, origin=f"function {call.name}") for upload in plan.uploads[:1]]
+        return replace(plan, uploads=(*uploads, *plan.uploads[1:]), keep=packed)
+
+    def describe(self) -> Description:
+        """The description of the jobs: the program that makes the call, and an output for its result."""
+        from pai_sdk.code.function_package import PROGRAM, RESULT_CHANNEL
+        from pai_sdk.schemas.spec import Channel
+
+        described = super().describe()
+        result = Channel(name=RESULT_CHANNEL, required=False)
+        return replace(described, command=_COMMAND + PROGRAM, output_channels=[*described.output_channels, result])
+
+    def _check_image(self, name: str) -> None:
+        """Refuse what is certain to fail: an image whose name says that its Python is another one."""
+        problems = []
+        if self.git_config is not None:
+            problems.append(Problem("git_config", "does not go with a function", "give its code as source_dir"))
+        if isinstance(self.source_dir, str) and "://" in self.source_dir:
+            problems.append(Problem("source_dir", "is in OSS; that of a function is a local folder"))
+        found = _PYTHON_OF_IMAGE.search(self.image_uri) if isinstance(self.image_uri, str) else None
+        here = sys.version_info[:2]
+        capabilities = self._session().backend_for(self.instance_type).capabilities
+        if found and capabilities.uses_images and (int(found[1]), int(found[2])) != here:
+            what = f"its Python is {found[1]}.{found[2]}, and {name} is pickled by Python {here[0]}.{here[1]}"
+            problems.append(Problem("image_uri", f"{self.image_uri}: {what}", "both must be the same"))
+        if problems:
+            raise InvalidInputError(problems)

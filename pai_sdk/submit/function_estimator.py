@@ -1,35 +1,21 @@
-"""A function as a job: `Estimator.from_function(train)` and `@remote(…)`."""
+"""A function whose calls are jobs: `@remote(…)`."""
 
 from __future__ import annotations
 
-import copy
-import os
-import re
-import shutil
-import sys
-import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from functools import update_wrapper
 from inspect import signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from pai_sdk.base.keywords import checks_keywords, init_checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
+from pai_sdk.code.function_package import FunctionCall
 from pai_sdk.errors import InvalidInputError, Problem, RemoteTraceback
-from pai_sdk.run.calling import KEY_VARIABLE, RESULT_CHANNEL, suspends
-from pai_sdk.schemas.names import LOCAL_TYPES
-from pai_sdk.submit.estimator import Estimator
-from pai_sdk.submit.submitter import Description
+from pai_sdk.run.functions.calling import suspends
+from pai_sdk.submit.estimator import FunctionEstimator
 
 if TYPE_CHECKING:
-    from pai_sdk.backend.base import Plan
-    from pai_sdk.code.function_package import FunctionCall
     from pai_sdk.job.training_job import TrainingJob
-    from pai_sdk.submit.channels import InputSource, OutputTarget
 
 __all__ = ["FunctionEstimator", "RemoteFunction", "remote"]
 
@@ -37,126 +23,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _AT_ONCE = 8
-# Of an image such as `python:3.11-slim`, or `…/pytorch:2.1-gpu-py310-cu121`.
-_PYTHON_OF_IMAGE = re.compile(r"(?:\bpython:|\bpy(?:thon)?)(3)\.?(\d{1,2})(?![\d])")
-_COMMAND = 'python=$(command -v python || command -v python3) && exec "$python" '
-
-
-def _no_function(*_: object) -> None:
-    raise NotImplementedError
-
-
-@short_tracebacks
-@init_checks_keywords
-@dataclass(repr=False, eq=False)
-class FunctionEstimator(Estimator):
-    """Trains with a function; made by `Estimator.from_function`.
-
-    Attributes:
-        function: `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`; `config` is a dict of the
-            hyperparameters, with the values as they were given.
-    """
-
-    command: str = ""
-    function: Callable[..., Any] = field(default=_no_function, kw_only=True)
-
-    @checks_keywords
-    def plan(
-        self,
-        inputs: Mapping[str, InputSource] | None = None,
-        outputs: Mapping[str, OutputTarget] | None = None,
-        *,
-        job_name: str | None = None,
-    ) -> Plan:
-        """The exact request of a job that calls the function, as `JobSubmitter.plan` describes it."""
-        from pai_sdk.code.function_package import FunctionCall
-
-        config = dict(self.hyperparameters or {})
-        call = FunctionCall(self.function, (config,), is_training=True)
-        return self.plan_call(call, inputs, outputs, job_name=job_name)
-
-    def plan_call(
-        self,
-        call: FunctionCall,
-        inputs: Mapping[str, InputSource] | None = None,
-        outputs: Mapping[str, OutputTarget] | None = None,
-        *,
-        job_name: str | None = None,
-    ) -> Plan:
-        """The exact request of a job that makes one call, which is pickled now.
-
-        Raises:
-            InvalidInputError: the function or an argument cannot be pickled, or needs another version of Python or
-                of a package than the job would have.
-        """
-        from pai_sdk.code.function_package import LABEL, job_key, write_package
-        from pai_sdk.code.package import package_code
-        from pai_sdk.submit.planning import make_plan, with_git_labels
-
-        self._check_image(call.name)
-        nonce = os.urandom(16).hex()
-        key = job_key(nonce)
-        folder = _TemporaryFolder()
-        if self.source_dir is not None:
-            tree = package_code(self.source_dir, allow_secrets=self.allow_secrets)
-            for entry in tree.entries:
-                target = folder.path / entry.path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(tree.root / entry.path, target)
-        write_package(
-            call,
-            folder.path,
-            key=key,
-            nonce=nonce,
-            source_dir=None if self.source_dir is None else tree.root,
-            requirements=self.requirements or (),
-        )
-        described = copy.copy(self)
-        described.source_dir = folder.path
-        described.environments = {**(self.environments or {}), KEY_VARIABLE: key.hex()}
-        labels = self.labels or {}
-        if self.git_labels and self.source_dir is not None:
-            labels = with_git_labels(labels, tree.root)
-        described.labels = {**labels, LABEL: nonce}
-        described.base_job_name = self.base_job_name or re.sub(r"[^A-Za-z0-9]+", "-", call.name).strip("-") or None
-        # The folder must live until its files are uploaded.
-        plan = make_plan(described, self._session(), inputs, outputs, job_name)
-        uploads = [replace(upload, origin=f"function {call.name}") for upload in plan.uploads[:1]]
-        return replace(plan, uploads=(*uploads, *plan.uploads[1:]), keep=folder)
-
-    def describe(self) -> Description:
-        """The description of the jobs: the program that makes the call, and an output for its result."""
-        from pai_sdk.code.function_package import PROGRAM
-        from pai_sdk.schemas.spec import Channel
-
-        described = super().describe()
-        result = Channel(name=RESULT_CHANNEL, required=False)
-        return replace(described, command=_COMMAND + PROGRAM, output_channels=[*described.output_channels, result])
-
-    def _check_image(self, name: str) -> None:
-        """Refuse what is certain to fail: an image whose name says that its Python is another one."""
-        problems = []
-        if self.git_config is not None:
-            problems.append(Problem("git_config", "does not go with a function", "give its code as source_dir"))
-        if isinstance(self.source_dir, str) and "://" in self.source_dir:
-            problems.append(Problem("source_dir", "is in OSS; that of a function is a local folder"))
-        found = _PYTHON_OF_IMAGE.search(self.image_uri) if isinstance(self.image_uri, str) else None
-        here = sys.version_info[:2]
-        # The processes of an embedded service have its Python, whatever image is named.
-        is_image_used = self.instance_type in LOCAL_TYPES or not self._session().is_embedded
-        if found and is_image_used and (int(found[1]), int(found[2])) != here:
-            what = f"its Python is {found[1]}.{found[2]}, and {name} is pickled by Python {here[0]}.{here[1]}"
-            problems.append(Problem("image_uri", f"{self.image_uri}: {what}", "both must be the same"))
-        if problems:
-            raise InvalidInputError(problems)
-
-
-class _TemporaryFolder:
-    """A folder that is removed with this object, or at the end of the program."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="pai-function-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 @short_tracebacks
@@ -218,8 +84,6 @@ class RemoteFunction(Generic[P, R]):
             raise InvalidInputError([Problem("arguments", str(error), hint)]) from None
 
     def _submit(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, show_logs: bool = False) -> TrainingJob:
-        from pai_sdk.code.function_package import FunctionCall
-
         self._check(args, kwargs)
         plan = self.estimator.plan_call(FunctionCall(self.function, args, kwargs))
         return self.estimator.submit(plan, show_logs=show_logs)
@@ -244,7 +108,7 @@ def _result_or_error(job: TrainingJob) -> tuple[Any, BaseException | None]:
 
 
 def _is_remote(error: BaseException) -> bool:
-    """Whether an error was raised in a job: its last cause is the traceback there."""
+    """True for an error that was raised in a job: its last cause is the traceback there."""
     cause, seen = error.__cause__, {id(error)}
     while cause is not None and id(cause) not in seen:
         if isinstance(cause, RemoteTraceback):

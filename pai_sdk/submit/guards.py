@@ -1,23 +1,19 @@
-"""Guards of a submission: the highest cost, other instance types where there is no capacity, one job for a key."""
+"""Guards of a plan: its highest cost, and other instance types for where there is no capacity."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pai_sdk.backend.places import place_of_type
 from pai_sdk.schemas.compute import ComputeResource, SpotSpec, SpotStrategy
-from pai_sdk.schemas.names import LOCAL_TYPES
-from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.submit.problems import Problems
 
-__all__ = ["ON_DEMAND", "check_cost", "fallbacks", "with_idempotency_key"]
+__all__ = ["ON_DEMAND", "check_cost", "fallbacks"]
 
 ON_DEMAND = "on-demand"
 """Among the alternatives of a job: its own instance type, without spot terms."""
-
-_KEY = re.compile(r"[\w][\w.:/@+-]{0,127}")
 
 
 def fallbacks(
@@ -33,7 +29,7 @@ def fallbacks(
     """
     if not given or compute is None:
         return ()
-    if compute.ecs_spec is None or compute.ecs_spec in LOCAL_TYPES:
+    if compute.ecs_spec is None or place_of_type(compute.ecs_spec).is_here:
         problems.add("fallback", "goes with public instances only", "give an instance_type of the cloud")
         return ()
     found = []
@@ -43,11 +39,11 @@ def fallbacks(
             each = {"spot_spec": None} if each == ON_DEMAND else {"instance_type": each}
         if not isinstance(each, Mapping) or not each or {*each} - {"instance_type", "spot_spec"}:
             hint = "give an instance type, 'on-demand', or a dict with instance_type, spot_spec or both"
-            problems.add(where, "is no alternative", hint)
+            problems.add(where, "is not an alternative", hint)
             continue
         instance_type = each.get("instance_type", compute.ecs_spec)
-        if not isinstance(instance_type, str) or not instance_type.strip() or instance_type in LOCAL_TYPES:
-            problems.add(where, f"{instance_type!r} is no instance type of the cloud")
+        if not isinstance(instance_type, str) or not instance_type.strip() or place_of_type(instance_type).is_here:
+            problems.add(where, f"{instance_type!r} is not an instance type of the cloud")
             continue
         with problems.under(where):
             spot = each.get("spot_spec", compute.spot_spec)
@@ -80,10 +76,10 @@ def check_cost(
     if max_cost is None:
         return
     if isinstance(max_cost, bool) or not isinstance(max_cost, int | float) or not max_cost > 0:
-        problems.add("max_cost", f"{max_cost!r} is no amount", "give a number above 0")
+        problems.add("max_cost", f"{max_cost!r} is not an amount", "give a number above 0")
         return
     if wrong := [name for name, price in prices.items() if not _is_price(price)]:
-        problems.add(f"prices[{wrong[0]!r}]", "is no price", "give a number, 0 or more")
+        problems.add(f"prices[{wrong[0]!r}]", "is not a price", "give a number, 0 or more")
         return
     paid = [each for each in (request.compute_resource, *alternatives) if _is_paid(each)]
     scheduler = request.scheduler
@@ -112,7 +108,7 @@ def _is_price(price: object) -> bool:
 
 
 def _is_paid(resource: ComputeResource) -> bool:
-    return resource.ecs_spec is not None and resource.ecs_spec not in LOCAL_TYPES
+    return resource.ecs_spec is not None and not place_of_type(resource.ecs_spec).is_here
 
 
 def _price(resource: ComputeResource, prices: Mapping[str, float]) -> float | None:
@@ -125,15 +121,3 @@ def _price(resource: ComputeResource, prices: Mapping[str, float]) -> float | No
         return of_spot
     is_limited = spot.spot_strategy == SpotStrategy.SpotWithPriceLimit and spot.spot_discount_limit
     return price * spot.spot_discount_limit if price is not None and is_limited else price  # type: ignore[operator]
-
-
-def with_idempotency_key(request: TrainingJobRequest, key: str | None, problems: Problems) -> TrainingJobRequest:
-    """The request whose submission label is made of the key, so that its job is found again by it."""
-    if key is None:
-        return request
-    if not isinstance(key, str) or not _KEY.fullmatch(key):
-        hint = "letters, digits and '_.:/@+-', 128 at most, such as 'nightly-2026-11-22'"
-        problems.add("idempotency_key", "is not usable", hint)
-        return request
-    digest = hashlib.sha256(key.encode()).hexdigest()[:32]
-    return request.with_label(SUBMISSION_LABEL, digest).with_label(IDEMPOTENCY_LABEL, key)

@@ -35,7 +35,7 @@ KINDS: Mapping[str, type[JobSubmitter]] = {
     "Processor": Processor,
     "AlgorithmEstimator": AlgorithmEstimator,
 }
-"""What a file can describe, by the value of its key `kind`."""
+"""The classes that a file can describe, by the value of its key `kind`."""
 
 CALL = ("inputs", "outputs", "job_name")
 """Keys for `plan()`; all others but `kind` are parameters of the class."""
@@ -97,7 +97,7 @@ class JobFile:
 
     @property
     def hyperparameters_key(self) -> str:
-        """What this kind of job calls its hyperparameters."""
+        """The key of the hyperparameters in this kind of file."""
         return "parameters" if self.kind == "Processor" else "hyperparameters"
 
     def with_values(self, values: Mapping[str, Any], *, kind: str | None = None) -> JobFile:
@@ -221,7 +221,7 @@ def _unknown(name: str, known: list[str]) -> Problem:
 
 
 def _is_misspelt(name: str, given: Mapping[str, Any], known: list[str]) -> bool:
-    """Whether a missing parameter is given under a name that is nearly right: that is one mistake, not two."""
+    """True where a missing parameter is given under a similar name: that is one mistake, not two."""
     hints = (_unknown(other, known).hint for other in given if other not in known)
     return any(hint == f"did you mean {name!r}?" for hint in hints)
 

@@ -107,7 +107,7 @@ def check_texts(value: object, where: str) -> None:
     """See that every text within can be sent, and can be a program's argument.
 
     Raises:
-        InvalidInputError: some hold a zero byte, or half a character. Values are not shown: they may be secrets.
+        InvalidInputError: some contain a zero byte or a lone surrogate. Values are not shown: they may be secrets.
     """
     if problems := [*_text_problems(value, where)]:
         raise InvalidInputError(problems)
@@ -123,9 +123,9 @@ def _text_problems(value: object, where: str) -> Iterator[Problem]:
             yield from _text_problems(inner, f"{where}[{number}]")
     elif isinstance(value, str):
         if "\0" in value:
-            yield Problem(where, "holds a zero byte", "take it out")
+            yield Problem(where, "contains a zero byte", "remove it")
         if any("\ud800" <= character <= "\udfff" for character in value):
-            yield Problem(where, "holds half a character", "decode it as UTF-8 before it is given")
+            yield Problem(where, "contains invalid Unicode (a lone surrogate)", "decode it as UTF-8 first")
 
 
 def _as_int(value: object) -> object:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Description:
-    """What one kind of submitter adds to the parameters that all jobs share.
+    """The part of a job that its kind of submitter defines, beside the parameters that all jobs share.
 
     Attributes:
         image: the image the command runs in.

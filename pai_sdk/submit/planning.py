@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,26 +9,26 @@ from typing import Any
 
 from pai_sdk.agent.reasons import image_unused_message
 from pai_sdk.backend.base import Backend, Plan, Upload
+from pai_sdk.code.git import checkout
 from pai_sdk.code.job_package import CHANNEL, job_package, mentions_pai_sdk, with_job_package
 from pai_sdk.code.package import package_code
+from pai_sdk.code.provenance import git_state
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.experiment import Experiment
 from pai_sdk.schemas.compute import ExperimentConfig, Settings, UserVpcConfig
-from pai_sdk.schemas.names import LOCAL_TYPES, variable_name
-from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.schemas.names import variable_name
+from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, CodeDir, InputChannel, OutputChannel
 from pai_sdk.session import Session
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri, is_remote_uri
+from pai_sdk.submission import with_key
 from pai_sdk.submit import guards, request_fields
 from pai_sdk.submit.channels import ChannelResolver, InputSource, OutputTarget
-from pai_sdk.submit.command import check_entry, command_list
-from pai_sdk.submit.default_outputs import default_outputs
+from pai_sdk.submit.outputs import default_outputs, resume_point
 from pai_sdk.submit.parameter_types import check_texts, with_checked_types
 from pai_sdk.submit.parameters import Description, JobParameters
-from pai_sdk.submit.pipes import hiding_pipe
 from pai_sdk.submit.problems import Problems
-from pai_sdk.submit.resuming import resume_point
 
 # Parameters that are a model of their own: the user's name, the request's name, the model.
 _MODELS = (
@@ -59,7 +58,7 @@ def make_plan(
     name = request_fields.job_name(
         job_name, parameters.base_job_name or request_fields.base_of(type(parameters)), problems
     )
-    command = algorithm.command if algorithm else command_list(description.command, problems)
+    command = algorithm.command if algorithm else request_fields.command_list(description.command, problems)
     code_dir, code_uploads, keep = _resolve_code(description, command, backend, problems)
     if parameters.git_labels and code_uploads:
         parameters.labels = with_git_labels(parameters.labels, code_uploads[0].tree.root)  # of our own copy
@@ -103,31 +102,33 @@ def make_plan(
     with problems.under("request"):
         request = TrainingJobRequest.model_validate(fields)
         check_texts(request.to_wire(), "")
-        request = request.with_label(SUBMISSION_LABEL, uuid.uuid4().hex)
-        plan = Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume)
+        plan = Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume).labelled()
     problems.raise_if_any()
-    return _guarded(plan, parameters, session)
+    return _guarded(plan, parameters, session, backend)
 
 
-def _guarded(plan: Plan, parameters: JobParameters, session: Session) -> Plan:
+def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: Backend) -> Plan:
     """The plan with its alternatives and key, and with what the user should know.
 
     Raises:
         InvalidInputError: it may cost too much, or these parameters are wrong.
     """
     problems = Problems()
-    request = guards.with_idempotency_key(plan.request, parameters.idempotency_key, problems)
+    request = plan.request
+    if parameters.idempotency_key is not None:
+        with problems.under("idempotency_key"):
+            request = with_key(request, parameters.idempotency_key)
     fallbacks = guards.fallbacks(parameters.fallback, request.compute_resource, problems)
     prices = {**session.settings.prices, **(parameters.prices or {})}
     guards.check_cost(parameters.max_cost, prices, request, fallbacks, problems)
     problems.raise_if_any()
-    warnings, notes = _warnings(request), _notes(request, session)
+    warnings, notes = _warnings(request), _notes(request, backend)
     return replace(plan, request=request, fallbacks=fallbacks, warnings=warnings, notes=notes)
 
 
 def _warnings(request: TrainingJobRequest) -> tuple[str, ...]:
-    """What is probably a mistake."""
-    pipe = hiding_pipe(request.algorithm_spec.command) if request.algorithm_spec else ""
+    """Returns the probable mistakes in a request."""
+    pipe = request_fields.hiding_pipe(request.algorithm_spec.command) if request.algorithm_spec else ""
     if not pipe:
         return ()
     return (
@@ -136,11 +137,10 @@ def _warnings(request: TrainingJobRequest) -> tuple[str, ...]:
     )
 
 
-def _notes(request: TrainingJobRequest, session: Session) -> tuple[str, ...]:
-    """What may surprise the user when the job runs."""
+def _notes(request: TrainingJobRequest, backend: Backend) -> tuple[str, ...]:
+    """Returns facts that may surprise the user when the job runs."""
     spec = request.algorithm_spec
-    is_local = request.compute_resource.ecs_spec in LOCAL_TYPES
-    if spec is None or not spec.image or is_local or not session.runs_processes:
+    if spec is None or not spec.image or backend.capabilities.uses_images:
         return ()
     return (image_unused_message(spec.image),)
 
@@ -212,8 +212,6 @@ def _resolve_code(
     keep: object = None
     with problems.under("source_dir" if git_config is None else "git_config"):
         if git_config is not None:
-            from pai_sdk.code.git import checkout
-
             source_dir, keep = checkout(git_config, source_dir)
         elif source_dir is None:
             return None, [], None
@@ -223,26 +221,22 @@ def _resolve_code(
             return backend.code_dir(str(code if "." in code.name else code.as_dir())), [], None
         tree = package_code(source_dir, allow_secrets=description.allow_secrets, cloned=keep is not None)
         with problems.under("command"):
-            check_entry(command, tree, description.source_dir)
+            request_fields.check_entry(command, tree, description.source_dir)
         uri = backend.place(tree, "code")
         return backend.code_dir(uri), [Upload(tree, uri, _origin(git_config, tree))], keep
     return None, [], None
 
 
 def _origin(git_config: Mapping[str, str] | None, tree: FileTree) -> str:
-    """What the user calls a clone, which is in a temporary folder."""
+    """The user's name of a clone, which is in a temporary folder."""
     if git_config is None:
         return ""
-    from pai_sdk.code.provenance import git_state
-
     state = git_state(tree.root)
     return f"{state.repository}@{state.commit[:12]}" if state else "the repository"
 
 
 def with_git_labels(labels: Mapping[str, str] | None, folder: Path) -> dict[str, str]:
     """Labels, and those that name the state of the repository that a folder is in; labels that are given win."""
-    from pai_sdk.code.provenance import git_state
-
     state = git_state(folder)
     return {**(state.labels() if state else {}), **(labels or {})}
 

@@ -31,7 +31,7 @@ class Problems:
 
     @contextmanager
     def under(self, where: str) -> Iterator[None]:
-        """Turn errors of validation raised inside into problems of that parameter, and go on behind the block."""
+        """Turn errors of validation raised inside into problems of that parameter."""
         try:
             yield
         except ValidationError as error:

@@ -58,15 +58,11 @@ class Processor(JobSubmitter):
 
     def set_input_channels(self, channels: Sequence[Channel]) -> None:
         """Define the inputs. Other inputs are then refused, and so is a missing required one."""
-        from pai_sdk.submit.channels import channel_definitions
-
-        self._inputs_defined = channel_definitions(channels, "input_channels")
+        self._inputs_defined = _checked(channels, "input_channels")
 
     def set_output_channels(self, channels: Sequence[Channel]) -> None:
         """Define the outputs; each gets a URI, given or by default."""
-        from pai_sdk.submit.channels import channel_definitions
-
-        self._outputs_defined = channel_definitions(channels, "output_channels")
+        self._outputs_defined = _checked(channels, "output_channels")
 
     @checks_keywords
     def run(
@@ -105,3 +101,9 @@ class Processor(JobSubmitter):
             allow_secrets=self.allow_secrets,
             job_type=self.job_type,
         )
+
+
+def _checked(channels: Sequence[Channel], parameter: str) -> list[Channel]:
+    from pai_sdk.submit.channels import channel_definitions  # for weight: it needs pydantic
+
+    return channel_definitions(channels, parameter)

@@ -8,14 +8,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.api.algorithms import Algorithms, AlgorithmVersionRecord
+from pai_sdk.backend.places import place_of_type
+from pai_sdk.base.hints import name_hint
+from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 from pai_sdk.schemas.definitions import (
     AlgorithmDefinition,
     hyperparameter_problems,
     instance_problems,
     with_defaults,
 )
-from pai_sdk.schemas.names import LOCAL_TYPES
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel, CodeDir, HyperParameter
 from pai_sdk.schemas.wire import problems_of
 from pai_sdk.submit.problems import Problems
@@ -41,7 +43,7 @@ class AlgorithmChoice:
 
     @property
     def command(self) -> Sequence[str]:
-        """What runs."""
+        """The command that runs."""
         return self.definition.command
 
     @property
@@ -75,7 +77,7 @@ class AlgorithmChoice:
     def check_instances(self, instance_type: str | None, instance_count: int, problems: Problems) -> None:
         """See that the algorithm runs on such instances."""
         names = ("instance_type", "instance_count")
-        rented = None if instance_type in LOCAL_TYPES else instance_type
+        rented = None if place_of_type(instance_type).is_here else instance_type
         problems.found += instance_problems(self.definition, rented, instance_count, names)
 
     def fields(
@@ -112,3 +114,56 @@ class AlgorithmChoice:
             "algorithm_spec": self.spec.model_copy(update=complete),
             "code_dir": code_dir if has_code else None,
         }
+
+
+def given_algorithm(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoice:
+    """The algorithm of a whole spec.
+
+    Raises:
+        InvalidInputError: the spec is wrong.
+    """
+    try:
+        checked = AlgorithmSpec.model_validate(spec)
+    except ValidationError as error:
+        raise InvalidInputError(problems_of(error, "algorithm_spec")) from None
+    return AlgorithmChoice(AlgorithmDefinition.of(checked), spec=checked)
+
+
+def registered_algorithm(
+    algorithms: Algorithms, name: str | None, version: str | None, provider: str | None
+) -> AlgorithmChoice:
+    """A registered algorithm, as the service describes it.
+
+    Args:
+        algorithms: the API.
+        name: its name.
+        version: of it; the one that was created last, when None.
+        provider: whose it is.
+
+    Raises:
+        InvalidInputError: there is no such algorithm or version, or the service does not show its spec.
+    """
+    found = algorithms.find(str(name), provider)
+    record = _version(algorithms, found.algorithm_id, name, version)
+    if record.algorithm_spec is None:
+        raise InvalidInputError(
+            [Problem("algorithm_name", f"the service does not show the spec of {name!r}", "ask its provider")]
+        )
+    provider = found.algorithm_provider or provider
+    return AlgorithmChoice(record.algorithm_spec, name=name, version=record.algorithm_version, provider=provider)
+
+
+def _version(
+    algorithms: Algorithms, algorithm_id: str, name: str | None, wanted: str | None
+) -> AlgorithmVersionRecord:
+    if wanted is None:
+        latest = algorithms.latest_version(algorithm_id)
+        if latest is None:
+            raise InvalidInputError([Problem("algorithm_name", f"the algorithm {name!r} has no version yet")])
+        wanted = latest.algorithm_version
+    try:
+        return algorithms.get_version(algorithm_id, wanted)
+    except NotFoundError:
+        there = [version.algorithm_version for version in algorithms.list_versions(algorithm_id)]
+        what = f"the algorithm {name!r} has no version {wanted!r}"
+        raise InvalidInputError([Problem("algorithm_version", what, name_hint(wanted, there))]) from None

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pai_sdk.base.hints import is_of_type, nearest
+from pai_sdk.backend.places import PLACES, place_of_type
+from pai_sdk.base.hints import is_of_type, name_hint, nearest
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
-from pai_sdk.schemas.names import LOCAL_TYPES, is_of_the_contract, name_problems
+from pai_sdk.schemas.names import is_of_the_contract, name_problems
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.schemas.secret_values import Secret
 from pai_sdk.schemas.spec import HyperParameter, Label, MetricDefinition
 from pai_sdk.schemas.values import hyperparameter_text
+from pai_sdk.storage.tree import FileTree
 from pai_sdk.submit.problems import Problems
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LONGEST_BASE = 75  # time and digits come behind it
 _MOST = 2**31 - 1  # the numbers of the wire have 32 bits
+_INTERPRETERS = ("python", "python3", "sh", "bash")
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+# Their failure matters little, or cannot happen: they only feed the program behind the pipe.
+_FEEDERS = frozenset(("echo", "printf", "yes", "cat", "seq", "ls", "find", "true", ":", "zcat", "gunzip"))
+_NOT_SHELL = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*"|(?:(?<=[\s;&|(])|^)#[^\n]*""", re.DOTALL)
+_NOT_EXAMINED = re.compile(r"['\"`]|\$\(|<<|[<>]\(|\bcase\b|PIPESTATUS")
+_PIPELINE = re.compile(r"(?:[<>]&|&>|>\||\|&|[^;&\n|]|(?<!\|)\|(?!\|))+")
+_PROGRAM = re.compile(r"[\s({!]*(?:(?:\w+=\S*|do|then|else|time|exec|nohup|env)\s+)*([^\s()]+)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -80,7 +92,7 @@ def compute_resource(
     with problems.under("spot_spec"):
         spot = None if spot_spec is None else SpotSpec.model_validate(spot_spec)
     if instance_type is not None:
-        is_local = instance_type in LOCAL_TYPES
+        is_local = place_of_type(instance_type).is_here
         if not is_local and _is_nearly_local(instance_type):
             hint = "containers on this machine are 'local' and 'local_gpu'"
             problems.add("instance_type", f"{instance_type!r} is not known", hint)
@@ -122,17 +134,17 @@ def _check_lingjun(
 ) -> None:
     """The kind of resource is not sent: the instance type or the quota decides it, so they must agree."""
     is_other = instance_type is not None and not str(instance_type).startswith("ml.")
-    if resource_type == "Lingjun" and is_other and instance_type not in LOCAL_TYPES:
+    if resource_type == "Lingjun" and is_other and not place_of_type(instance_type).is_here:
         hint = "types of Lingjun begin with 'ml.', such as ml.gu7ef.8xlarge-gu100"
-        problems.add("resource_type", f"{instance_type!r} is no type of Lingjun", hint)
+        problems.add("resource_type", f"{instance_type!r} is not a type of Lingjun", hint)
     elif resource_type == "Lingjun" and instance_type is None and resource_id is None:
         problems.add("resource_type", "Lingjun needs an `instance_type` or a quota", "give its `resource_id`")
 
 
 def _is_nearly_local(instance_type: object) -> bool:
-    """Whether a type is a misspelt local one; a service would run it, and may charge for it."""
+    """True for a misspelt local type; a service would run it, and may charge for it."""
     meant = str(instance_type).lower().replace("-", "_")
-    return bool(nearest(meant, LOCAL_TYPES, cutoff=0.75))
+    return bool(nearest(meant, [name for place in PLACES.values() for name in place.instance_types], cutoff=0.75))
 
 
 def hyperparameters(given: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
@@ -218,3 +230,85 @@ def metrics(
                 hint = "put the number into parentheses: 'loss=([0-9.]+)'"
                 problems.add(f"metric_definitions[{number}].regex", f"{metric.regex!r} has no group", hint)
     return found
+
+
+# ---- the command
+
+
+def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
+    """The command as it is sent: text is run by `sh -c`, a list is sent unchanged.
+
+    Args:
+        command: as the user gave it.
+        problems: where to note that it is empty, or not text.
+
+    Example:
+        >>> command_list("python train.py $PAI_USER_ARGS", Problems())
+        ['sh', '-c', 'python train.py $PAI_USER_ARGS']
+    """
+    if isinstance(command, str):
+        if not command.strip():
+            problems.add("command", "is empty", "give the program to run")
+        return ["sh", "-c", command]
+    parts = list(command) if isinstance(command, Sequence) and not isinstance(command, bytes) else []
+    if not parts or not all(isinstance(part, str) for part in parts):
+        problems.add("command", "must be text or a list of texts", "such as 'python train.py'")
+    return parts
+
+
+def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> None:
+    """Check that the first script of the command is in the code folder.
+
+    Only what is certain is checked: the first words of the command, when they are an interpreter and a plain
+    relative path. Anything else may come from the image or from an earlier step.
+
+    Raises:
+        InvalidInputError: the script is missing; the nearest name is offered.
+    """
+    script = _first_script(command)
+    names = [entry.path for entry in tree.entries]
+    if script is None or script in names:
+        return
+    what = f"entry {script!r} not found in source_dir {str(source_dir)!r}"
+    raise InvalidInputError([Problem("", what, name_hint(script, names, intro="it has"))])
+
+
+def _first_script(command: Sequence[str]) -> str | None:
+    words = list(command)
+    if words[:2] in (["sh", "-c"], ["bash", "-c"]):
+        first_line = words[2].strip().splitlines()[0] if len(words) > 2 and words[2].strip() else ""
+        try:
+            words = shlex.split(first_line, comments=True)
+        except ValueError:
+            return None
+    if len(words) < 2 or words[0] not in _INTERPRETERS:
+        return None
+    script = words[1].rstrip(";").removeprefix("./")
+    if not script.endswith((".py", ".sh")) or script.startswith("/") or "$" in script or ".." in script:
+        return None
+    return script
+
+
+def hiding_pipe(command: Sequence[str]) -> str:
+    """The pipe of a shell command that hides the failure of a program; empty where none certainly does.
+
+    The shell reports how the last program of a pipe ended. A script with `pipefail`, with here-documents, `case`
+    or substitutions outside quotes is not examined.
+
+    Example:
+        >>> hiding_pipe(["sh", "-c", "cd src; python train.py 2>&1 | tee log.txt"])
+        'python train.py 2>&1 | tee log.txt'
+        >>> hiding_pipe(["bash", "-o", "pipefail", "-c", "python train.py | tee log.txt"])
+        ''
+    """
+    *shell, script = command or [""]
+    is_shell = len(shell) > 1 and shell[0].rpartition("/")[2] in _SHELLS and shell[-1].startswith("-")
+    # Characters that are quoted or in a comment are replaced, so that places in both texts are the same.
+    plain = _NOT_SHELL.sub(lambda found: "_" * len(found[0]), script)
+    if not is_shell or "pipefail" in f"{shell}{plain}" or _NOT_EXAMINED.search(plain):
+        return ""
+    for found in _PIPELINE.finditer(plain):
+        *first, _ = re.split(r"(?<!>)\|&?", found[0])
+        if any((begin := _PROGRAM.match(part)) and begin[1] not in _FEEDERS for part in first):
+            return script[found.start() : found.end()].strip(" \t()")
+    return ""

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from pai_sdk.backend.base import Plan
+from pai_sdk.backend.places import place_of_type
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
+from pai_sdk.job.follow.polling import FollowPolicy
+from pai_sdk.job.follow.watch import JobWatch
+from pai_sdk.job.gather import FailFast, Gathering
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.session import Session, given_or_default
+from pai_sdk.submit.channels import InputSource
 from pai_sdk.submit.submitter import JobSubmitter
-
-if TYPE_CHECKING:
-    from pai_sdk.backend.base import Plan
-    from pai_sdk.job.gather import FailFast, Gathering
-    from pai_sdk.job.job_watch import JobWatch
-    from pai_sdk.job.polling import FollowPolicy
-    from pai_sdk.job.training_job import TrainingJob
-    from pai_sdk.session import Session
-    from pai_sdk.submit.channels import InputSource
 
 __all__ = ["run_all"]
 
@@ -47,9 +46,9 @@ def run_all(
         inputs: input channel to what fills it, for all of them that are not plans yet.
         max_parallel: how many jobs may have been submitted and not ended.
         fail_fast: False runs all jobs, and then raises one error with all failures. With True, no job is submitted
-            after the first failure, and the jobs that run go on. `"stop"` stops them, too.
+            after the first failure, and running jobs continue. `"stop"` stops them, too.
         show: a live table in a terminal or a notebook, a line for each end elsewhere.
-        on_interrupt: what Ctrl-C means for the jobs that run: they go on, or they are stopped and waited for.
+        on_interrupt: effect of Ctrl-C on running jobs: they continue, or they are stopped and waited for.
         session: where plans are submitted; submitters use their own.
         policy: how patiently to follow.
 
@@ -59,14 +58,12 @@ def run_all(
     Raises:
         InvalidInputError: something cannot be submitted; `problems` lists what is wrong with all of them.
         JobsFailed: jobs failed or were stopped, or one could not be submitted; after that, none was submitted.
-        KeyboardInterrupt: Ctrl-C; the interrupt tells what has become of the jobs.
+        KeyboardInterrupt: Ctrl-C; its message has the state of the jobs.
 
     Example:
         >>> def search(estimators: list[JobSubmitter]) -> list[TrainingJob]:
         ...     return run_all(estimators, {"train": "oss://models/train.csv"}, max_parallel=4)
     """
-    from pai_sdk.job.gather import Gathering
-
     if not isinstance(max_parallel, int) or max_parallel < 1:
         problem = Problem("max_parallel", f"{max_parallel!r} is not a number of jobs", "a whole number, 1 or more")
         raise InvalidInputError([problem])
@@ -87,17 +84,17 @@ def run_all(
 def _submit_next(
     waiting: deque[tuple[str, Callable[[], TrainingJob]]],
     gathering: Gathering,
-    watch: JobWatch,
+    watch: JobWatch[TrainingJob],
     jobs: list[TrainingJob],
     max_parallel: int,
 ) -> None:
-    """Submit until so many jobs have not ended. After a failed submission there is no other: it would fail too."""
+    """Submit until `max_parallel` jobs are unfinished. A failed submission is the last one."""
     while waiting and len(watch.unfinished) < max_parallel:
         name, submit = waiting.popleft()
         try:
             job = submit()
-        except PaiError as fault:
-            gathering.failures[name] = fault
+        except PaiError as error:
+            gathering.failures[name] = error
             gathering.not_submitted = len(waiting)
             waiting.clear()
             return
@@ -113,8 +110,6 @@ def _planned(
     Raises:
         InvalidInputError: with what is wrong with all of them.
     """
-    from pai_sdk.backend.base import Plan
-
     given: Sequence[object] = [] if isinstance(submitters, str | Mapping | JobSubmitter | Plan) else [*submitters]
     if not given and not isinstance(submitters, Sequence):
         raise InvalidInputError([wrong_type("submitters", submitters, _HINT)])
@@ -138,10 +133,7 @@ def _planned(
 
 
 def _submit_plan(plan: Plan, session: Session | None) -> TrainingJob:
-    from pai_sdk.schemas.names import LOCAL_TYPES
-    from pai_sdk.session import given_or_default
-
     compute = plan.request.compute_resource
-    is_local = compute is not None and compute.ecs_spec in LOCAL_TYPES
+    is_local = compute is not None and place_of_type(compute.ecs_spec).is_here
     found: Session = given_or_default(session, local=is_local)
     return found.submit(plan)

@@ -1,31 +1,31 @@
-"""JobSubmitter: plans jobs from parameters, and submits them.
+"""JobSubmitter and EstimatorBase: plan jobs from parameters, submit them, wait for them.
 
 Importing this module is cheap: `submit.planning` is loaded when the first plan is made.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from pai_sdk.backend.places import place_of_job, place_of_type
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, PaiError, Problem
-from pai_sdk.schemas.names import LOCAL_TYPES, is_local_id
+from pai_sdk.compat.left_out import SERVING
+from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, NotOfferedError, Problem
 from pai_sdk.submit.parameters import Description, JobParameters
 
 if TYPE_CHECKING:
     from pai_sdk.backend.base import Plan
-    from pai_sdk.display.base import Display
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.session import Session
     from pai_sdk.submit.channels import InputSource, OutputTarget
+    from pai_sdk.tensorboard import TensorBoard
 
-__all__ = ["Description", "JobSubmitter"]
+__all__ = ["Description", "EstimatorBase", "JobSubmitter"]
 
-logger = logging.getLogger(__name__)
+MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 
 
 @short_tracebacks
@@ -82,32 +82,22 @@ class JobSubmitter(JobParameters):
         Raises:
             SettingsError: a setting or a key that the job needs is missing.
             ApiError: the service refused it, as for a key that may not do this.
-            ConnectionFailedError: no answer, after the retries of the session's policy.
+            ConnectionFailedError: no response, after the retries of the session's policy.
             TransferError: code or inputs could not be uploaded; there is no job.
             LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
             JobFailed: while waiting, the job failed.
             JobStopped: while waiting, the job was stopped.
         """
-        from pai_sdk.display.base import Silent
-        from pai_sdk.display.choice import choose_display
+        from pai_sdk.submission.announce import announce
 
-        job = self._session().submit(plan, instance_type=self.instance_type)
-        self._keep(job, plan)
-        display = choose_display(job=job, is_waited_for=wait) if show_logs else Silent()
-        if show_logs:
-            job.shown_by(display)
-            _show_submitted(job, display, (*plan.warnings, *plan.notes))
-        else:
-            for warning in plan.warnings:
-                logger.warning("job %s: %s", job.id, warning)
+        job = self._send(plan)
+        display = announce(job, plan, shown=show_logs, waited_for=wait)
         if wait:
-            # A local job ends with the program that waits for it in the foreground.
-            on_interrupt: Literal["detach", "stop"] = "stop" if is_local_id(job.id) else "detach"
-            return self._wait_with_fallback(
+            on_interrupt = place_of_job(job.id).capabilities.on_interrupt
+            return self._wait(
                 job, lambda one: one.wait(show_logs=show_logs, display=display, on_interrupt=on_interrupt)
             )
-        else:
-            job.keep_card_live()
+        job.keep_card_live()
         return job
 
     def wait(
@@ -133,55 +123,30 @@ class JobSubmitter(JobParameters):
             InvalidInputError: nothing has been submitted yet.
             JobFailed: a job ended without success; of several the first, when all have ended.
             JobStopped: the job was stopped.
-            WaitTimeoutError: the timeout has passed; the job goes on.
+            WaitTimeoutError: the timeout has passed; the job continues.
         """
         failures: list[JobFailed | JobStopped] = []
         last = self._last_job()
         for job in self.jobs[:] if all_jobs else self.jobs[-1:]:
             try:
-                last = self._wait_with_fallback(
-                    job, lambda one: one.wait(timeout, interval=interval, show_logs=show_logs)
-                )
+                last = self._wait(job, lambda one: one.wait(timeout, interval=interval, show_logs=show_logs))
             except (JobFailed, JobStopped) as failure:
                 failures.append(failure)
         if failures:
             raise failures[0]
         return last
 
-    def _wait_with_fallback(self, job: TrainingJob, wait_for: Callable[[TrainingJob], object]) -> TrainingJob:
-        """Wait for a job; one that found no capacity is submitted again with its next resources.
+    def _wait(self, job: TrainingJob, wait_for: Callable[[TrainingJob], object]) -> TrainingJob:
+        from pai_sdk.submission.capacity import wait_with_fallback
 
-        Only when it has ended, and never began, so that no two run at once. Its end is not announced then.
-        """
-        from pai_sdk.job.notifications import notify_all
-        from pai_sdk.session.capacity import plan_after
+        return wait_with_fallback(job, wait_for, lambda one: self._plans.get(one.id), self._send)
 
-        while True:
-            notifications, job.notifications = job.notifications, ()
-            try:
-                wait_for(job)
-            except JobFailed as failure:
-                plan = self._plans.get(job.id)
-                following = plan_after(failure, job.record, plan) if plan is not None else None
-                if following is None:
-                    notify_all(notifications, job.record, failure)
-                    raise
-            except JobStopped as stop:
-                notify_all(notifications, job.record, stop)
-                raise
-            except BaseException:
-                job.notifications = notifications  # it goes on, and a later wait may see its end
-                raise
-            else:
-                notify_all(notifications, job.record, None)
-                return job
-            job = self._session().submit(following, instance_type=self.instance_type)
-            self._keep(job, following)
-
-    def _keep(self, job: TrainingJob, plan: Plan) -> None:
+    def _send(self, plan: Plan) -> TrainingJob:
+        job = self._session().submit(plan, instance_type=self.instance_type)
         job.notifications = tuple(self.notify or ())
         self.jobs.append(job)
         self._plans[job.id] = plan
+        return job
 
     @property
     def latest_job(self) -> TrainingJob | None:
@@ -205,22 +170,99 @@ class JobSubmitter(JobParameters):
     def _session(self) -> Session:
         from pai_sdk.session import given_or_default
 
-        self.session = given_or_default(self.session, local=self.instance_type in LOCAL_TYPES)
+        self.session = given_or_default(self.session, local=place_of_type(self.instance_type).is_here)
         return self.session
 
 
-def _show_submitted(job: TrainingJob, display: Display, notes: Sequence[str]) -> None:
-    """Show a job that has just been created. An error raised here would hide the job's id from the user."""
-    from pai_sdk.display.commands import next_commands
-    from pai_sdk.job.interrupt_messages import detached
-    from pai_sdk.schemas.record import JobRecord
+@short_tracebacks
+class EstimatorBase(JobSubmitter):
+    """Submits jobs that train a model; use `Estimator` or `AlgorithmEstimator`."""
 
-    try:
-        display.submitted(job.record)
-        for note in notes:
-            display.notice(note)
-    except PaiError as fault:
-        display.submitted(JobRecord(training_job_id=job.id))
-        display.notice(f"its state cannot be read: {fault}")
-    except KeyboardInterrupt:
-        raise detached(job.id, next_commands(JobRecord(training_job_id=job.id))) from None
+    # A field of each estimator, where its own order of parameters has it.
+    hyperparameters: Mapping[str, Any] | None
+
+    def set_hyperparameters(self, **hyperparameters: Any) -> None:
+        """Add or replace hyperparameters of the jobs to come."""
+        self.hyperparameters = {**(self.hyperparameters or {}), **hyperparameters}
+
+    @checks_keywords
+    def fit(
+        self,
+        inputs: Mapping[str, InputSource] | None = None,
+        outputs: Mapping[str, OutputTarget] | None = None,
+        wait: bool = True,
+        show_logs: bool = True,
+        job_name: str | None = None,
+    ) -> TrainingJob:
+        """Submit a training job.
+
+        Args:
+            inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
+            outputs: output channel to where it goes, for those that shall not go to the default place: a URI or a
+                dataset.
+            wait: return when the job has ended, not when it is submitted.
+            show_logs: show status and log while waiting.
+            job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
+
+        Returns:
+            The job; it has succeeded when it was waited for.
+
+        Raises:
+            PaiError: as `plan` and `submit`.
+        """
+        return self.submit(self.plan(inputs, outputs, job_name=job_name), wait=wait, show_logs=show_logs)
+
+    def model_data(self) -> str:
+        """URI of the model of the job submitted last.
+
+        Raises:
+            InvalidInputError: nothing has been submitted yet, or the job has no output `model`.
+        """
+        return self._output(MODEL)
+
+    def checkpoints_data(self) -> str:
+        """URI of the checkpoints of the job submitted last; errors as for `model_data`."""
+        return self._output(CHECKPOINTS)
+
+    def tensorboard_data(self) -> str:
+        """URI of the TensorBoard logs of the job submitted last; errors as for `model_data`."""
+        return self._output(TENSORBOARD)
+
+    def tensorboard(self, wait: bool = True) -> TensorBoard:
+        """Start TensorBoard on what the job submitted last reports; it shows what the job reports from then on.
+
+        Args:
+            wait: it listens when this returns, also with False.
+
+        Raises:
+            InvalidInputError: nothing has been submitted yet, or the job has no output `tensorboard`.
+            MissingExtraError: TensorBoard is not installed.
+            ServiceStartError: it did not start.
+        """
+        from pai_sdk.tensorboard import TensorBoard
+
+        uri = self.tensorboard_data()
+        return TensorBoard.create(uri, wait, display_name=self.jobs[-1].name, session=self._session())
+
+    def deploy(self, *_: Any, **__: Any) -> NoReturn:
+        """Left out: pai_sdk does not serve models.
+
+        Raises:
+            NotOfferedError: always; it names the replacement.
+        """
+        raise NotOfferedError("Estimator.deploy", SERVING)
+
+    def create_model(self, *_: Any, **__: Any) -> NoReturn:
+        """Left out: pai_sdk does not serve models.
+
+        Raises:
+            NotOfferedError: always; it names the replacement.
+        """
+        raise NotOfferedError("Estimator.create_model", SERVING)
+
+    def _output(self, channel: str) -> str:
+        outputs = self.get_outputs_data()
+        if channel not in outputs:
+            what = f"job {self.jobs[-1].id} has no output {channel!r}"
+            raise InvalidInputError([Problem("job", what, f"it has: {', '.join(outputs) or 'none'}")])
+        return outputs[channel]

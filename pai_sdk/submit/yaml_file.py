@@ -175,7 +175,7 @@ def way_to(place: Place) -> str:
 
 
 def _is_named(key: str | int, wanted: str | int) -> bool:
-    """Whether a problem means that key: those of the wire's models have its names."""
+    """True where a problem means that key: problems of the wire's models have the names of the wire."""
     plain = [str(name).replace("_", "").lower() for name in (key, wanted)]
     return plain[0] == plain[1]
 

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.errors import TraceError
-from pai_sdk.run.callbacks import import_library
+from pai_sdk.run.report.callbacks import import_library
 
 if TYPE_CHECKING:
     from pai_sdk.trace.hook import TraceHook

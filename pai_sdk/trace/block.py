@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FIRST_ROWS = 1024
-_JOINED = 256  # so many small Arrow arrays become one
+_JOINED = 256  # this number of small Arrow arrays become one
 
 # Memory of Python objects and of Arrow's, measured: blocks of a few kilobytes take more of it than of rows.
 _BLOCK_BYTES = 1_500

@@ -38,7 +38,7 @@ class Columns:
 
     def __init__(self, schema: pa.Schema, *, missing: str = "error") -> None:
         if missing not in ("error", "null"):
-            raise InvalidInputError([Problem("missing", f"{missing!r} is no choice", "'error' or 'null'")])
+            raise InvalidInputError([Problem("missing", f"{missing!r} is not supported", "'error' or 'null'")])
         self._types = {field.name: (field.type, numpy_type(field.type)) for field in schema}
         self._missing_is_null = missing == "null"
 
@@ -75,8 +75,8 @@ class Columns:
                     problems.append(Problem(f"column {name!r}", str(error)))
         lengths = {name: len(column) for name, column in prepared.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            problems.append(Problem("columns", f"differ in their numbers of rows ({told})"))
+            listed = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+            problems.append(Problem("columns", f"differ in their numbers of rows ({listed})"))
         rows = next(iter(lengths.values()), 1)
         for name, value in scalars.items():
             try:

@@ -12,7 +12,7 @@ import io
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["FrameError", "framed", "framed_pieces", "unframed", "unframed_chunks"]
+__all__ = ["FrameError", "framed", "framed_pieces", "unframed_chunks"]
 
 _CHUNK_BYTES = 65536
 _U32 = struct.Struct(">I")
@@ -26,7 +26,7 @@ def framed(content: bytes | memoryview, chunk_bytes: int = _CHUNK_BYTES) -> byte
     """The content in its frame.
 
     Example:
-        >>> unframed(framed(b"hello", chunk_bytes=2))
+        >>> b"".join(unframed_chunks(io.BytesIO(framed(b"hello", chunk_bytes=2)).read))
         b'hello'
     """
     # Joining a list would copy a whole block under the GIL, and a step of the training would wait for it.
@@ -57,15 +57,6 @@ def framed_pieces(
         rest += bytes(content[position:])
     yield rest
     yield _U32.pack(extend(total, rest))
-
-
-def unframed(frame: bytes | memoryview) -> bytes:
-    """The content of a frame.
-
-    Raises:
-        FrameError: it is cut off, or a checksum differs.
-    """
-    return b"".join(unframed_chunks(io.BytesIO(frame).read))
 
 
 def unframed_chunks(read: Callable[[int], bytes], *, least: int = 1, most: int = 2**32) -> Iterator[bytes]:

@@ -75,7 +75,7 @@ class TraceHook:
 
     def __init__(self, writer: TraceWriter, *, when: str = "train") -> None:
         if when not in _WHEN:
-            raise InvalidInputError([Problem("when", f"{when!r} is no choice", "'train', 'eval' or 'both'")])
+            raise InvalidInputError([Problem("when", f"{when!r} is not supported", "'train', 'eval' or 'both'")])
         self.writer = writer
         self.when = when
         self._begin()
@@ -126,7 +126,7 @@ class TraceHook:
             _warn_twice(name)
 
     def has_column(self, name: str) -> bool:
-        """Whether the writer's schema has it."""
+        """True if the writer's schema has it."""
         return name in self.writer.schema.names
 
     @contextmanager
@@ -226,11 +226,11 @@ class TraceHook:
 
     @property
     def has_ended(self) -> bool:
-        """Whether `end` was called."""
+        """True if `end` was called."""
         return self._ref not in _active
 
     def check_alive(self) -> bool:
-        """Whether the writer takes rows."""
+        """True if the writer takes rows."""
         return self.writer.is_usable
 
     def steps(self, batches: Iterable[_Batch]) -> Iterator[_Batch]:

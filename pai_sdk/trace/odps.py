@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pai_sdk.config.credentials import Credentials, CredentialsProvider, default_credentials, static_credentials
 from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem, TraceError
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     import requests
     from odps import ODPS
 
-__all__ = ["OdpsSink", "pyodps_client"]
+    from pai_sdk.config.credentials import CredentialsProvider
+
+__all__ = ["OWN_PROJECT", "OdpsSink", "SessionTables", "pyodps_client"]
 
 _HEADERS = {
     "odps-tunnel-date-transform": "v1",
@@ -59,7 +62,7 @@ class OdpsSink:
         lifecycle: days that a new table keeps its rows.
         compression: of what is sent: `zstd`, `deflate` or `none`.
         run_column: the column that gets the run's id; None for none.
-        tunnel_endpoint: of the tunnel; MaxCompute tells it otherwise.
+        tunnel_endpoint: of the tunnel; by default, MaxCompute is asked for it.
         region: sign with V4 for this region.
         quota: the tunnel's quota.
 
@@ -93,7 +96,7 @@ class OdpsSink:
         given = {"table": table, "project": project, "endpoint": endpoint}
         problems = [Problem(name, "is missing") for name, value in given.items() if not value]
         if compression not in _COMPRESSIONS:
-            problems.append(Problem("compression", f"{compression!r} is no choice", ", ".join(_COMPRESSIONS)))
+            problems.append(Problem("compression", f"{compression!r} is not supported", ", ".join(_COMPRESSIONS)))
         try:
             self.partition = _pairs(partition)
         except ValueError as error:
@@ -288,20 +291,20 @@ class _Connection:
                 headers={**_HEADERS, **(headers or {})},
                 timeout=_TIMEOUTS_S,
             )
-        # A gateway may answer 200 for a request that it did not pass on.
+        # A gateway may respond with 200 for a request that it did not pass on.
         if "x-odps-request-id" not in response.headers:
-            raise TraceError(f"{self.sink}: the answer is not MaxCompute's: it has no request id", retryable=True)
+            raise TraceError(f"{self.sink}: the response has no request id of MaxCompute", retryable=True)
         return response
 
     def facts(self, method: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """The same for a call whose answer is JSON."""
+        """The same for a call whose response is JSON."""
         response = self.call(method, query)
         try:
             found = json.loads(response.content)
         except ValueError:
             found = None
         if not isinstance(found, dict) or "UploadID" not in found:
-            raise TraceError(f"{self.sink}: the answer is not that of the tunnel", retryable=True)
+            raise TraceError(f"{self.sink}: the response is not that of the tunnel", retryable=True)
         return found
 
 
@@ -336,7 +339,7 @@ class _Session:
         return content
 
     def write(self, block_id: int, payload: bytes) -> None:
-        """Send a block, unless an earlier request has stored it: then only its answer was lost."""
+        """Send a block, unless an earlier request has stored it: then only its response was lost."""
         with self._lock:
             is_repeated = block_id in self._tried
             self._tried.add(block_id)
@@ -420,7 +423,7 @@ def _blocks_schema(traced: pa.Schema, columns: Mapping[str, str], sink: str) -> 
 
 
 def _stores(table: pa.DataType, traced: pa.DataType) -> bool:
-    """Whether a column of the table can store all values of a type."""
+    """True if a column of the table can store all values of a type."""
     import numpy as np
     import pyarrow.types as kinds
 
@@ -454,9 +457,9 @@ def _as_trace_errors(sink: str) -> Iterator[None]:
         )
         raise TraceError(f"{sink}: {error}", retryable=retryable) from error
     except (requests.RequestException, OSError) as error:
-        raise TraceError(f"{sink}: no answer: {error}", retryable=True) from error
+        raise TraceError(f"{sink}: no response: {error}", retryable=True) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:  # pyodps reads the page of a gateway
-        raise TraceError(f"{sink}: the answer is not MaxCompute's", retryable=True) from error
+        raise TraceError(f"{sink}: the response is not MaxCompute's", retryable=True) from error
 
 
 def _pairs(partition: str | None) -> dict[str, str]:
@@ -486,3 +489,67 @@ def _odps_module() -> Any:
         text = "tables of MaxCompute need pyodps, which is not installed; run: pip install 'pai-sdk[odps]'"
         raise MissingExtraError(text, extra="odps") from error
     return odps
+
+
+OWN_PROJECT = "pai"
+"""The project of tables in a service of your own, unless another is given."""
+
+_CLOUD = ".aliyuncs.com"
+
+
+class SessionTables:
+    """Tables with the endpoint and the keys of a session; `session.tables` gives it.
+
+    Args:
+        endpoint: the session's endpoint of PAI.
+        region_id: its region.
+        credentials: its keys.
+
+    Example:
+        >>> session.tables.sink("clicks", partition="dt=20261122")  # doctest: +SKIP
+        OdpsSink('pai.clicks/dt=20261122')
+    """
+
+    def __init__(self, endpoint: str, region_id: str | None, credentials: CredentialsProvider) -> None:
+        self._is_own = not (urlsplit(endpoint).hostname or "").endswith(_CLOUD)
+        self.endpoint = endpoint if self._is_own else f"https://service.{region_id}.maxcompute.aliyun.com/api"
+        self._credentials = credentials
+
+    def __repr__(self) -> str:
+        return f"<SessionTables {self.endpoint}>"
+
+    def sink(self, table: str, *, project: str | None = None, **options: Any) -> OdpsSink:
+        """A sink with which a `TraceWriter` writes to a table.
+
+        Args:
+            table: its name.
+            project: of MaxCompute; `pai` in a service of your own.
+            options: as for `OdpsSink`.
+
+        Raises:
+            InvalidInputError: the project is missing, or an option is wrong.
+        """
+        options = {"credentials": self._credentials, **self._tunnel(), **options}
+        return OdpsSink(table, project=self._project(project), endpoint=self.endpoint, **options)
+
+    def client(self, *, project: str | None = None) -> ODPS:
+        """A client of pyodps: to read tables, and to make, list and drop them.
+
+        Args:
+            project: of MaxCompute; `pai` in a service of your own.
+
+        Raises:
+            InvalidInputError: the project is missing.
+            MissingExtraError: pyodps is not installed.
+        """
+        key = self._credentials()
+        return pyodps_client(key, self._project(project), self.endpoint, **self._tunnel())
+
+    def _project(self, given: str | None) -> str:
+        if given or self._is_own:
+            return given or OWN_PROJECT
+        raise InvalidInputError([Problem("project", "is missing", "name the project of MaxCompute")])
+
+    def _tunnel(self) -> dict[str, str]:
+        # pyodps keeps the tunnel that it found for an endpoint, in the whole process.
+        return {"tunnel_endpoint": self.endpoint} if self._is_own else {}

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+import secrets
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.run.layout import check_run_id
-from pai_sdk.run.report import context_here
+from pai_sdk.errors import InvalidInputError, Problem, TraceError
+from pai_sdk.run.report.layout import RunLayout, check_run_id, is_run_id
+from pai_sdk.run.report.session import context_here
+from pai_sdk.storage.store import open_store
+from pai_sdk.storage.stores.local import path_of_file_uri
+from pai_sdk.storage.uri import uri_scheme
 from pai_sdk.trace.trace_files import block_name, commit_name, new_attempt, new_session
 
 if TYPE_CHECKING:
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
     from pai_sdk.storage.store import Store
 
-__all__ = ["ParquetSink"]
+__all__ = ["ParquetSink", "default_sink", "run_id_here"]
 
 _NOT_IN_VALUES = "/\\=\0"
 
@@ -94,8 +99,6 @@ class ParquetSink:
     @cached_property
     def store(self) -> Store:
         """The folder."""
-        from pai_sdk.storage.store import open_store
-
         return open_store(self.folder, self._session)
 
     def check(self) -> None:
@@ -150,10 +153,38 @@ class _Files:
 
 def is_local(folder: str) -> Path | None:
     """The path of a local folder; None for a URI of something else."""
-    from pai_sdk.storage.uri import uri_scheme
-
     if folder.startswith("file:"):
-        from pai_sdk.storage.local_store import path_of_file_uri
-
         return Path(path_of_file_uri(folder))
     return Path(folder) if uri_scheme(folder) is None else None
+
+
+def run_id_here() -> str:
+    """The id of the job or run around this code; a new one outside of them."""
+    context = context_here()
+    name = "" if context is None else context.job_id or (context.folder.name if context.folder else "")
+    if is_run_id(name):
+        return name
+    return f"local-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def default_sink(run_id: str) -> ParquetSink:
+    """Parquet files in the run's folder: in a job's output channel `trace`, or in `model/trace` without one.
+
+    Outside a job it is `trace` in the folder of the `ReportSession` around this code, or `runs/<run id>/trace`
+    below the current folder without one.
+
+    Raises:
+        TraceError: the job has neither of the two channels.
+    """
+    context = context_here()
+    if context is None or context.folder is None:
+        return ParquetSink(str(Path("runs", run_id, "trace").absolute()))
+    if not context.job_id:
+        return ParquetSink(RunLayout(str(context.folder)).trace)
+    if own := os.environ.get("PAI_OUTPUT_TRACE"):
+        return ParquetSink(own)
+    if model := os.environ.get("PAI_OUTPUT_MODEL"):
+        return ParquetSink(str(Path(model, "trace")))
+    raise TraceError(
+        "the job has no output channel for its trace; give it one, outputs={'trace': …}, or the writer a sink"
+    )

@@ -142,7 +142,7 @@ class TraceToOdpsHook(TraceHook):
 
 
 class StepQueue:
-    """Where RecIS puts steps for its writers. Here the rows of a step are copied at once, so it is always empty.
+    """The queue of steps in RecIS. Here the rows of a step are copied at once, so it is always empty.
 
     Args:
         writer: gets the steps.
@@ -212,7 +212,7 @@ class RecisWriter:
         return [rows] if any(rows.values()) else []
 
     def is_alive(self) -> bool:
-        """Whether it takes rows."""
+        """True if it takes rows."""
         return self._writer.is_usable
 
     def write(self, data: Mapping[str, Any]) -> None:

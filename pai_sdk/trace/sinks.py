@@ -1,4 +1,4 @@
-"""Where traces go: the interface of a sink."""
+"""The interface of a sink, which stores traces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SinkSession(Protocol):
     Behaviors and assumptions:
 
     1. `write` and `commit` may be repeated after any failure, with the same arguments. A repetition has no effect
-       where the first call had one, also when its answer was lost.
+       where the first call had one, also when its response was lost.
     2. Blocks are written by several threads at once; `commit` is called once all of them are written.
     3. When `commit` has returned, all rows are visible. Before it, a block is visible as a whole or not at all;
        sinks that can make a session visible at one moment do so.
@@ -46,12 +46,12 @@ class Sink(Protocol):
 
     @property
     def max_blocks(self) -> int:
-        """How many blocks a session takes at most; the writer begins a new one then."""
+        """The largest number of blocks in a session; the writer begins a new session then."""
         ...
 
     @property
     def max_age_s(self) -> float:
-        """How old a session may become, in seconds."""
+        """The longest life of a session, in seconds."""
         ...
 
     def prepare(self, schema: pa.Schema, run_id: str) -> pa.Schema:

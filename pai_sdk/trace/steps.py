@@ -1,4 +1,4 @@
-"""What threads and tasks have given for the next steps of one hook.
+"""The values that threads and tasks have given for the next steps of one hook.
 
 Each thread and each task collects a part of its own, so that threads which end steps themselves do not mix their
 rows. A thread that has never ended a step is a helper of the training loop, such as a thread of an executor: its
@@ -30,7 +30,7 @@ class _Here(threading.local):
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """What one thread or task has given for a step."""
+    """The values of one thread or task for a step."""
 
     giver: object
     values: dict[str, Any] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pai_sdk.base.hints import name_hint, wrong_type
 from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem, TraceError
+from pai_sdk.storage.store import open_store
 from pai_sdk.trace.parquet import is_local
 from pai_sdk.trace.trace_files import attempt_of, files_of_runs, partitions_of
 from pai_sdk.trace.unified import unified
@@ -51,8 +52,6 @@ def read_trace(folder: str | Path, session: Any = None, *, uncommitted: bool = F
             ...
         pai_sdk.errors.TraceError: /no/such/folder has no trace: there is no Parquet file in it
     """
-    from pai_sdk.storage.store import open_store
-
     return trace_in(open_store(str(folder), session), str(folder), uncommitted=uncommitted)
 
 
@@ -73,8 +72,8 @@ def trace_in(store: Store, folder: str, *, uncommitted: bool = False) -> TraceDa
                 "uncommitted=True reads them as they are"
             )
         raise TraceError(f"{folder} has no trace: {why}")
-    _tell(folder, foreign, logging.WARNING)
-    _tell(folder, without_commit, logging.INFO)
+    _log(folder, foreign, logging.WARNING)
+    _log(folder, without_commit, logging.INFO)
     return TraceData(folder, store, files, foreign | without_commit)
 
 
@@ -167,7 +166,7 @@ class TraceData:
         return self._scanned(lambda: self._dataset.head(rows))
 
     def query(self, sql: str) -> duckdb.DuckDBPyRelation:
-        """The answer of DuckDB to a query of the table `trace`.
+        """The result of a DuckDB query of the table `trace`.
 
         Raises:
             MissingExtraError: DuckDB is not installed.
@@ -186,15 +185,15 @@ class TraceData:
             raise TraceError(f"the query failed: {error}") from error
 
     def rows_of(self, sql: str, most: int) -> pa.Table:
-        """The first rows of a query's answer; errors as for `query`."""
+        """The first rows of a query's result; errors as for `query`."""
         import duckdb
         import pyarrow as pa
 
-        answer = self.query(sql)
-        if answer is None:  # a statement without rows
+        found = self.query(sql)
+        if found is None:  # a statement without rows
             return pa.table({})
         try:
-            return answer.limit(most).to_arrow_table()
+            return found.limit(most).to_arrow_table()
         except duckdb.Error as error:
             raise TraceError(f"the query failed: {error}") from error
 
@@ -231,7 +230,7 @@ class TraceData:
         with ThreadPoolExecutor(_READERS, thread_name_prefix="trace-reader") as pool:
             opened = dict(zip(self.paths, pool.map(self._fragment, self._files), strict=True))
         damaged = {path: reason for path, reason in opened.items() if isinstance(reason, str)}
-        _tell(self.folder, damaged, logging.WARNING)
+        _log(self.folder, damaged, logging.WARNING)
         self.left_out.update(damaged)
         self._files = [file for file in self._files if file.path not in damaged]
         if not self._files:
@@ -347,7 +346,7 @@ class _RangedFile(io.RawIOBase):
         return content[start - first : end - first]
 
 
-def _tell(folder: str, left_out: dict[str, str], level: int) -> None:
+def _log(folder: str, left_out: dict[str, str], level: int) -> None:
     """One line for each reason."""
     for reason in sorted(set(left_out.values())):
         paths = [path for path, why in left_out.items() if why == reason]

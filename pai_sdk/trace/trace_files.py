@@ -47,7 +47,7 @@ def new_attempt() -> str:
 
 
 def new_session(rank: int, attempt: str) -> str:
-    """How the names of a session's files begin; no other session has the same."""
+    """The beginning of the names of a session's files begin; no other session has the same."""
     return f"rank{rank}-{attempt}-{new_attempt()}-{secrets.token_hex(6)}"
 
 

@@ -30,7 +30,7 @@ from pai_sdk.base.retry import RetryPolicy, one_attempt
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 from pai_sdk.trace.block import BlockBuilder
 from pai_sdk.trace.columns import Columns
-from pai_sdk.trace.destinations import default_sink, run_id_here
+from pai_sdk.trace.parquet import default_sink, run_id_here
 from pai_sdk.trace.types import ColumnTypes, trace_schema
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ __all__ = ["CLOSE_S", "TraceStats", "TraceWriter"]
 logger = logging.getLogger(__name__)
 
 CLOSE_S = 600.0
-"""How long `close` waits for the sink, in seconds."""
+"""The longest time that `close` waits for the sink, in seconds."""
 
 _MIB = 1 << 20
 _JOIN_S = 5.0
@@ -58,7 +58,7 @@ _open_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
 
 @dataclass(frozen=True)
 class TraceStats:
-    """What a writer has done so far.
+    """The counts of a writer.
 
     Attributes:
         rows_fed: rows that `write` has taken.
@@ -93,7 +93,7 @@ class _Session:
 
     @property
     def is_due(self) -> bool:
-        """Whether its commit can be made."""
+        """True if its commit can be made."""
         return self.is_ended and len(self.stored) == self.sealed
 
 
@@ -299,17 +299,17 @@ class TraceWriter:
 
     @property
     def missing(self) -> str:
-        """What becomes of a column that a step does not have: `"error"`, or `"null"`."""
+        """The treatment of a column that a step does not have: `"error"`, or `"null"`."""
         return str(self._settings["missing"])
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
+        """True if `close` was called."""
         return self._is_closed
 
     @property
     def is_usable(self) -> bool:
-        """Whether it takes rows: it is open, no block has failed, and this is its process."""
+        """True if it takes rows: it is open, no block has failed, and this is its process."""
         return not self._is_closed and self._error is None and self._process_id == os.getpid()
 
     def unsent(self) -> dict[str, list[Any]]:
@@ -319,7 +319,7 @@ class TraceWriter:
             return found
 
     def stats(self) -> TraceStats:
-        """What was done so far."""
+        """The counts so far."""
         with self._changed:
             waiting = self._sealed_bytes + self._builder.size_bytes
             return TraceStats(**self._counts, waiting_bytes=waiting, blocked_s=self._blocked_s)

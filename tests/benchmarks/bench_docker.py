@@ -17,6 +17,7 @@ from pai_sdk.errors import EngineNotFoundError
 from pai_sdk.execution.docker.engine import Engine, find_engine
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.submission import submit
 from tests.benchmarks.harness import Row
 from tests.docker.engine import BASE_IMAGE
 
@@ -40,7 +41,7 @@ def measure(cache: Path) -> dict[str, float | str]:
     try:
         engine = find_engine()
     except EngineNotFoundError:
-        return _without("no Docker engine answers")
+        return _without("no Docker engine responds")
     try:
         if not engine.client.images.list(BASE_IMAGE):
             return _without(f"the engine has no image {BASE_IMAGE}")
@@ -98,7 +99,7 @@ def _submitted(backend: LocalBackend, command: str) -> TrainingJob:
         "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
         "AlgorithmSpec": {"Image": BASE_IMAGE, "Command": ["sh", "-c", command]},
     }
-    return TrainingJob(backend.submit(Plan(TrainingJobRequest.model_validate(wire)), progress=False), backend)
+    return TrainingJob(submit(Plan(TrainingJobRequest.model_validate(wire)), backend, progress=False), backend)
 
 
 def _first_line(backend: LocalBackend) -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pai_sdk.config.credentials import Credentials
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.transfer import download, upload
 from pai_sdk.storage.uri import OssUri
 from tests.benchmarks.harness import ROOT, Row

@@ -14,7 +14,7 @@ import psutil
 from pai_sdk import Session
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.service.embedded import ensure_running
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.transfer import download, upload
 from pai_sdk.storage.uri import OssUri
 from tests.benchmarks.harness import Row

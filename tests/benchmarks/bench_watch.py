@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pai_sdk.run import events
+from pai_sdk.run.events import writer as events
 from tests.benchmarks.harness import ROOT, Row
 
 REPETITIONS = 2
@@ -129,9 +129,9 @@ def write(folder: Path) -> None:
     for run in range(RUNS):
         path = folder / f"run-{run:04}"
         path.mkdir()
-        header = events._double_field(1, time.time()) + events._bytes_field(3, "brain.Event:2")
+        header = events.double_field(1, time.time()) + events._bytes_field(3, "brain.Event:2")
         file = (path / "events.out.tfevents.1790000000.host.1.0").open("ab", buffering=0)
-        file.write(events._framed(header) + _record(0))
+        file.write(events.framed(header) + _record(0))
         files.append(file)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -145,7 +145,7 @@ def write(folder: Path) -> None:
 
 def _record(step: int) -> bytes:
     value = events._bytes_field(1, "loss") + b"\x15" + events._FLOAT32.pack(1 / (1 + step))
-    return events._framed(events._event(time.time(), step, events._summary(value)))
+    return events.framed(events._event(time.time(), step, events._summary(value)))
 
 
 # ---- questions ----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -17,6 +18,7 @@ from pai_sdk.backend.local import LocalBackend
 from pai_sdk.execution.docker.container import LABEL_JOB
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.submission import submit as submit_plan
 from tests.docker.engine import BASE_IMAGE, Engine, why_not
 from tests.docs.conftest import fresh_place, run_page
 from tests.waiting import PATIENCE_S
@@ -44,6 +46,13 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     # Sockets have short names, so not below pytest's own folder.
     folder = Path(f"/tmp/pai-docker-{os.getpid()}")
     engine = Engine(folder)
+
+    def end(*_: Any) -> None:
+        engine.down()
+        os._exit(143)
+
+    # CI ends the suite by this signal when another step has failed; the engine must not stay behind.
+    signal.signal(signal.SIGTERM, end)
     engine.up()
     try:
         engine.load_base()
@@ -126,7 +135,7 @@ def submit(backend: LocalBackend) -> Submit:
             **fields,
         }
         request = TrainingJobRequest.model_validate(wire)
-        return TrainingJob(backend.submit(Plan(request), progress=False), backend)
+        return TrainingJob(submit_plan(Plan(request), backend, progress=False), backend)
 
     return submit
 

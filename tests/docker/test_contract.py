@@ -124,13 +124,14 @@ _HOME = Path(f"/tmp/pai-user-{os.getpid()}")  # no other user may enter pytest's
 _AS_USER = """
 import sys
 from pathlib import Path
+from pai_sdk.submission import submit
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.job.training_job import TrainingJob
 backend = LocalBackend(Path(sys.argv[1]))
 request = TrainingJobRequest.model_validate_json(sys.argv[2])
-job = TrainingJob(backend.submit(Plan(request), progress=False), backend).wait(timeout=60)
+job = TrainingJob(submit(Plan(request), backend, progress=False), backend).wait(timeout=60)
 """
 
 

@@ -140,7 +140,7 @@ def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
             os.kill(pid, 9)
         assert job.status == "Running"  # as far as is known
         until(lambda: job.refresh().reason_code == "EngineAway", "it is not said that the engine is away")
-        assert "has not answered since" in job.record.reason_message
+        assert "has not responded since" in job.record.reason_message
     finally:
         engine.up()
     with pytest.raises(JobFailed, match="The Docker engine or the machine was restarted") as failed:
@@ -148,8 +148,8 @@ def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
     assert (failed.value.instance is not None, failed.value.reason_code) == (True, "EngineRestarted")
     told = [text for record in caplog.records if "Docker engine" in (text := record.getMessage())]
     # Once each time it is away, which may be more than once on a machine that stands still.
-    assert ["has not answered since" in text for text in told] == [True, False] * (len(told) // 2 or 1)
-    assert ["answers again" in text for text in told] == [False, True] * (len(told) // 2 or 1)
+    assert ["has not responded since" in text for text in told] == [True, False] * (len(told) // 2 or 1)
+    assert ["responds again" in text for text in told] == [False, True] * (len(told) // 2 or 1)
 
 
 def test_a_full_disk_below_the_job_hides_no_exit_code(tmp_path, docker_host):
@@ -157,6 +157,7 @@ def test_a_full_disk_below_the_job_hides_no_exit_code(tmp_path, docker_host):
     from pai_sdk.backend.local import LocalBackend
     from pai_sdk.job.training_job import TrainingJob
     from pai_sdk.schemas.request import TrainingJobRequest
+    from pai_sdk.submission import submit
 
     small = tmp_path / "small"
     small.mkdir()
@@ -172,7 +173,7 @@ def test_a_full_disk_below_the_job_hides_no_exit_code(tmp_path, docker_host):
                     "Command": ["sh", "-c", f"dd if=/dev/zero of=big bs=64k 2>/dev/null; exit {code}"],
                 },
             }
-            job_id = backend.submit(Plan(TrainingJobRequest.model_validate(wire)), progress=False)
+            job_id = submit(Plan(TrainingJobRequest.model_validate(wire)), backend, progress=False)
             job = TrainingJob(job_id, backend)
             until(lambda job_id=job_id: backend.get(job_id).status.is_terminal)
             record = backend.get(job_id)

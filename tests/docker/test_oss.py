@@ -16,9 +16,9 @@ import pytest
 from pai_sdk import Estimator, Processor, Session
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.errors import ConflictError, InvalidInputError, JobFailed
-from pai_sdk.run.checkpoints import commit
-from pai_sdk.run.stored_checkpoints import complete_checkpoints
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.run.report.checkpoints import commit
+from pai_sdk.run.store.stored_checkpoints import complete_checkpoints
+from pai_sdk.storage.oss.client import OssClient
 from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on

@@ -19,6 +19,7 @@ from tests.waiting import PATIENCE_S, until
 _SUBMIT = """
 import json, os, sys, time
 from pathlib import Path
+from pai_sdk.submission import submit
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.schemas.request import TrainingJobRequest
@@ -29,7 +30,7 @@ request = TrainingJobRequest.model_validate({
     "AlgorithmSpec": {"Image": "pai-sdk-test:base", "Command": ["sh", "-c", sys.argv[2]]},
 })
 print("ready", flush=True)
-print(backend.submit(Plan(request), progress=False), flush=True)
+print(submit(Plan(request), backend, progress=False), flush=True)
 time.sleep(1000)
 """
 

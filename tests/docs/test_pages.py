@@ -10,7 +10,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS_DOCKER = ROOT / "docs" / "local.md"  # tests/docker runs it
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {NEEDS_DOCKER})]
+FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "index.md"]
+OTHERS = sorted({*(ROOT / "docs").rglob("*.md")} - {NEEDS_DOCKER, *FIRST})
+# Nearly every page starts a service and runs jobs, so `make test` runs only what a reader meets first.
+PAGES = [*FIRST, *(pytest.param(page, marks=pytest.mark.slow) for page in OTHERS)]
 
 
 @pytest.mark.timeout(600)

@@ -77,7 +77,7 @@ ENDINGS = [
         "echo never",
         "RequirementsFailed",
         1,
-        ("the package index does not answer", "Connection refused"),
+        ("the package index does not respond", "Connection refused"),
         parameters={
             "requirements": ["no-such-package==2.0"],
             "environments": {"PIP_NO_INDEX": "", "PIP_INDEX_URL": "http://someone:secret@127.0.0.1:9/simple"},

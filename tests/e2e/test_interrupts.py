@@ -168,11 +168,11 @@ def test_ctrl_c_in_a_script_is_an_interrupt_with_the_way_back(
     terminal.type(f"clear; {shlex.quote(sys.executable)} script.py")
     terminal.until("%|##")
     terminal.press("C-c")
-    terminal.until(f"KeyboardInterrupt: {job_id} goes on")  # what is typed earlier, stands in the midst of it
+    terminal.until(f"KeyboardInterrupt: {job_id} is still running")  # earlier input would be echoed amid it
     terminal.type("echo left with $?")
     screen = terminal.until("left with 1")
     assert "left with 130" in screen
-    assert f"{job_id} goes on" in screen
+    assert f"{job_id} is still running" in screen
     assert f"stop {job_id}" in screen
     assert "never printed" not in screen
     assert "During handling" not in screen
@@ -216,6 +216,6 @@ def test_an_interrupted_cell_ends_with_one_short_message(
             error = content
     text = "\n".join(error["traceback"])
     assert len(text.splitlines()) <= 5, text
-    assert f"{job_id} goes on" in text
+    assert f"{job_id} is still running" in text
     assert f"stop {job_id}" in text
     assert is_running(session, job_id)

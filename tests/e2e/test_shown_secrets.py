@@ -20,10 +20,10 @@ from pai_sdk import DingTalk, Estimator, Processor, Secret, Session, TrainingJob
 from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.cli.root import app
 from pai_sdk.config.credentials import static_credentials
-from pai_sdk.job.differences import differences
+from pai_sdk.job.facts import differences
 from pai_sdk.job.runs_of_jobs import RunsOfJobs, run_record
-from pai_sdk.run.manager import RunManager
-from pai_sdk.run.run_table import RunTable
+from pai_sdk.run.watch.manager import RunManager
+from pai_sdk.run.watch.table import RunTable
 from pai_sdk.schemas.definitions import AlgorithmDefinition
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.service.state.folder import read_info

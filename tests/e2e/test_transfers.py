@@ -17,8 +17,8 @@ import pytest
 
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.service.objects import ObjectStore
-from pai_sdk.storage import file_download, file_upload
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss import file_download, file_upload
+from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.transfer import download, upload
 from pai_sdk.storage.uri import OssUri
 from tests.faults.proxy import FaultProxy, Faults
@@ -38,8 +38,9 @@ PROGRAM = f"""
 import sys
 from pathlib import Path
 from pai_sdk.config.credentials import Credentials
-from pai_sdk.storage import file_download, file_upload
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss import file_download
+from pai_sdk.storage.oss import file_upload
+from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.transfer import download, upload
 from pai_sdk.storage.uri import OssUri
 

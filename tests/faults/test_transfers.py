@@ -16,8 +16,8 @@ import pytest
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import StorageError, TransferError
-from pai_sdk.storage import file_download, file_upload
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss import file_download, file_upload
+from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.transfer import download, upload_tree
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
@@ -37,7 +37,7 @@ SEEDS = range(int(os.environ.get("TRIAL_SEEDS", "2")))
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_upload, "PART_BYTES", PART)
     monkeypatch.setattr(file_download, "PART_BYTES", PART)
-    monkeypatch.setattr(file_download, "_IN_ONE_BYTES", 2 * PART)
+    monkeypatch.setattr(file_download, "IN_ONE_BYTES", 2 * PART)
 
 
 @pytest.fixture

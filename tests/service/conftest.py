@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.execution.base import Executor
-from pai_sdk.service.jobs.changes import News
+from pai_sdk.service.jobs.changes import Subscription
 from tests.service.services import Client, running_service
 
 
@@ -31,14 +31,14 @@ def start(tmp_path: Path) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> set[News]:
+def held(monkeypatch: pytest.MonkeyPatch) -> set[Subscription]:
     """One for each request whose answer is, or was, held back."""
-    found: set[News] = set()
-    wait = News.wait
+    found: set[Subscription] = set()
+    wait = Subscription.wait
 
-    async def noted(news: News, timeout_s: float) -> bool:
+    async def noted(news: Subscription, timeout_s: float) -> bool:
         found.add(news)
         return await wait(news, timeout_s)
 
-    monkeypatch.setattr(News, "wait", noted)
+    monkeypatch.setattr(Subscription, "wait", noted)
     return found

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.execution.base import ExecutionState, InstanceState, LaunchSpec
+from pai_sdk.execution.base import ExecutionState, Executor, ExecutorCapabilities, InstanceState, LaunchSpec
+from pai_sdk.execution.job_folder import JobFolder
 
 
-class ScriptedExecutor:
+class ScriptedExecutor(Executor):
     """Keeps its states in memory; `running` tells which jobs were begun and have not been ended."""
+
+    capabilities = ExecutorCapabilities(uses_images=False, hosts="here")
 
     def __init__(self) -> None:
         self._states: dict[Path, ExecutionState] = {}
@@ -34,6 +37,9 @@ class ScriptedExecutor:
 
     def withdraw(self, root: Path) -> None:
         pass
+
+    def files(self, root: Path) -> JobFolder:
+        return JobFolder(Sandbox(root))
 
     def remove(self, root: Path) -> None:
         self._states.pop(root, None)

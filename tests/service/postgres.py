@@ -23,7 +23,8 @@ from pathlib import Path
 URL_VARIABLE = "TEST_POSTGRES_URL"
 _TESTS = (
     "tests/service",
-    # These know no database.
+    # These know no database, or SQLite only.
+    "--ignore=tests/service/objects",
     "--ignore=tests/service/tables",
     "--ignore=tests/service/runs/test_run_logs.py",
     "--ignore=tests/service/runs/test_run_routes.py",

@@ -14,7 +14,7 @@ from pai_sdk.config.credentials import static_credentials
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.service.jobs import host_resources as resources
 from pai_sdk.service.jobs.reading import read_body
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 from tests.service.services import Client, job_body
 
 HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**400}, {"\u0000": []}]
@@ -205,11 +205,11 @@ def test_hostile_bodies_are_refused_not_choked_on(service: Client, value: Any) -
 
 
 def test_deep_json_is_refused() -> None:
-    with pytest.raises(Fault, match="not JSON"):
+    with pytest.raises(WireError, match="not JSON"):
         read_body(b"[" * 200_000)
-    with pytest.raises(Fault, match="not a JSON object"):
+    with pytest.raises(WireError, match="not a JSON object"):
         read_body(json.dumps([1]).encode())
-    with pytest.raises(Fault, match="not JSON"):
+    with pytest.raises(WireError, match="not JSON"):
         read_body(b'{"SpotDiscountLimit": 1e400}')
 
 

@@ -133,7 +133,7 @@ def test_a_silent_holder_of_the_folder_is_given_up_in_time(data_dir: Path) -> No
     data_dir.mkdir()
     with (data_dir / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ServiceStartError, match="does not answer in time"):
+        with pytest.raises(ServiceStartError, match="does not respond in time"):
             ensure_running(data_dir, timeout_s=0.5)
 
 
@@ -197,7 +197,9 @@ def test_keys_and_port_stay_unless_told_otherwise(
 def test_clients_are_told_a_host_that_they_can_use(tmp_path: Path, host: str, told: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         settings, port = ServiceSettings(tmp_path, host=host), listener.getsockname()[1]
-        info = listening.info_of(settings, DataFolder(tmp_path), Keys("id", "secret"), listener)
+        info = listening.info_of(
+            settings, DataFolder(tmp_path), Keys("id", "secret"), listener, ScriptedExecutor.capabilities
+        )
     assert with_scheme(info.oss_endpoint) == info.endpoint == f"http://{told}:{port}"
 
 
@@ -226,8 +228,8 @@ def test_it_ends_when_its_folder_is_taken_away(data_dir: Path, how: str) -> None
             data_dir.rename(data_dir.with_name("elsewhere"))
         _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
-    assert errors.splitlines()[-1] == f"the service on {data_dir} ends: its data folder was deleted or moved"
-    assert errors.count(" ends: ") == 1
+    assert errors.splitlines()[-1] == f"the service on {data_dir} stops: its data folder was deleted or moved"
+    assert errors.count(" stops: ") == 1
 
 
 def test_a_port_that_was_asked_for_and_is_taken_is_an_error(start: Callable[..., Any], tmp_path: Path) -> None:

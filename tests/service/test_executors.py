@@ -6,48 +6,42 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.base import ExecutionState, InstanceState, LaunchSpec
+from pai_sdk.errors import EngineNotFoundError, InvalidInputError
+from pai_sdk.execution.base import ExecutionState, ExecutorSetup, InstanceState, LaunchSpec
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.process.executor import ProcessExecutor
-from pai_sdk.service.jobs.container_executor import ContainerExecutor
-from pai_sdk.service.jobs.executors import open_executor
-from pai_sdk.service.settings import ServiceSettings
-from pai_sdk.service.state.folder import DataFolder
+from pai_sdk.execution.registry import open_executor
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
 from tests.waiting import PATIENCE_S
 
 
-def test_the_settings_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    with DataFolder(tmp_path / "data") as folder, ExitStack() as stack:
-        plain = open_executor(ServiceSettings(folder.root), folder, stack, is_closing=lambda: False)
-        assert isinstance(plain, ProcessExecutor)
-        settings = ServiceSettings(folder.root, executor="docker")
-        with pytest.raises(EngineNotFoundError, match=r"none\.sock.*no such socket"):
-            open_executor(settings, folder, stack, is_closing=lambda: False)
+    setup = ExecutorSetup(tmp_path / "cache")
+    assert isinstance(open_executor("process", setup), ProcessExecutor)
+    with pytest.raises(EngineNotFoundError, match=r"none\.sock.*no such socket"):
+        open_executor("docker", setup)
+    with pytest.raises(InvalidInputError, match=r"'dokcer' is not known \(one of process, docker"):
+        open_executor("dokcer", setup)
 
 
 def test_a_service_of_processes_loads_no_client_of_an_engine(tmp_path: Path) -> None:
     """It took a tenth of the start."""
     code = (
         "import sys\n"
-        "from contextlib import ExitStack\n"
         "from pathlib import Path\n"
         "import pai_sdk.service.server\n"
-        "from pai_sdk.service.jobs.executors import open_executor\n"
-        "from pai_sdk.service.settings import ServiceSettings\n"
-        "from pai_sdk.service.state.folder import DataFolder\n"
-        "with DataFolder(Path(sys.argv[1])) as folder, ExitStack() as stack:\n"
-        "    open_executor(ServiceSettings(folder.root), folder, stack, is_closing=lambda: False)\n"
+        "from pai_sdk.execution.base import ExecutorSetup\n"
+        "from pai_sdk.execution.registry import open_executor\n"
+        "open_executor('process', ExecutorSetup(Path(sys.argv[1])))\n"
         "print(sorted({'docker', 'requests', 'oss2', 'pai_sdk.execution.docker'} & {*sys.modules}))\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "data")]
@@ -68,9 +62,11 @@ def test_a_service_without_its_engine_does_not_start(
 def test_the_sizes_of_a_log_are_noted_with_their_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox = Sandbox(tmp_path)
     sandbox.logs_dir.mkdir()
+    sandbox.state_dir.mkdir()
     state = ExecutionState("running", instances=(InstanceState("job-master-0", "master"),))
-    monkeypatch.setattr(DockerExecutor, "state", lambda self, root: state)
-    executor = ContainerExecutor(pip_cache=tmp_path / "pip", is_closing=lambda: False)
+    Journal(sandbox.state_dir).write_job({"job_id": "job", "instances": []})
+    monkeypatch.setattr(DockerExecutor, "_state_of", lambda self, job: state)
+    executor = DockerExecutor(notes_sizes=True)
     for text in ("one\n", "", "two\n"):
         with sandbox.log_file("job-master-0").open("a") as log:
             log.write(text)

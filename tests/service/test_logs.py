@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 import requests
 
+from pai_sdk.logs import merged
+from pai_sdk.logs.merged import MergedOrder
+from pai_sdk.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs, StoredPage
 from pai_sdk.service.http import http_server
-from pai_sdk.service.jobs import log_reader, merged_log
-from pai_sdk.service.jobs.changes import News
-from pai_sdk.service.jobs.log_reader import JobLogReader
-from pai_sdk.service.jobs.merged_log import MergedLog
-from pai_sdk.service.state.folder import DataFolder
+from pai_sdk.service.jobs.changes import Subscription
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import HELD_S, Client, job_body, running_service
 from tests.waiting import PATIENCE_S, until
@@ -97,11 +96,11 @@ def test_a_merged_log_that_cannot_be_put_in_order_is_told_as_far_as_it_is_and_ne
     assert client.log(job_id) == ["first"]
     executor.print(root, f"{job_id}-worker-0", "second\n")
 
-    def full(log: MergedLog, runs: object) -> None:
+    def full(order: MergedOrder, runs: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.MonkeyPatch.context() as disk:
-        disk.setattr(MergedLog, "_write", full)
+        disk.setattr(MergedOrder, "_write", full)
         executor.succeed(root)
         client.until(job_id)
         told = page(client, job_id)
@@ -114,13 +113,16 @@ def test_a_merged_log_that_cannot_be_put_in_order_is_told_as_far_as_it_is_and_ne
 
 
 def test_a_merged_log_has_one_order_however_many_others_are_read_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(log_reader, "_KEPT_INDEXES", 1)
-    logs = JobLogReader(DataFolder(tmp_path))
-    being_read = logs._log("traina", ["one", "two"])
-    logs._log("trainb", ["one"])
-    assert logs._log("traina", ["one", "two"]) is being_read
+    logs = OpenLogs[str](1)
+
+    def opened() -> OpenLog:
+        return OpenLog([InstanceLog(tmp_path / "one.log"), InstanceLog(tmp_path / "two.log")], tmp_path / "order")
+
+    being_read = LogReader(logs.get("traina", opened), is_open=True)
+    logs.get("trainb", opened)
+    assert logs.get("traina", opened).instances is being_read.instances
 
 
 def test_a_log_that_takes_long_to_open_holds_up_no_other(
@@ -128,7 +130,7 @@ def test_a_log_that_takes_long_to_open_holds_up_no_other(
 ) -> None:
     (slow, slow_root), (quick, quick_root) = running(client, 2), running(client, 2)
     executor.print(quick_root, f"{quick}-master-0", "quick\n")
-    opening, go_on, read = threading.Event(), threading.Event(), merged_log._read
+    opening, go_on, read = threading.Event(), threading.Event(), merged._read
 
     def slowly(order_file: Path) -> Any:
         if order_file.is_relative_to(slow_root):
@@ -136,7 +138,7 @@ def test_a_log_that_takes_long_to_open_holds_up_no_other(
             assert go_on.wait(PATIENCE_S)
         return read(order_file)
 
-    monkeypatch.setattr(merged_log, "_read", slowly)
+    monkeypatch.setattr(merged, "_read", slowly)
     reader = Client(client.info)
     reading = threading.Thread(target=reader.log, args=(slow,))
     reading.start()
@@ -199,7 +201,7 @@ def test_a_snapshot_is_held_back_until_it_changes(client: Client, executor: Scri
 
 
 def test_who_is_held_is_sent_home_when_the_service_ends(
-    start: Callable[..., Any], held: set[News], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Any], held: set[Subscription], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "_GRACE_S", PATIENCE_S)
     with start(ScriptedExecutor(), longest_hold_s=HELD_S) as client:
@@ -394,14 +396,14 @@ def test_a_page_by_number_has_all_its_long_lines_and_is_read_in_pieces(
 ) -> None:
     """It must not be short, since the next page by number begins behind it. It may be too large for the memory."""
     monkeypatch.setattr("pai_sdk.service.http.routes.job_logs._PAGE_BYTES", 1000)
-    read_at_once, read = list[int](), JobLogReader.page
+    read_at_once, read = list[int](), LogReader.page
 
-    def reading(*args: Any, **options: Any) -> log_reader.LogSlice:
+    def reading(*args: Any, **options: Any) -> StoredPage:
         found = read(*args, **options)
-        read_at_once.append(sum(map(len, found.lines)))
+        read_at_once.append(sum(map(len, found.texts)))
         return found
 
-    monkeypatch.setattr(JobLogReader, "page", reading)
+    monkeypatch.setattr(LogReader, "page", reading)
     job_id, root = running(client, count)
     names = [f"{job_id}-master-0", f"{job_id}-worker-0", f"{job_id}-worker-1"][:count]
     lines = [f'"{name}" é{letter * 400}' for name in names for letter in "abcdefg"]

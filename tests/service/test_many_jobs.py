@@ -14,10 +14,9 @@ import pytest
 
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import InvalidInputError, JobsFailed
-from pai_sdk.job.gather import as_completed, gather
-from pai_sdk.job.gather_async import gather_async
+from pai_sdk.job.gather import as_completed, gather, gather_async
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.service.jobs.changes import News
+from pai_sdk.service.jobs.changes import Subscription
 from pai_sdk.service.settings import ForeignCloud
 from pai_sdk.session import Session
 from pai_sdk.submit.processor import Processor
@@ -83,7 +82,7 @@ def test_only_what_differs_from_what_is_known_is_given(start: Callable[..., Any]
         assert [*changes(client, first["ETags"])["ETags"]] == [ids[2]]
 
 
-def test_an_answer_without_news_waits_for_some(start: Callable[..., Any], held: set[News]) -> None:
+def test_an_answer_without_news_waits_for_some(start: Callable[..., Any], held: set[Subscription]) -> None:
     with start(ScriptedExecutor(), longest_hold_s=HELD_S) as client:
         ids = [client.create(job_body()) for _ in range(3)]
         for job_id in ids:

@@ -13,10 +13,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, insert, text
 
-from pai_sdk.run.events import EventWriter
+from pai_sdk.run.events.writer import EventWriter
+from pai_sdk.service.budgets import Work
 from pai_sdk.service.jobs import metrics
+from pai_sdk.service.state.models import Metric
+from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url
 from tests.service.fakes import ScriptedExecutor
+from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import until
 
@@ -55,8 +60,11 @@ def test_values_come_while_the_job_runs_and_all_are_there_at_its_end(
     master = f"{job_id}-master-0"
     executor.print(root, master, "step 1 loss=0.5 acc: 50%\nstep 2 loss=2e-1\nstep 3 lo")
     until(lambda: len(values(client, job_id)) >= 3)
-    latest = client.get(f"/trainingjobs/{job_id}")["LatestMetrics"]
-    assert [(m["Name"], m["Value"]) for m in latest] == [("acc", 50.0), ("loss", 0.2)]
+
+    def latest() -> list[tuple[str, float]]:
+        return [(m["Name"], m["Value"]) for m in client.get(f"/trainingjobs/{job_id}")["LatestMetrics"]]
+
+    until(lambda: latest() == [("acc", 50.0), ("loss", 0.2)])
     executor.print(root, master, "ss=7\nloss=nan loss=x\nloss=1 loss=0.25")
     executor.succeed(root)
     client.until(job_id)
@@ -140,6 +148,93 @@ def test_the_values_of_several_metrics_are_in_the_order_of_their_lines(
     executor.succeed(root)
     client.until(job_id)
     assert values(client, job_id) == [("loss", 3.0), ("acc", 10.0), ("loss", 2.0), ("acc", 20.0)]
+
+
+def test_what_is_found_in_a_log_is_on_the_page_and_among_the_runs(
+    client: Client, executor: ScriptedExecutor
+) -> None:
+    """A report of the same name keeps the name; job.metrics() has both under it, as it always had."""
+    job_id, root = running(client, DEFINITIONS)
+    master = f"{job_id}-master-0"
+    executor.print(root, master, "loss=3 acc: 10%\nloss=2\n")
+    with EventWriter(root / "ml" / "output" / "tensorboard", source=master) as writer:
+        writer.scalars({"loss": 9.0}, 5)
+    executor.succeed(root)
+    client.until(job_id)
+
+    def scalars(tag: str) -> tuple[list[int], list[float]]:
+        found = client.get(f"/runs/{job_id}/scalars", tag=tag)
+        return found["steps"], found["values"]
+
+    until(lambda: len(client.get(f"/runs/{job_id}")["tags"]) == 3)
+    assert scalars(f"loss ({master}.log)") == ([1, 2], [3.0, 2.0])
+    assert scalars("acc") == ([1], [10.0])
+    assert scalars("loss") == ([5], [9.0])
+    assert sorted(values(client, job_id)) == [("acc", 10.0), ("loss", 2.0), ("loss", 3.0), ("loss", 9.0)]
+
+
+def test_a_job_that_spoils_its_output_ends_and_says_what_is_lost(
+    client: Client, executor: ScriptedExecutor, tmp_path: Path
+) -> None:
+    job_id, root = running(client, DEFINITIONS)
+    (root / "ml" / "output" / "tensorboard").symlink_to(tmp_path)
+    executor.print(root, f"{job_id}-master-0", "loss=3\n")
+    executor.succeed(root)
+    assert client.until(job_id)["Status"] == "Succeed"
+    events = client.get(f"/trainingjobs/{job_id}/events")["Events"]
+    assert any("Metrics in the log are no longer read" in event for event in events)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_points_of_jobs_of_earlier_builds_can_be_read(start: Callable[..., Any], tmp_path: Path) -> None:
+    """Points were in the database. Those of a job that still runs are read from its log and files again."""
+    executor = ScriptedExecutor()
+    with start(executor) as client:
+        ended, root = running(client, DEFINITIONS)
+        executor.succeed(root)
+        client.until(ended)
+        live, live_root = running(client, DEFINITIONS)
+        executor.print(live_root, f"{live}-master-0", "loss=1\nloss=2\n")
+        until(lambda: len(values(client, live)) == 2)
+    url = url_for(tmp_path / "data")
+    database = f"sqlite:///{tmp_path / 'data' / 'service.db'}"
+    engine = postgres_engine(postgres_url(url)) if url else create_engine(database)
+    with engine.begin() as old:
+        old.execute(text("UPDATE schema_versions SET version = 4 WHERE name = 'jobs'"))
+        old.execute(text('CREATE TABLE log_cursors (job_id VARCHAR, instance VARCHAR, "offset" BIGINT)'))
+        old.execute(text("DROP TABLE latest_metrics"))
+        rows = [(ended, "loss", 10.0 + n, n / 2, None, "m-0") for n in range(4)]
+        rows += [(ended, "acc", 11.5, 0.5, 7, "m-0"), (live, "loss", 1.0, 1.0, None, f"{live}-master-0")]
+        names = ("job_id", "name", "timestamp", "value", "step", "instance")
+        old.execute(insert(Metric), [dict(zip(names, row, strict=True)) for row in rows])
+    engine.dispose()
+    with start(executor) as client:
+        assert values(client, ended) == [("loss", 0), ("loss", 0.5), ("acc", 0.5), ("loss", 1), ("loss", 1.5)]
+        assert values(client, ended, Name="loss", Order="DESC", PageSize=1, PageNumber=2) == [("loss", 1.0)]
+        (acc,) = client.get(f"/trainingjobs/{ended}/metrics", Name="acc")["Metrics"]
+        assert (acc["Step"], acc["Instance"], acc["Timestamp"]) == (7, "m-0", "1970-01-01T00:00:11.500Z")
+        latest = client.get(f"/trainingjobs/{ended}")["LatestMetrics"]
+        assert [(m["Name"], m["Value"], m.get("Step")) for m in latest] == [("acc", 0.5, 7), ("loss", 1.5, None)]
+        until(lambda: [value for _, value in values(client, live)] == [1.0, 2.0])
+        executor.succeed(live_root)
+        client.until(live)
+
+
+def test_too_many_points_are_refused_and_one_metric_is_given(
+    client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Work, "hold", lambda work, count, what: count <= 3 or raised(work.exceeded(what)))
+    job_id, root = running(client, DEFINITIONS)
+    executor.print(root, f"{job_id}-master-0", "loss=3 acc: 10%\nloss=2 acc: 20%\n")
+    executor.succeed(root)
+    client.until(job_id)
+    refused = client.call("GET", f"/trainingjobs/{job_id}/metrics")
+    assert (refused.status_code, refused.json()["Code"]) == (400, "BudgetExceeded")
+    assert values(client, job_id, Name="loss") == [("loss", 3.0), ("loss", 2.0)]
+
+
+def raised(error: Exception) -> None:
+    raise error
 
 
 def test_values_in_a_progress_bar_come_before_its_line_end(client: Client, executor: ScriptedExecutor) -> None:

@@ -70,7 +70,7 @@ def run_client(folder: Path, *arguments: str, options: list[str] | None = None) 
     assert found["status"] == "Succeed"
     assert found["log"][-2:] == ["a,b", "1,2"]
     assert found["is_complete"]
-    assert {"pai_sdk.session.session", "pai_sdk.cli.jobs", "pai_sdk.storage.oss"} <= set(found["modules"])
+    assert {"pai_sdk.session.session", "pai_sdk.cli.jobs", "pai_sdk.storage.oss.client"} <= set(found["modules"])
     assert json.loads((folder / "config.json").read_text())
     assert {path.name for path in (folder / "model").iterdir()} == {"large.bin", "small.txt"}
     assert (folder / "model" / "large.bin").read_bytes() == random.Random(1).randbytes(SIZE_BYTES)

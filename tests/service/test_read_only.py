@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from sqlalchemy import Connection, Engine, event
 
 from pai_sdk.service.jobs import scheduler
-from pai_sdk.service.objects.writer import Writer, sqlite_of
+from pai_sdk.service.objects.writer import Writer
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
@@ -37,10 +38,10 @@ class Disk:
             self.tried += self.is_read_only
             connection.exec_driver_sql(f"PRAGMA query_only = {int(self.is_read_only)}")
 
-    def write(self, writer: Writer, tasks: Sequence[Any]) -> None:
-        if str(self.root) in str(writer._engine.url):
-            sqlite_of(writer._connection).execute(f"PRAGMA query_only = {int(self.is_read_only)}")
-        _write(writer, tasks)
+    def write(self, writer: Writer, tasks: Sequence[Any], database: sqlite3.Connection) -> None:
+        if str(self.root) in str(writer._path):
+            database.execute(f"PRAGMA query_only = {int(self.is_read_only)}")
+        _write(writer, tasks, database)
 
     def open(self, path: Any, flags: int, *rest: Any, **more: Any) -> int:
         if self.is_read_only and flags & os.O_CREAT and str(path).startswith(str(self.root)):
@@ -55,7 +56,7 @@ _open, _write = os.open, Writer._write
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     made = Disk(tmp_path)
     monkeypatch.setattr(os, "open", made.open)
-    monkeypatch.setattr(Writer, "_write", lambda writer, tasks: made.write(writer, tasks))
+    monkeypatch.setattr(Writer, "_write", lambda *given: made.write(*given))
     monkeypatch.setattr(scheduler, "_PAUSE_AFTER_FAULT_S", 0.05)
     event.listen(Engine, "begin", made.begin)
     yield made

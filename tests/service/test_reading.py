@@ -8,7 +8,7 @@ import pytest
 
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.service.jobs.reading import read_model
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 from tests.service.services import Client
 
 SPEC = {"Image": "i", "Command": ["true"]}
@@ -23,7 +23,7 @@ def test_every_form_of_an_unset_object_is_read_as_unset(unset: Any) -> None:
 
 
 def test_all_unknown_missing_and_wrong_fields_are_named_with_their_place() -> None:
-    with pytest.raises(Fault) as refused:
+    with pytest.raises(WireError) as refused:
         read_model(
             AlgorithmSpec, {"Image": 1, "Comand": ["x"], "MetricDefinitions": [{"Name": "a"}]}, where="Spec"
         )
@@ -36,7 +36,7 @@ def test_all_unknown_missing_and_wrong_fields_are_named_with_their_place() -> No
 
 
 def test_only_wire_names_are_read() -> None:
-    with pytest.raises(Fault, match="image"):
+    with pytest.raises(WireError, match="image"):
         read_model(AlgorithmSpec, {"image": "i", "Command": ["true"]})
 
 

@@ -15,8 +15,8 @@ import requests
 
 from pai_sdk.service import server
 from pai_sdk.service.http import http_server
-from pai_sdk.service.jobs import live_outputs, scheduler
-from pai_sdk.service.jobs.changes import Changes, News
+from pai_sdk.service.jobs import publishing, scheduler
+from pai_sdk.service.jobs.changes import Changes, Subscription
 from pai_sdk.service.jobs.host_resources import Capacity
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.metrics import MetricsCollector
@@ -180,7 +180,7 @@ def test_a_job_has_run_since_its_instances_began_however_late_that_is_seen(
 def test_what_cannot_be_saved_is_told_once_while_the_job_runs(
     client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_outputs, "UPLOAD_INTERVAL_S", 0.01)
+    monkeypatch.setattr(publishing, "UPLOAD_INTERVAL_S", 0.01)
     outputs = [{"Name": "checkpoints", "OutputUri": f"oss://{client.info.bucket}/unsaved/"}]
     job_id = client.create(job_body(OutputChannels=outputs))
     client.until(job_id, "Running")
@@ -210,7 +210,7 @@ def test_checkpoints_that_take_long_to_save_hold_up_no_other_job(
             assert go_on.wait(PATIENCE_S)
         return ""
 
-    monkeypatch.setattr(live_outputs, "UPLOAD_INTERVAL_S", 0.01)
+    monkeypatch.setattr(publishing, "UPLOAD_INTERVAL_S", 0.01)
     monkeypatch.setattr(scheduler, "_COPY_THREADS", 2)
     monkeypatch.setattr(Publisher, "upload", slowly)
     outputs = [{"Name": "checkpoints", "OutputUri": f"oss://{client.info.bucket}/slow/"}]
@@ -279,7 +279,7 @@ def test_only_what_has_ended_is_deleted(client: Client, executor: ScriptedExecut
 
 
 def test_who_waits_for_a_job_is_told_that_it_was_deleted(
-    client: Client, executor: ScriptedExecutor, held: set[News]
+    client: Client, executor: ScriptedExecutor, held: set[Subscription]
 ) -> None:
     job_id = client.create(job_body())
     client.until(job_id, "Running")
@@ -337,7 +337,7 @@ def test_it_is_not_idle_while_it_looks_into_the_queue(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(jobs, "first_in_queue", slowly)
     with DataFolder(tmp_path / "data") as folder, ObjectStore(folder.objects_dir) as store:
-        capacity = Capacity.of(ServiceSettings(folder.root))
+        capacity = Capacity.of(ServiceSettings(folder.root), ScriptedExecutor.capabilities)
         tested = Scheduler(jobs, folder, store, ScriptedExecutor(), MetricsCollector(jobs), capacity=capacity)
         tested.start()
         try:

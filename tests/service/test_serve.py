@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_read_is_named(served: list[ServiceSettings], tmp_
     with pytest.raises(ServiceStartError, match="nowhere cannot be read"):
         serve("--database-file", str(tmp_path / "nowhere"))
     (tmp_path / "binary").write_bytes(b"\x7fELF\xd0\xff")
-    with pytest.raises(ServiceStartError, match="binary holds no URL"):
+    with pytest.raises(ServiceStartError, match="binary does not contain a URL"):
         serve("--database-file", str(tmp_path / "binary"))
 
 

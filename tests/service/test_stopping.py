@@ -6,15 +6,15 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from pai_sdk.execution.log_metrics import LogMetrics
 from pai_sdk.service.http import http_server
-from pai_sdk.service.jobs.metrics import MetricsCollector
 from pai_sdk.service.objects.bucket_store import BucketStore
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
@@ -103,16 +103,16 @@ def test_metrics_that_are_being_read_do_not_keep_it_from_ending_and_are_read_by_
 ) -> None:
     executor, reading = ScriptedExecutor(), threading.Event()
 
-    def read(collector: MetricsCollector, watched: object, log: object, *, is_final: bool) -> bool:
+    def read(logs: LogMetrics, patterns: object, *, is_final: bool) -> Iterator[dict[str, float]]:
         """Of a log that has no end."""
-        if is_final:
+        while is_final:
             reading.set()
-        time.sleep(0.01)
-        return is_final
+            time.sleep(0.01)
+            yield {}
 
     with pytest.MonkeyPatch.context() as endless, start(executor) as client:
         spec = {"MetricDefinitions": [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]}
-        endless.setattr(MetricsCollector, "_read_piece", read)
+        endless.setattr(LogMetrics, "read_on", read)
         job_id = client.create(job_body(AlgorithmSpec=spec))
         client.until(job_id, "Running")
         root = client.info.data_dir / "jobs" / job_id

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from pai_sdk.api.algorithms import Algorithms
-from pai_sdk.api.training_jobs import VERSION, TrainingJobs
+from pai_sdk.api.training_jobs import VERSION
 from pai_sdk.api.transport import Transport
 from pai_sdk.config.credentials import static_credentials
-from pai_sdk.errors import ApiError, InvalidRequestError, PermissionDeniedError
+from pai_sdk.errors import ApiError, PermissionDeniedError
 from tests.service.services import Client, job_body
 from tests.waiting import until
 
@@ -279,17 +279,11 @@ def test_what_cannot_be_is_refused_in_the_wires_form(service: Client, names: dic
     assert none.status_code == 404
 
 
-def test_our_own_client_has_a_method_for_each_action(service: Client, names: dict[str, str]) -> None:
+def test_our_own_client_manages_algorithms(service: Client, names: dict[str, str]) -> None:
     """Those that have no test of their own elsewhere, over real HTTP."""
     key = static_credentials(service.info.access_key_id, service.info.access_key_secret)
     transport = Transport(service.info.endpoint, key, version=VERSION)
-    jobs, algorithms = TrainingJobs(transport), Algorithms(transport, "1")
-    job, instance = names["job"], names["instance"]
-    assert [m.instance_id for m in jobs.instance_metrics(job, "MemoryUsage", time_step="1h")] == [instance]
-    assert jobs.token(job)
-    for call in (jobs.create_web_terminal, lambda *which: jobs.check_web_terminal(*which, "x")):
-        with pytest.raises(InvalidRequestError, match="no web terminals"):
-            call(job, instance)
+    algorithms = Algorithms(transport, "1")
     assert algorithms.find("digits", "local").algorithm_id == names["algorithm"]
     created = algorithms.create("third", description="d")
     algorithms.create_version(created, "v1", {"Image": "none", "Command": ["true"]})
@@ -303,7 +297,7 @@ def test_our_own_client_has_a_method_for_each_action(service: Client, names: dic
     with pytest.raises(ApiError):
         algorithms.get(created)
     with pytest.raises(PermissionDeniedError):
-        transport.call("GetTrainingJob", "GET", f"/api/v1/trainingjobs/{job}", query={"Token": "x"})
+        transport.call("GetTrainingJob", "GET", f"/api/v1/trainingjobs/{names['job']}", query={"Token": "x"})
     transport.close()
 
 

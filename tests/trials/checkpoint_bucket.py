@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pai_sdk.errors import ObjectNotFoundError
-from pai_sdk.run.stored_checkpoints import complete_checkpoints
+from pai_sdk.run.store.stored_checkpoints import complete_checkpoints
 from pai_sdk.storage.stored_file import StoredFile
-from tests.unit.storage.fake_oss import FakeOss, Fault, Seen, StoredObject
+from tests.unit.storage.fake_oss import FakeOss, Seen, StoredObject, WireError
 
 __all__ = ["Report", "main", "run"]
 
@@ -37,7 +37,8 @@ from pathlib import Path
 from pai_sdk import CheckpointConfig, RunStore, Session
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import PaiError
-from pai_sdk.run import checkpoints, stored_checkpoints
+from pai_sdk.run.report import checkpoints
+from pai_sdk.run.store import stored_checkpoints
 
 endpoint, folder, seed, syncs = sys.argv[1:]
 chance = random.Random(int(seed))
@@ -201,7 +202,7 @@ def run(folder: Path, *, kills: int, seed: int) -> Report:
     """Do it; returns what was seen."""
     trial, begun = _Trial(folder, seed), time.monotonic()
     for kind, code in (("status", 403), ("lost", 0), ("reset", 0)):
-        trial.server.faults.append(Fault(kind, 10**9, code, "AccessDenied", "refused", fits=trial.fails))
+        trial.server.faults.append(WireError(kind, 10**9, code, "AccessDenied", "refused", fits=trial.fails))
     try:
         for _ in range(kills):
             trial.one_kill()

@@ -31,7 +31,7 @@ _LONGEST_SAVE_S = 0.06
 _TRAINING = """
 import itertools, os
 from pai_sdk import CheckpointConfig, checkpoint_dir, get_checkpoint, report, set_checkpoint_config
-from pai_sdk.run.checkpoints import is_complete
+from pai_sdk.run.report.checkpoints import is_complete
 
 notes = open(os.environ["NOTES"], "a", buffering=1)
 

@@ -27,7 +27,6 @@ from signal import SIGTERM
 from urllib.parse import urlsplit
 
 from pai_sdk import Processor, Session
-from pai_sdk.api.submission import SubmissionPolicy
 from pai_sdk.backend.service import ServiceBackend
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import static_credentials
@@ -36,6 +35,7 @@ from pai_sdk.errors import ConnectionFailedError, PaiError
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.service.embedded import ensure_running
 from pai_sdk.service.settings import ForeignCloud, ServiceInfo
+from pai_sdk.submission import SubmissionPolicy, submit
 from tests.faults.proxy import Answer, FaultProxy, Faults
 from tests.service.services import running_service
 
@@ -46,6 +46,7 @@ _JOBS = "/api/v1/trainingjobs"
 _THREADS = 8
 _SILENCE_S = 0.5  # the client gives up on an answer after so long
 _SEARCH_S = 10.0  # and looks for the job so long, which is several times what the foreign cloud needs to show it
+_POLICY = SubmissionPolicy(search_s=_SEARCH_S, max_pause_s=0.5, repeat_s=3 * _SEARCH_S)
 _FOREIGN = ForeignCloud(list_lag_s=1.0, create_late_s=0.8, answer_late_s=0.8, late=0.5, doubled=0.2)
 
 
@@ -122,7 +123,7 @@ class _Trials:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        logger = logging.getLogger("pai_sdk.api.submission")
+        logger = logging.getLogger("pai_sdk.submission.creation")
         logger.addHandler(self._warnings)
         try:
             yield
@@ -145,7 +146,7 @@ class _Trials:
         with _CountingProxy(self.info.endpoint, seed=seed, faults=faults) as proxy:
             client = self._client(proxy.url, retry)
             try:
-                job_id = plan.submit_once(client.submit)
+                job_id = submit(plan, client, policy=_POLICY)
             except PaiError as raised:
                 error = raised
             finally:
@@ -188,7 +189,7 @@ class _Trials:
             report.errors[type(error).__name__] += 1
             if len(found) > 1:
                 problems.append(f"an error, and the jobs {found}")
-            if found and not _tells_of_doubt(error, label):
+            if found and not _names_the_label(error, label):
                 problems.append(f"there is a job, but the error does not say so: {error}")
             if len(str(error)) > 500 or "\n" in str(error):
                 problems.append(f"not a clear sentence: {error}")
@@ -208,10 +209,8 @@ class _Trials:
             environ={},
         )
         key = static_credentials(info.access_key_id, info.access_key_secret)
-        policy = SubmissionPolicy(
-            answer_s=_SILENCE_S, search_s=_SEARCH_S, longest_pause_s=0.5, most_s=3 * _SEARCH_S
-        )
-        return ServiceBackend(settings, key, retry=retry, timeout_s=(5.0, _SILENCE_S), submission_policy=policy)
+        timeout_s = (5.0, _SILENCE_S)
+        return ServiceBackend(settings, key, retry=retry, timeout_s=timeout_s, create_timeout_s=_SILENCE_S)
 
     def guarded(self, seed: int) -> None:
         try:
@@ -275,7 +274,7 @@ def _foreign_service(folder: Path) -> Iterator[tuple[ServiceInfo, Session]]:
             yield info, session
 
 
-def _tells_of_doubt(error: PaiError, label: str) -> bool:
+def _names_the_label(error: PaiError, label: str) -> bool:
     return isinstance(error, ConnectionFailedError) and error.maybe_arrived and label in str(error)
 
 

@@ -27,7 +27,7 @@ from pai_sdk import Session, TrainingJob
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.display.base import Silent
-from pai_sdk.job.follow import FollowPolicy
+from pai_sdk.job.follow.follower import FollowPolicy
 from pai_sdk.schemas.record import LogLine
 from tests.faults.proxy import EVERY_KIND, Answer, FaultProxy, Faults
 from tests.service.fakes import ScriptedExecutor

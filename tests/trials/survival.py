@@ -29,7 +29,7 @@ from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import JobFailed
 from pai_sdk.service.embedded import ensure_running
 from pai_sdk.service.state.folder import is_locked, read_info
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.uri import OssUri
 from tests import ml
 

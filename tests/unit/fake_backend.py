@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pai_sdk.api.refusals import api_error
-from pai_sdk.backend.base import JobChanges, Plan, Purpose
+from pai_sdk.api.responses import api_error
+from pai_sdk.backend.base import Capabilities, JobChanges, Plan, Purpose
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import ConnectionFailedError, NotFoundError
-from pai_sdk.job.follow import FollowPolicy
+from pai_sdk.job.follow.follower import FollowPolicy
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir
@@ -32,7 +32,10 @@ FAST = FollowPolicy(
 class FakeBackend:
     """One job whose log and status a test writes; `faults` is how often a call fails, from 0 to 1."""
 
+    capabilities = Capabilities()
     endpoint = "fake"
+    dedupes = True
+    retry = RetryPolicy()
 
     def __init__(self, *, says_complete: bool = True, faults: float = 0.0, seed: int = 0) -> None:
         self.says_complete = says_complete
@@ -112,8 +115,14 @@ class FakeBackend:
     def default_output(self, job_name: str, channel: str) -> str:
         return f"oss://bucket/out/{job_name}/{channel}/"
 
-    def submit(self, plan: Plan, *, progress: bool = True) -> str:
-        self.calls.append("submit")
+    def upload(self, plan: Plan, *, progress: bool = True) -> None:
+        self.calls.append("upload")
+
+    def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
+        return ()
+
+    def create(self, plan: Plan, *, progress: bool = True) -> str:
+        self.calls.append("create")
         self.submitted: TrainingJobRequest = plan.request
         return "train1"
 

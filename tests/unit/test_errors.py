@@ -10,7 +10,7 @@ import re
 import pytest
 
 from pai_sdk import errors
-from pai_sdk.api.refusals import api_error
+from pai_sdk.api.responses import api_error
 from pai_sdk.errors import (
     ApiError,
     AuthenticationError,

@@ -62,7 +62,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pai_sdk").rglob("*.py")}
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pai_sdk").rglob("*.py*")}
+    sources = {name for name in sources if name.endswith((".py", ".pyi"))}
     assert sources | {"pai_sdk/py.typed"} <= packed
     assert {name.partition("/")[0] for name in packed} == {"pai_sdk"}
     assert [name for name in packed if "__pycache__" in name or "test" in Path(name).name] == []

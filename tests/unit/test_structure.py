@@ -19,8 +19,12 @@ MOST_LINES = 60  # of a function, its docstring aside
 # Classes of one name: each entry says why.
 SAME_CLASS = {
     "Launch": "of a job's containers, and of the processes that resume from one checkpoint",
+    "Subscription": "to the updates of a job, and to the changes of runs",
     "Settings": "of a session, and the field of a request that the service calls so",
 }
+MOST_MODULES = 20  # side by side in a folder
+# Imports of our own inside functions: each keeps weight (numpy, pydantic, oss2) away until it is needed.
+MOST_LATE_IMPORTS = 82
 MAY_PRINT = ("cli", "notebook")
 TELLS = {"add", "notice", "say", "echo", "debug", "info", "warning", "error", "JobFailed", "JobStopped"}
 DROPPED = {
@@ -50,6 +54,22 @@ def test_imports_go_downwards_only() -> None:
         [sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_modules_import_each_other() -> None:
+    graph = {_dotted(path): {name for name, _ in _own_imports(path)} for path in MODULES}
+    assert _circles(graph) == []
+    assert _circles({**graph, "pai_sdk.errors": {"pai_sdk.session"}}) != []  # the session imports the errors
+
+
+def test_few_imports_are_inside_functions() -> None:
+    late = [(_name(path), name) for path in MODULES for name, is_late in _own_imports(path) if is_late]
+    assert len(late) <= MOST_LATE_IMPORTS, late
+
+
+def test_a_folder_has_few_modules_side_by_side() -> None:
+    folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in MODULES if path.stem != "__init__")
+    assert {folder: count for folder, count in folders.items() if count > MOST_MODULES} == {}
 
 
 def test_every_function_is_short() -> None:
@@ -117,6 +137,33 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _own_imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """The modules of ours that a module imports, and whether a function does; those for types included."""
+    modules = {_dotted(each) for each in MODULES}
+    late = {
+        id(node)
+        for function in ast.walk(_tree(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pai_sdk":
+            inner = {f"{node.module}.{alias.name}" for alias in node.names} & modules
+            yield from ((name, id(node) in late) for name in inner or {str(node.module)})
+
+
+def _circles(graph: dict[str, set[str]]) -> list[str]:
+    """The modules in circles, and those that import them."""
+    left = dict(graph)
+    while ends := {name for name, imported in left.items() if not imported & left.keys()}:
+        left = {name: imported for name, imported in left.items() if name not in ends}
+    return sorted(left)
+
+
 def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """How many lines the body of a function has without its docstring."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
@@ -126,7 +173,7 @@ def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def _is_told(function: ast.expr) -> bool:
     """Whether what is called takes a text for people: an error, a problem, a notice, a record of a log."""
     name = getattr(function, "attr", getattr(function, "id", ""))
-    return name.endswith(("Error", "Problem", "Fault", "Exception")) or name in TELLS
+    return name.endswith(("Error", "Problem", "WireError", "Exception")) or name in TELLS
 
 
 def _plain_texts(value: ast.expr) -> Iterator[ast.Constant]:

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from pai_sdk.errors import InvalidInputError, WrongCallError
-from pai_sdk.run.events import EventWriter
+from pai_sdk.run.events.writer import EventWriter
 from pai_sdk.tensorboard import TensorBoard, TensorBoardStatus
 from tests.waiting import PATIENCE_S, until
 
@@ -21,6 +21,7 @@ def logs(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_it_starts_stops_starts_again_and_is_deleted(tmp_path: Path) -> None:
     board = TensorBoard.create(str(logs(tmp_path / "a 1%")))
     assert board.status == TensorBoardStatus.Running

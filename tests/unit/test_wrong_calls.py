@@ -123,7 +123,7 @@ def test_a_wait_ends_though_no_answer_does(monkeypatch: pytest.MonkeyPatch) -> N
     backend = FakeBackend()
     monkeypatch.setattr(backend, "get", lambda *_, **__: answer.wait(PATIENCE_S))
     try:
-        with pytest.raises(WaitTimeoutError, match=r"no answer about job train1 within 0\.05 s") as caught:
+        with pytest.raises(WaitTimeoutError, match=r"no response about job train1 within 0\.05 s") as caught:
             TrainingJob("train1", backend).wait(0.05, policy=FAST, display=Silent())
         assert caught.value.status == ""
     finally:

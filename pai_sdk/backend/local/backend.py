@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import shutil
 import time
@@ -15,44 +14,50 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
-from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
+from pai_sdk.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk.backend.base import JobChanges, Plan, Purpose, Upload
-from pai_sdk.backend.local import uploading
-from pai_sdk.backend.local.file_errors import file_faults_explained
-from pai_sdk.backend.local.input_links import links_notice
+from pai_sdk.backend.connection import Connection
 from pai_sdk.backend.local.job_files import InputCache, copy_output, copy_tree
-from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
+from pai_sdk.backend.local.jobs import LocalJobs
 from pai_sdk.backend.local.readers import Readers
-from pai_sdk.backend.local.support import check_supported, file_path, file_uri, unused_locally
-from pai_sdk.backend.local.watching import LatestMetrics, LocalLogs, MetricFiles, metric_values
-from pai_sdk.base.files import locked
-from pai_sdk.errors import ConflictError, NotFoundError, ObjectNotFoundError, PaiError, StorageError
-from pai_sdk.execution.base import ExecutionState, Mounts
+from pai_sdk.backend.local.support import (
+    check_supported,
+    file_errors_explained,
+    file_path,
+    file_uri,
+    links_notice,
+    unused_locally,
+)
+from pai_sdk.backend.local.uploading import LocalOutputs
+from pai_sdk.backend.local.watching import LatestMetrics, LocalLogs, metric_values
+from pai_sdk.backend.places import LOCAL, Capabilities
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.code.package import package_code
+from pai_sdk.errors import ConflictError, NotFoundError, ObjectNotFoundError, StorageError
+from pai_sdk.execution.base import Mounts
 from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.docker.containers import engine_may_be_away
-from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.initial_outputs import note_resumed
-from pai_sdk.execution.log_times import LogTimes
-from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, OutputUploader
-from pai_sdk.run.stored_checkpoints import unfinished_files
+from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, note_resumed
+from pai_sdk.run.store.stored_checkpoints import unfinished_files
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
-from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir
 from pai_sdk.schemas.wire import wire_time
+from pai_sdk.storage.store import Store, open_store
+from pai_sdk.storage.stores.oss import OssStore
+from pai_sdk.storage.transfer import download
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.oss import OssClient
-    from pai_sdk.storage.store import Store
+    from pai_sdk.storage.oss.client import OssClient
 
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.05
 _LOOK_AT_ONE_S = 0.01  # for each of many jobs, so that looking at them costs a small part of a core
-_UPLOADER_STARTS_WITHIN_S = 5.0
 _CODE = "file"
 _STATE = "state"
 _WAITS_AGAIN_WITHIN_S = 30.0  # who waits for a job asks for its state every few seconds
@@ -61,6 +66,9 @@ _READS_ON_WITHIN_S = 600.0  # a pager may show a page of a log for minutes
 
 class LocalBackend:
     """Runs jobs in containers on this machine. Safe to use from several threads, and from several processes.
+
+    It keeps no state: `LocalJobs` has the jobs' folders, the executor their containers. What is kept in memory are
+    caches, each with a lock of its own; none of these is held while the engine or OSS is asked.
 
     Args:
         data_dir: the folder with jobs, default outputs and caches; `PAI_LOCAL_DIR` or `~/.pai/local` otherwise.
@@ -91,12 +99,22 @@ class LocalBackend:
         self._cache = InputCache(self.data_dir / "cache" / "oss")
         self._logs = LocalLogs()
         self._latest = LatestMetrics()
-        self._uploader_due_at: dict[str, float] = {}
+        self._outputs = LocalOutputs(self._jobs, self._executor, self._oss, self._latest)
         self._waiting = Readers("waiting.lock", forgotten_after_s=_WAITS_AGAIN_WITHIN_S)
         self._readers = Readers("readers.lock", forgotten_after_s=_READS_ON_WITHIN_S)
 
+    @classmethod
+    def open(cls, connection: Connection) -> LocalBackend:
+        """The backend of a session."""
+        return cls(files=connection.files)
+
     def __repr__(self) -> str:
         return f"<LocalBackend {self.data_dir}>"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The capabilities of Docker on this machine."""
+        return LOCAL.capabilities
 
     @property
     def endpoint(self) -> str:
@@ -104,7 +122,7 @@ class LocalBackend:
         return "docker"
 
     def close(self) -> None:
-        """Close the connections to the engine; jobs go on."""
+        """Close the connections to the engine; jobs continue."""
         self._waiting.close()
         self._readers.close()
         self._executor.close()
@@ -112,7 +130,7 @@ class LocalBackend:
     # ---- before a job
 
     def place(self, tree: FileTree, purpose: Purpose) -> str:
-        """Where the files are already: they are copied (code) or mounted (inputs) from there."""
+        """The folder of the files: they are copied (code) or mounted (inputs) from there."""
         return file_uri(tree.root, folder=True)
 
     def local_uri(self, path: Path, *, folder: bool) -> str | None:
@@ -130,36 +148,55 @@ class LocalBackend:
         """A folder of the job's own below the data folder."""
         return file_uri(self.data_dir / "outputs" / job_name / channel, folder=True)
 
-    def submit(self, plan: Plan, *, progress: bool = True) -> str:
-        """Put code and inputs in place and start the containers; where that fails, nothing is left behind.
+    @property
+    def dedupes(self) -> bool:
+        """True: a lock and the submission label make one job of a submission, whichever processes create it."""
+        return True
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """The default; the engine is asked once."""
+        return RetryPolicy()
+
+    def upload(self, plan: Plan, *, progress: bool = True) -> None:
+        """See that the job can run here. Its files stay where they are, and are copied when it is created.
 
         Raises:
             InvalidInputError: the request asks for what cannot be done here; all of it is listed.
-            EngineNotFoundError: no Docker engine answers.
+            EngineNotFoundError: no Docker engine responds.
+        """
+        check_supported(plan.request)
+        _ = self._executor.engine  # without one, nothing needs to be copied
+        unused = unused_locally(plan.request)
+        if unused:
+            logger.warning("local jobs do not use: %s", ", ".join(unused))
+
+    def create(self, plan: Plan, *, progress: bool = True) -> str:
+        """Copy code and inputs, and start the containers; where that fails, nothing is left behind.
+
+        Raises:
             ImageError: the image cannot be had.
             LocalRunError: a file or folder of the job cannot be written.
         """
         request = plan.request
-        check_supported(request)
-        with_secrets(request.environments)  # what is missing is reported before anything is copied
-        _ = self._executor.engine  # without one, nothing needs to be copied
-        unused = unused_locally(request)
-        if unused:
-            logger.warning("this run is local, so it is without: %s", ", ".join(unused))
-        with file_faults_explained(self.data_dir), self._jobs.submitting(request) as (job_id, is_new):
+        with file_errors_explained(self.data_dir), self._jobs.submitting(request) as (job_id, is_new):
             if not is_new:
                 logger.info("this plan was submitted by another process: it is job %s", job_id)
                 return job_id
             try:
                 self._start(job_id, plan, progress=progress)
-            except BaseException as fault:
+            except BaseException as error:
                 # Its folder last: containers whose folder is gone could not be found by the job's id any more.
                 with engine_may_be_away():
                     self._executor.remove(self._jobs.sandbox(job_id).root)
-                if isinstance(fault, KeyboardInterrupt):  # where in our work it came says nothing of the job
+                if isinstance(error, KeyboardInterrupt):  # its traceback is not about the job
                     raise KeyboardInterrupt(f"{job_id} was given up before it began") from None
                 raise
             return job_id
+
+    def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
+        """The job with the submission label of a request, if there is one."""
+        return [*filter(None, [self._jobs.job_of(request.label(SUBMISSION_LABEL) or "")])]
 
     def _start(self, job_id: str, plan: Plan, *, progress: bool) -> None:
         request, sandbox = plan.request, self._jobs.sandbox(job_id)
@@ -182,17 +219,14 @@ class LocalBackend:
                 outputs[output.name].mkdir(parents=True, exist_ok=True)
             elif output.name in RESUMED_CHANNELS:
                 self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
-        note_resumed(sandbox, request)
+        note_resumed(self._executor.files(sandbox.root), [output.name for output in request.output_channels])
         request = request.model_copy(update={"environments": with_secrets(request.environments)})
         spec = launch_spec(sandbox.root, job_id, request, mounts=Mounts(inputs, outputs))
         self._executor.start(spec, progress=progress)
-        self._ensure_uploading(job_id)
+        self._outputs.ensure_uploading(job_id, self.upload_interval_s)
 
     def _bring_back(self, uri: str, folder: Path, *, progress: bool) -> None:
-        """What an earlier job has left in a folder that this one goes on with, if there is anything."""
-        from pai_sdk.storage.oss_store import OssStore
-        from pai_sdk.storage.transfer import download
-
+        """Fetch the files of an earlier job from a folder that this job continues with, if there are any."""
         source = OssUri.parse(uri).as_dir()
         skip = unfinished_files(OssStore(self._oss(), source))
         with suppress(ObjectNotFoundError):
@@ -206,8 +240,6 @@ class LocalBackend:
         if code is None:
             return
         if code.location_type != _CODE:
-            from pai_sdk.storage.transfer import download
-
             value = code.to_wire()["LocationValue"]
             uri = OssUri(value["Bucket"], value["Key"], value.get("Endpoint"))
             download(self._oss(), uri, usercode, progress=progress)
@@ -215,8 +247,6 @@ class LocalBackend:
         root = Path(code.to_wire()["LocationValue"]["Path"])
         planned = [upload.tree for upload in uploads if upload.tree.root == root or file_path(upload.uri) == root]
         if not planned:  # a plan that was saved and loaded again
-            from pai_sdk.code.package import package_code
-
             planned = [package_code(root)]
         copy_tree(planned[0], usercode)
 
@@ -262,79 +292,20 @@ class LocalBackend:
         return record
 
     def _look(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
-        with self._jobs.may_be_deleted(job_id) as sandbox:
-            state = self._state(job_id, sandbox)
+        with self._jobs.may_be_deleted(job_id):
+            state = self._jobs.state(job_id, self._executor)
             if state.phase == "ended":
                 if save:
-                    self.save_outputs(job_id)
+                    self._outputs.save(job_id)
             else:
-                self._ensure_uploading(job_id)
+                self._outputs.ensure_uploading(job_id, self.upload_interval_s)
             record = self._jobs.record(job_id, state)
+            files = partial(self._outputs.metric_files, job_id)
             if not with_metrics:
+                self._latest.write(job_id, files, is_final=record.status.is_terminal)
                 return record
-            files = partial(self._metric_files, job_id)
             latest = self._latest.of(job_id, files, is_final=record.status.is_terminal)
             return record.model_copy(update={"latest_metrics": latest})
-
-    def _state(self, job_id: str, sandbox: Sandbox) -> ExecutionState:
-        """How far a job is, by its containers; one whose submitter was killed has ended."""
-        state = self._executor.state(sandbox.root)
-        if state.phase == "absent" and not self._jobs.is_being_submitted(job_id):
-            state = self._executor.state(sandbox.root)  # its submitter has just finished, or was killed at it
-            state = interrupted() if state.phase == "absent" else state
-        return state
-
-    def _ensure_uploading(self, job_id: str) -> None:
-        """Start the background process that sends the live outputs to OSS, unless it runs."""
-        if time.monotonic() < self._uploader_due_at.get(job_id, 0.0):
-            return
-        # A process needs a moment to take its lock, and one that fails at once is not started again and again.
-        self._uploader_due_at[job_id] = time.monotonic() + max(_UPLOADER_STARTS_WITHIN_S, self.upload_interval_s)
-        if not self.uploader(job_id, progress=False).has_live_channels:
-            self._uploader_due_at[job_id] = math.inf
-            return
-        sandbox = self._jobs.sandbox(job_id)
-        if not uploading.is_uploading(sandbox):
-            try:
-                uploading.ensure_uploading(self.data_dir, sandbox, self._oss(), self.upload_interval_s)
-            except (PaiError, OSError) as error:  # outputs are saved at the end too
-                logger.warning("%s: its outputs cannot be sent while it runs: %s", job_id, error)
-
-    def send_live_outputs(self, job_id: str) -> str:
-        """Send what a running job has written; returns what could not be sent."""
-        with locked(self._jobs.sandbox(job_id).state_dir / "sync.lock"):
-            return self.uploader(job_id, progress=False).upload(live_only=True)
-
-    def has_saved_outputs(self, job_id: str) -> bool:
-        """Whether all outputs of a job that has ended are where they go."""
-        return bool(self._jobs.facts(job_id).get("synced"))
-
-    def uploader(self, job_id: str, *, progress: bool) -> OutputUploader:
-        """What sends the outputs of a job that go to OSS."""
-        targets = {
-            channel: partial(self.store, uri) for channel, uri in oss_outputs(self._jobs.request(job_id)).items()
-        }
-        options = {"progress": progress, "title": "uploading"}
-        return OutputUploader(self._jobs.sandbox(job_id), targets, options=options)
-
-    def has_ended(self, job_id: str) -> bool:
-        """Whether the containers of a job have ended; its outputs may still have to be saved."""
-        return self._state(job_id, self._jobs.sandbox(job_id)).phase == "ended"
-
-    def save_outputs(self, job_id: str, *, progress: bool = True) -> None:
-        """Save what goes to OSS, once. What cannot be saved stays in the job's folder, and the next look tries."""
-        if self._jobs.facts(job_id).get("synced"):
-            return
-        sandbox = self._jobs.sandbox(job_id)
-        if not oss_outputs(self._jobs.request(job_id)):
-            return  # nothing to write down either, which a full disk would not let us
-        with locked(sandbox.state_dir / "sync.lock"):
-            if self._jobs.facts(job_id).get("synced"):
-                return
-            unsaved = self.uploader(job_id, progress=progress).upload(live_only=False)
-            with self._jobs.changing(job_id) as facts:
-                facts["synced"] = not unsaved
-                facts["unsaved"] = unsaved
 
     def list(
         self,
@@ -392,37 +363,33 @@ class LocalBackend:
         with self._jobs.may_be_deleted(job_id) as sandbox:
 
             def is_open() -> bool:
-                state = self._state(job_id, sandbox)
+                state = self._jobs.state(job_id, self._executor)
                 if state.phase == "ended":  # also where nothing is known of this instance
                     return False
                 return not any(one.name == instance and one.exit_code is not None for one in state.instances)
 
             self._readers.begin(sandbox.root, instance)
-            page = self._logs.read(sandbox.log_file(instance), start, limit, wait_s=wait_s, is_open=is_open)
+            files = self._executor.files(sandbox.root)
+            page = self._logs.read(files, instance, start, limit, wait_s=wait_s, is_open=is_open)
             if page.complete:
                 self._readers.end(sandbox.root, instance)
             return page
 
     def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
-        """When lines of a log were written."""
+        """Return when lines of a log were written."""
         with self._jobs.may_be_deleted(job_id) as sandbox:
-            is_open = self._state(job_id, sandbox).phase != "ended"
-            noted = LogTimes.read(sandbox.times_file(instance))
-            ends = self._logs.ends(sandbox.log_file(instance), start, count, is_open=is_open)
-            return [wire_time(time) for time in noted.of_lines(ends)]
+            is_open = self._jobs.state(job_id, self._executor).phase != "ended"
+            times = self._logs.times(self._executor.files(sandbox.root), instance, start, count, is_open=is_open)
+            return [wire_time(time) for time in times]
 
     def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
         """The values that the job has reported, and that its metric definitions find in its logs; oldest first."""
-        return metric_values(self._metric_files(job_id), name=name)
-
-    def _metric_files(self, job_id: str) -> MetricFiles:
-        request = self._jobs.request(job_id)
-        uris = {output.name: output.output_uri or "" for output in request.output_channels}
-        outputs = {channel: file_path(uri) for channel, uri in uris.items() if uri.startswith("file:")}
-        return MetricFiles(self._jobs.sandbox(job_id), job_id, request, outputs)
+        with self._jobs.may_be_deleted(job_id):
+            is_final = self._jobs.state(job_id, self._executor).phase == "ended"  # before the log is read
+            return metric_values(self._outputs.metric_files(job_id), name=name, is_final=is_final)
 
     def events(self, job_id: str) -> Sequence[str]:
-        """What happened to the job."""
+        """The events of the job."""
         record = self._look(job_id)
         events = [f"{one.start_time} {one.status}" for one in record.status_transitions]
         if record.reason_message and events:
@@ -430,7 +397,7 @@ class LocalBackend:
         return events
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
-        """Why the job failed, or None."""
+        """Return why the job failed, or None."""
         record = self._look(job_id)
         if not record.status.is_failure:
             return None
@@ -451,15 +418,11 @@ class LocalBackend:
 
     def store(self, uri: str) -> Store:
         """The folder of an output as a store."""
-        from pai_sdk.storage.store import open_store
-
         return open_store(uri, client=self._oss() if uri.startswith("oss://") else None)
 
     def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
         """Fetch a file or a folder that a job left."""
         if uri.startswith("oss://"):
-            from pai_sdk.storage.transfer import download
-
             return download(self._oss(), OssUri.parse(uri), target, progress=progress)
         source = file_path(uri)
         if not source.exists():
@@ -496,7 +459,7 @@ class LocalBackend:
             root = self._jobs.sandbox(job_id).root
             with self._waiting.kept_out(root) as is_known, self._readers.kept_out(root) as is_unread:
                 if not (is_known and is_unread):
-                    logger.warning("%s is being read or waited for, and stays; prune again later", job_id)
+                    logger.warning("%s is being read or waited for, and is not removed; prune later", job_id)
                     return False
                 self.delete(job_id)
         except (ConflictError, NotFoundError, FileNotFoundError):  # another process has removed it

@@ -1,26 +1,27 @@
-"""What a local job reads and leaves: code, inputs from OSS through a cache, copies of outputs."""
+"""Copies of code and outputs of local jobs, and a cache for their inputs from OSS."""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.base.files import locked
-from pai_sdk.errors import CodeError, Problem, StorageError, TransferError
-from pai_sdk.storage.file_move import FileMove
-from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.errors import CodeError, Problem, TransferError
+from pai_sdk.storage.base import FileMove
 from pai_sdk.storage.objects import ObjectInfo, make_folder, must_take_a_file
-from pai_sdk.storage.oss_store import OssStore
 from pai_sdk.storage.pool import TransferPool
 from pai_sdk.storage.stored_file import StoredFile
+from pai_sdk.storage.stores.local import LocalStore
+from pai_sdk.storage.stores.oss import OssStore
+from pai_sdk.storage.sync.dir_sync import DirSync
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
-from pai_sdk.storage.walk import list_folder
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.oss.client import OssClient
 
 _DEFAULT_LIMIT_BYTES = 20 << 30
 
@@ -80,8 +81,6 @@ class InputCache:
         self.shrink()
 
     def _fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
-        from pai_sdk.storage.sync import DirSync
-
         single = None if uri.is_dir else client.head(uri)
         if single is not None:
             place = LocalStore(target).place(uri.name)
@@ -144,17 +143,19 @@ class _CachedObjects(OssStore):
         """The same store for one transfer."""
         return _CachedObjects(self.client.cancelled_by(pool.stopped, pool.may_retry), self.folder, self._cache)
 
-    def fetches_in_parts(self, size_bytes: int) -> bool:
+    @property
+    def largest_get_bytes(self) -> float:
         """Objects come to the cache in one request."""
-        return False
+        return math.inf
 
-    def fetch_file(self, move: FileMove) -> StoredFile:
+    def get_file(self, move: FileMove) -> StoredFile:
         """Make the local file a link to the cached object."""
         file = move.file
         info = ObjectInfo(self.folder.join(file.path), file.size_bytes, file.etag, {})
-        self._cache.put(self.client, info, move.local)
+        self._cache.put(self.client, info, move.place())
         move.share.advance(file.size_bytes)
-        return file
+        move.is_exact = True
+        return move.target.head(move.path)
 
 
 def _name_of(info: ObjectInfo) -> str:
@@ -167,15 +168,8 @@ def copy_output(source: Path, target: Path) -> None:
     Raises:
         TransferError: some of it could not be copied, or leads out of the folder; the rest is there.
     """
-    listing = list_folder(source)
-    failures: dict[str, Exception] = {problem.where: StorageError(problem.what) for problem in listing.problems}
     make_folder(target)
-    for file in listing.files:
-        place = target / file.path
-        try:
-            make_folder(place.parent)
-            shutil.copy(source / file.path, place)
-        except (OSError, StorageError) as error:
-            failures[file.path] = error
+    report = DirSync(LocalStore(source, links="inside"), LocalStore(target), remember=False).attempt()
+    failures = {**report.unlisted, **report.failures}
     if failures:
         raise TransferError(f"{len(failures)} files were not copied from {source}", failures=failures)

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.agent.sandbox import TRASH_PREFIX, Sandbox
+from pai_sdk.backend.places import LOCAL
 from pai_sdk.base.files import is_locked, locked, replace_file
 from pai_sdk.errors import NotFoundError
-from pai_sdk.execution.base import ExecutionState, outcome
-from pai_sdk.schemas.names import LOCAL_ID_PREFIX, is_local_id
+from pai_sdk.execution.base import ExecutionState, Executor, outcome
+from pai_sdk.execution.docker.ending import interrupted
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
@@ -47,9 +48,9 @@ class LocalJobs:
             NotFoundError: there is no such job here.
         """
         root = self.folder / job_id
-        if not is_local_id(job_id) or "/" in job_id or not (root / _REQUEST).exists():
+        if not job_id.startswith(LOCAL.job_prefix) or "/" in job_id or not (root / _REQUEST).exists():
             raise NotFoundError(
-                f"there is no local job {job_id!r} in {self.folder}; `pai-sdk ps --local` lists all there are",
+                f"there is no local job {job_id!r} in {self.folder}; `pai-sdk ps --local` lists them",
                 code="TrainingJobNotFound",
                 status_code=404,
             )
@@ -65,15 +66,15 @@ class LocalJobs:
 
         For as long as this lasts, other processes see that the job is being started.
         """
-        submission = _labels_of(request).get(SUBMISSION_LABEL)
+        submission = request.label(SUBMISSION_LABEL)
         self.folder.mkdir(parents=True, exist_ok=True)
         while True:
             with ExitStack() as held:
                 # One process at a time: it finds the job of its submission, or makes one that the others find.
                 with locked(self.folder.with_suffix(".lock")):
-                    earlier = submission and self._job_of(submission)
+                    earlier = submission and self.job_of(submission)
                     if not earlier:
-                        job_id = f"{LOCAL_ID_PREFIX}{os.urandom(6).hex()}"
+                        job_id = f"{LOCAL.job_prefix}{os.urandom(6).hex()}"
                         root = self.folder / job_id
                         root.mkdir(mode=0o700)
                         held.enter_context(locked(root / _SUBMIT_LOCK))
@@ -87,8 +88,8 @@ class LocalJobs:
                 yield earlier, False
                 return
 
-    def _job_of(self, submission: str) -> str | None:
-        """The job that was made by a submission."""
+    def job_of(self, submission: str) -> str | None:
+        """The job with that submission label."""
         for job_id in self.ids():
             if self.facts(job_id).get("labels", {}).get(SUBMISSION_LABEL) == submission:
                 return job_id
@@ -100,9 +101,14 @@ class LocalJobs:
             return (self.folder / job_id / _REQUEST).exists()
         return False
 
-    def is_being_submitted(self, job_id: str) -> bool:
-        """Whether a process is starting the job."""
-        return is_locked(self.folder / job_id / _SUBMIT_LOCK)
+    def state(self, job_id: str, executor: Executor) -> ExecutionState:
+        """The state of a job, by its instances; a job whose submitter was killed has ended."""
+        root = self.sandbox(job_id).root
+        state = executor.state(root)
+        if state.phase == "absent" and not is_locked(root / _SUBMIT_LOCK):
+            state = executor.state(root)  # its submitter has just finished, or was killed at it
+            state = interrupted() if state.phase == "absent" else state
+        return state
 
     @contextmanager
     def may_be_deleted(self, job_id: str) -> Iterator[Sandbox]:
@@ -123,7 +129,9 @@ class LocalJobs:
         if not self.folder.is_dir():
             return []
         found = [
-            entry for entry in self.folder.iterdir() if is_local_id(entry.name) and (entry / _REQUEST).exists()
+            entry
+            for entry in self.folder.iterdir()
+            if entry.name.startswith(LOCAL.job_prefix) and (entry / _REQUEST).exists()
         ]
         found.sort(key=lambda entry: self.facts(entry.name).get("created_at", 0.0), reverse=True)
         return [entry.name for entry in found]
@@ -135,12 +143,12 @@ class LocalJobs:
         return [entry for entry in self.folder.iterdir() if _is_remnant(entry)]
 
     def request(self, job_id: str) -> TrainingJobRequest:
-        """What was asked for."""
+        """The request of a job."""
         text = (self.sandbox(job_id).root / _REQUEST).read_bytes()
         return TrainingJobRequest.model_validate_json(text)
 
     def facts(self, job_id: str) -> dict[str, Any]:
-        """What else is written down of a job."""
+        """The other facts that are written down of a job."""
         try:
             facts: dict[str, Any] = json.loads((self.folder / job_id / _FACTS).read_bytes())
         except (OSError, ValueError):
@@ -218,7 +226,7 @@ def _labels_of(request: TrainingJobRequest) -> dict[str, str]:
 def _is_remnant(folder: Path) -> bool:
     if folder.name.startswith(TRASH_PREFIX):
         return True
-    if not is_local_id(folder.name) or (folder / _REQUEST).exists():
+    if not folder.name.startswith(LOCAL.job_prefix) or (folder / _REQUEST).exists():
         return False
     with suppress(FileNotFoundError):
         return time.time() - folder.stat().st_mtime > _LONGEST_MAKING_S

@@ -1,4 +1,4 @@
-"""Which jobs are being read or waited for, in this process or another, so that `prune` leaves them alone."""
+"""The jobs that are being read or waited for, in this process or another: `prune` does not remove them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pai_sdk.base.files import locked
 
 @dataclass
 class _Reading:
-    """What this process has begun to read of one job, and the lock that it holds for that."""
+    """The parts of one job that this process reads, and the lock that it holds meanwhile."""
 
     held: ExitStack
     parts: set[str] = field(default_factory=set)
@@ -24,12 +24,13 @@ class _Reading:
 class Readers:
     """The readers of this process. Each job that has some is locked (flock, shared) until they are done.
 
-    Safe to use from several threads.
+    Safe to use from several threads: `_lock` guards the dict. The file lock is taken while `_lock` is held, but
+    never waited for. A process has one file lock for all its readers of a job.
 
     Args:
         lock: the name of the lock file in a job's folder.
-        forgotten_after_s: a reader that has not come back for so long, as one in a notebook that was left open,
-            keeps nothing any more.
+        forgotten_after_s: a reader that has not read for so long, as in a notebook that was left open, no longer
+            keeps the job.
 
     Example:
         >>> readers = Readers("readers.lock", forgotten_after_s=60)
@@ -46,7 +47,7 @@ class Readers:
         self._readings: dict[Path, _Reading] = {}
 
     def begin(self, root: Path, part: str) -> None:
-        """Note that this process reads a part of a job, or goes on with it.
+        """Note that this process reads a part of a job, or continues to.
 
         Args:
             root: the job's folder.
@@ -74,12 +75,12 @@ class Readers:
 
     @contextmanager
     def kept_out(self, root: Path) -> Iterator[bool]:
-        """Keep readers from a job's folder; gives False where the job is being read, in whatever process."""
+        """Exclude readers from a job's folder; gives False if any process is reading the job."""
         with locked(root / self._name, waits=False) as is_ours:
             yield is_ours or time.time() - (root / self._name).stat().st_mtime > self._forgotten_after_s
 
     def close(self) -> None:
-        """Let go of all."""
+        """Release all locks."""
         with self._lock:
             for reading in self._readings.values():
                 reading.held.close()

@@ -1,24 +1,33 @@
-"""What of a request means something on this machine, what does not, and what cannot be done here at all."""
+"""Checks of requests and files of local jobs: what is unsupported is an error, what has no effect is named."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.agent.protocol import DISK_IS_FULL
+from pai_sdk.backend.places import LOCAL
+from pai_sdk.errors import InvalidInputError, LocalRunError, Problem
 from pai_sdk.execution.docker.container import ContainerLimits
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.unused_fields import unused_fields
-from pai_sdk.schemas.names import LOCAL_TYPES
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.uri import uri_scheme
 
 _SCHEMES = _CODE_TYPES = ("file", "oss")
 _USED = ["ComputeResource.InstanceSpec.SharedMemory"]
 _SHORTENED = re.compile(r"^(ComputeResource|InputChannels|OutputChannels)\.")
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST)
+_MOST_FILES = 50_000  # the most that are checked before a job starts; a data set may have millions
+_SHOWN = 3
+_IN_THE_CONTAINER = "/ml"
 
 
 def file_uri(path: Path, *, folder: bool) -> str:
@@ -92,7 +101,7 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
 
 
 def _why_not_a_folder(path: Path) -> str:
-    """Why no files can be put into a folder that may be yet to be made; empty when they can."""
+    """Return why no files can be put into a folder that may be yet to be made; empty when they can."""
     for place in (path, *path.parents):
         if place.is_dir():
             return "" if os.access(place, os.W_OK | os.X_OK) else f"you may not write to {place}"
@@ -107,6 +116,83 @@ def unused_locally(request: TrainingJobRequest) -> list[str]:
     compute, spec = request.compute_resource, request.algorithm_spec
     if spec is not None and spec.progress_definitions:
         unused.append("AlgorithmSpec.ProgressDefinitions")
-    if compute and compute.ecs_spec and compute.ecs_spec not in LOCAL_TYPES:
+    if compute and compute.ecs_spec and compute.ecs_spec not in LOCAL.instance_types:
         unused.append("EcsSpec")
     return unused
+
+
+# ---- notices and errors of files ---------------------------------------------------------------------------
+
+
+def links_notice(channel: str, folder: Path) -> str | None:
+    """The notice about links in a channel's folder that lead out of it; None where there are none.
+
+    Example:
+        >>> links_notice("train", Path("/nowhere")) is None
+        True
+    """
+    found = list(islice(_links_out_of(folder), _SHOWN + 1))
+    if not found:
+        return None
+    names = [f"{path.relative_to(folder)} -> {target}" for path, target in found[:_SHOWN]]
+    more = ["…"] if len(found) > _SHOWN else []
+    return (
+        f"inputs[{channel!r}]: links that lead out of {folder} cannot be followed in the container: "
+        f"{', '.join(names + more)}; put the files themselves there, or give the folder they are in"
+    )
+
+
+def _links_out_of(folder: Path) -> Iterator[tuple[Path, Path]]:
+    entries = ((where, name) for where, folders, files in os.walk(folder) for name in (*folders, *files))
+    for where, name in islice(entries, _MOST_FILES):
+        path = Path(where, name)
+        if path.is_symlink():
+            target = path.readlink()
+            if not _is_there(folder, where, target):
+                yield path, target
+
+
+def _is_there(folder: Path, where: str, target: Path) -> bool:
+    """Return whether the target of a link is seen in the container, too."""
+    if target.is_absolute():  # even one that leads back into the folder, which has another name there
+        return target.is_relative_to(_IN_THE_CONTAINER)
+    return Path(os.path.normpath(Path(where, target))).is_relative_to(os.path.normpath(folder))
+
+
+@contextmanager
+def file_errors_explained(data_dir: Path) -> Iterator[None]:
+    """Raise a typed error for an error of the file system within the block.
+
+    Args:
+        data_dir: the folder of all local jobs; the error names it where the system names no file.
+
+    Raises:
+        LocalRunError: what failed, where, and what to do.
+
+    Example:
+        >>> with file_errors_explained(Path("/srv/pai")):
+        ...     Path("/proc/nothing").mkdir()
+        Traceback (most recent call last):
+        pai_sdk.errors.LocalRunError: the job was not started: /proc/nothing: No such file or directory
+    """
+    try:
+        yield
+    except OSError as error:
+        if type(error).__module__ != OSError.__module__ or error.errno is None:  # `requests` has OSErrors too
+            raise
+        where = error.filename2 or error.filename or data_dir
+        raise LocalRunError(f"the job was not started: {_explained(error, where)}") from error
+
+
+def _explained(error: OSError, where: object) -> str:
+    said = f"{where}: {error.strerror or error}"
+    if error.errno in DISK_IS_FULL:
+        return (
+            f"{said}. Free some space there (`pai-sdk prune` removes what ended jobs keep), or set PAI_LOCAL_DIR "
+            "to a folder on another disk"
+        )
+    if error.errno in _NOT_ALLOWED:
+        return f"{said}. Take a folder that you may write to; PAI_LOCAL_DIR moves that of all local jobs"
+    if error.errno in _NOT_A_FOLDER:
+        return f"{said}. There is a file where a folder has to be: name another folder, or move the file away"
+    return said

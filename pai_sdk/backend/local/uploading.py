@@ -1,85 +1,160 @@
-"""The process that sends the outputs of a local job to OSS, while the job runs and at its end.
+"""Sends the outputs of local jobs to OSS: a process does, while a job runs, and the first look after its end.
 
-It is detached from the process that submitted the job, and goes on when all clients have ended. It holds the lock
-`uploader.lock` in the job's folder; a process that looks at a running job without an uploader starts another one.
+The process is detached from the one that submitted the job, and continues when all clients have ended. It holds
+`uploader.lock` in the job's folder; a look at a running job without an uploader starts another one.
 It gets the key by a pipe, and never writes it down. If the key expires, the next look at the job sends the rest.
+
+A process that sends files holds `sync.lock` in the job's folder: the uploader and the look after the end wait for
+each other, and the second one sends only what is left.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.backend.local.jobs import LocalJobs, oss_outputs
+from pai_sdk.backend.local.support import file_path
+from pai_sdk.backend.local.watching import LatestMetrics, MetricFiles
 from pai_sdk.base.files import is_locked, locked
 from pai_sdk.errors import NotFoundError, PaiError
+from pai_sdk.execution.docker.executor import DockerExecutor
+from pai_sdk.execution.output_uploader import OutputUploader
+from pai_sdk.storage.store import Store, open_store
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.oss.client import OssClient
 
-__all__ = ["ensure_uploading", "main"]
+__all__ = ["LocalOutputs", "main"]
 
 logger = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
+_STARTS_WITHIN_S = 5.0
 _TRIES_AT_THE_END = 10
 _LOCK = "uploader.lock"
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from pai_sdk.backend.local.uploading import main; main()"
 
 
-def ensure_uploading(data_dir: Path, sandbox: Sandbox, client: OssClient, interval_s: float) -> None:
-    """Start the process, unless it runs.
+class LocalOutputs:
+    """The outputs of local jobs that go to OSS. Safe to use from several threads, and from several processes.
 
     Args:
-        data_dir: the folder of the local backend.
-        sandbox: the job's folder.
-        client: has the endpoint and the key.
-        interval_s: how often the live outputs are sent.
+        jobs: all local jobs.
+        executor: runs them.
+        client: gives the client that writes to OSS.
+        metrics: writes the metrics in the logs into the outputs, before these are sent.
     """
-    arguments = {
-        "data_dir": str(data_dir),
-        "job_id": sandbox.root.name,
-        "interval_s": interval_s,
-        "oss": client.arguments(),
-    }
-    package_parent = str(Path(__file__).resolve().parents[3])
-    log_file = sandbox.state_dir / "uploader.log"
-    descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, package_parent],
-            cwd="/",
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    assert process.stdin is not None  # noqa: S101 - it is a pipe
-    with process.stdin:
-        process.stdin.write(json.dumps(arguments).encode())
-    # It may end before this process: a thread reaps it, or it would stay a zombie.
-    threading.Thread(target=process.wait, name="pai-uploader-reaper", daemon=True).start()
 
+    def __init__(
+        self, jobs: LocalJobs, executor: DockerExecutor, client: Callable[[], OssClient], metrics: LatestMetrics
+    ) -> None:
+        self._jobs = jobs
+        self._executor = executor
+        self._client = client
+        self._metrics = metrics
+        self._due_at: dict[str, float] = {}
 
-def is_uploading(sandbox: Sandbox) -> bool:
-    """Whether the process of a job runs."""
-    return is_locked(sandbox.state_dir / _LOCK)
+    def uploader(self, job_id: str, *, progress: bool) -> OutputUploader:
+        """The uploader of a job."""
+        uris = oss_outputs(self._jobs.request(job_id))
+        targets = {channel: partial(self._open, uri) for channel, uri in uris.items()}
+        files = self._executor.files(self._jobs.sandbox(job_id).root)
+        return OutputUploader(files, targets, options={"progress": progress, "title": "uploading"})
+
+    def ensure_uploading(self, job_id: str, interval_s: float) -> None:
+        """Start the process that sends the live outputs, unless it runs.
+
+        Args:
+            job_id: a job that has not ended.
+            interval_s: how often the live outputs are sent.
+        """
+        if time.monotonic() < self._due_at.get(job_id, 0.0):
+            return
+        # A process needs a moment to take its lock, and one that fails at once is not started again and again.
+        self._due_at[job_id] = time.monotonic() + max(_STARTS_WITHIN_S, interval_s)
+        if not self.uploader(job_id, progress=False).has_live_channels:
+            self._due_at[job_id] = math.inf
+        elif not is_locked(self._jobs.sandbox(job_id).state_dir / _LOCK):
+            try:
+                self._start_process(job_id, interval_s)
+            except (PaiError, OSError) as error:  # outputs are saved at the end too
+                logger.warning("%s: its outputs cannot be sent while it runs: %s", job_id, error)
+
+    def metric_files(self, job_id: str) -> MetricFiles:
+        """The files with the metrics of a job."""
+        request = self._jobs.request(job_id)
+        uris = {output.name: output.output_uri or "" for output in request.output_channels}
+        outputs = {channel: file_path(uri) for channel, uri in uris.items() if uri.startswith("file:")}
+        return MetricFiles(self._jobs.sandbox(job_id), job_id, request, outputs)
+
+    def send_live(self, job_id: str) -> str:
+        """Send what a running job has written; returns what could not be sent."""
+        self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=False)
+        with locked(self._jobs.sandbox(job_id).state_dir / "sync.lock"):
+            return self.uploader(job_id, progress=False).upload(live_only=True)
+
+    def are_saved(self, job_id: str) -> bool:
+        """Return whether all outputs of a job that has ended are where they go."""
+        return bool(self._jobs.facts(job_id).get("synced"))
+
+    def save(self, job_id: str, *, progress: bool = True) -> None:
+        """Save the outputs of a job that has ended, once; what cannot be saved stays for the next look."""
+        if self.are_saved(job_id) or not oss_outputs(self._jobs.request(job_id)):
+            return  # without such outputs nothing is written down, because the disk may be full
+        self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=True)
+        with locked(self._jobs.sandbox(job_id).state_dir / "sync.lock"):
+            if self.are_saved(job_id):
+                return
+            unsaved = self.uploader(job_id, progress=progress).upload(live_only=False)
+            with self._jobs.changing(job_id) as facts:
+                facts["synced"] = not unsaved
+                facts["unsaved"] = unsaved
+
+    def _open(self, uri: str) -> Store:
+        return open_store(uri, client=self._client())
+
+    def _start_process(self, job_id: str, interval_s: float) -> None:
+        arguments = {
+            "jobs": str(self._jobs.folder),
+            "job_id": job_id,
+            "interval_s": interval_s,
+            "oss": self._client().arguments(),
+        }
+        log_file = self._jobs.sandbox(job_id).state_dir / "uploader.log"
+        descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(Path(__file__).resolve().parents[3])],
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert process.stdin is not None  # noqa: S101 - it is a pipe
+        with process.stdin:
+            process.stdin.write(json.dumps(arguments).encode())
+        # It may end before this process: a thread reaps it, or it would stay a zombie.
+        threading.Thread(target=process.wait, name="pai-uploader-reaper", daemon=True).start()
 
 
 def main() -> None:
     """The process: the arguments come by the standard input."""
     arguments = json.load(sys.stdin)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
-    lock = Path(arguments["data_dir"], "jobs", arguments["job_id"], "state", _LOCK)
     try:
-        with locked(lock, waits=False) as is_ours:
+        with locked(Path(arguments["jobs"], arguments["job_id"], "state", _LOCK), waits=False) as is_ours:
             if is_ours:
                 _send(arguments)
     except (NotFoundError, FileNotFoundError):
@@ -87,30 +162,30 @@ def main() -> None:
 
 
 def _send(arguments: dict[str, Any]) -> None:
-    from pai_sdk.backend.local.backend import LocalBackend
-    from pai_sdk.storage.oss import OssClient
+    from pai_sdk.storage.oss.client import OssClient  # loads oss2
 
     client = OssClient.of_arguments(arguments["oss"])
+    jobs, executor = LocalJobs(Path(arguments["jobs"])), DockerExecutor()
+    outputs = LocalOutputs(jobs, executor, lambda: client, LatestMetrics())
     job_id, interval_s = arguments["job_id"], arguments["interval_s"]
-    backend = LocalBackend(Path(arguments["data_dir"]), files=lambda: client)
     next_at = time.monotonic() + interval_s
-    while not _has_ended(backend, job_id):
+    while not _has_ended(jobs, executor, job_id):
         if time.monotonic() >= next_at:
-            problems = backend.send_live_outputs(job_id)
+            problems = outputs.send_live(job_id)
             if problems:
                 logger.warning("not all outputs could be sent so far: %s", problems)
             next_at = time.monotonic() + interval_s
         time.sleep(min(interval_s, _LOOK_S))
     for _ in range(_TRIES_AT_THE_END):
-        backend.save_outputs(job_id, progress=False)
-        if backend.has_saved_outputs(job_id):
+        outputs.save(job_id, progress=False)
+        if outputs.are_saved(job_id):
             return
         time.sleep(interval_s)
 
 
-def _has_ended(backend: Any, job_id: str) -> bool:
+def _has_ended(jobs: LocalJobs, executor: DockerExecutor, job_id: str) -> bool:
     try:
-        return bool(backend.has_ended(job_id))
+        return jobs.state(job_id, executor).phase == "ended"
     except NotFoundError:
         raise
     except PaiError as error:  # the engine is being restarted, say

@@ -2,62 +2,76 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.execution.base import JobFiles
 from pai_sdk.execution.contract import instances
 from pai_sdk.execution.docker.shared_folder import SharedFolder
-from pai_sdk.execution.log_index import LogIndex
-from pai_sdk.execution.metric_source import MetricSource, MetricValue, RegexPattern
+from pai_sdk.execution.log_metrics import LogMetrics, RegexPattern
+from pai_sdk.logs.reader import LogReader, OpenLog, OpenLogs
+from pai_sdk.run.events.points import EventFolder, JobPoints, Part, metric_points
+from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.schemas.record import LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
-from pai_sdk.schemas.wire import wire_time
+
+logger = logging.getLogger(__name__)
 
 _LOOK_S = 0.02
-_MOST_INDEXES = 256
+_MOST_LOGS = 256
+_MOST_JOBS = 256
 _LATEST_EVERY_S = 1.0
 
 
 class LocalLogs:
-    """The logs of local jobs. What was read once is found again quickly; safe to use from several threads."""
+    """The logs of local jobs. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._indexes: dict[Path, LogIndex] = {}
+        self._logs: OpenLogs[Path] = OpenLogs(_MOST_LOGS)
 
-    def read(self, path: Path, start: int, limit: int, *, wait_s: float, is_open: Callable[[], bool]) -> LogPage:
-        """Lines of one log; when there are none yet, the answer waits for some."""
-        index = self._index(path)
+    def read(
+        self,
+        files: JobFiles,
+        instance: str,
+        start: int,
+        limit: int,
+        *,
+        wait_s: float,
+        is_open: Callable[[], bool],
+    ) -> LogPage:
+        """Lines of one log; waits for a line if there is none yet."""
         deadline = time.monotonic() + wait_s
         while True:
-            # Asked before the lines: what was written before the end is among them then.
+            # Asked before the log is read: the log of a job that has ended is complete.
             goes_on = is_open()
-            lines = index.lines(start, start + limit, is_open=goes_on)
-            if lines or not goes_on or time.monotonic() >= deadline:
-                total = index.count(is_open=goes_on)
-                complete = not goes_on and start + len(lines) >= total
-                return LogPage(tuple(lines), complete=complete, waited=wait_s > 0, total=total)
+            page = self._open(files, instance, is_open=goes_on).page(start, limit, most_bytes=sys.maxsize)
+            if page.count or not goes_on or time.monotonic() >= deadline:
+                texts = tuple(page.texts)
+                return LogPage(texts, complete=page.is_complete, waited=wait_s > 0, total=page.total)
             time.sleep(_LOOK_S)
 
-    def ends(self, path: Path, start: int, count: int, *, is_open: bool) -> list[int]:
-        """Where lines of one log end, in bytes."""
-        return self._index(path).ends(start, start + count, is_open=is_open)
+    def times(
+        self, files: JobFiles, instance: str, start: int, count: int, *, is_open: bool
+    ) -> list[float | None]:
+        """The times at which lines of one log were written."""
+        page = self._open(files, instance, is_open=is_open).page(start, count, most_bytes=sys.maxsize)
+        return [line.time for line in page.lines()]
 
-    def _index(self, path: Path) -> LogIndex:
-        with self._lock:
-            if path not in self._indexes and len(self._indexes) >= _MOST_INDEXES:
-                self._indexes.pop(next(iter(self._indexes)))
-            return self._indexes.setdefault(path, LogIndex(path))
+    def _open(self, files: JobFiles, instance: str, *, is_open: bool) -> LogReader:
+        path = files.sandbox.log_file(instance)
+        return LogReader(self._logs.get(path, lambda: OpenLog([files.log(instance)], path)), is_open=is_open)
 
 
 @dataclass(frozen=True)
 class MetricFiles:
-    """Where the metrics of a job are.
+    """The files with the metrics of a job.
 
     Attributes:
         sandbox: the job's folder.
@@ -72,23 +86,21 @@ class MetricFiles:
     outputs: Mapping[str, Path]
 
 
-def metric_values(files: MetricFiles, *, name: str | None) -> Iterator[MetricPoint]:
-    """The values that the job has reported, and those that its metric definitions find in its logs.
+def metric_values(files: MetricFiles, *, name: str | None, is_final: bool) -> Iterator[MetricPoint]:
+    """The values that the job has reported, and those that its metric definitions find in its logs; oldest first.
 
     Args:
         files: where they are.
         name: of the only metric that is wanted.
+        is_final: whether the job has ended, so that its last line counts without its line end.
     """
-    patterns = [pattern for pattern in _patterns(files.request) if name is None or pattern.name == name]
-    for value in _source(files).values(patterns):
-        if name is None or value.name == name:
-            yield _point(value)
+    return metric_points([*_MetricReader(files).read_on(is_final=is_final)], name)
 
 
 class LatestMetrics:
     """The last value of each metric of local jobs. Files are read on from where they were read before.
 
-    `_lock` guards all of it, reads of files included: callers of one job want the same answer.
+    `_lock` guards all of it, reads of files included: callers for one job need the same values.
 
     Args:
         clock: monotonic, in seconds; a job's files are read once a second at most.
@@ -97,7 +109,7 @@ class LatestMetrics:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._readers: dict[str, _LatestReader] = {}
+        self._readers: dict[str, _MetricReader] = {}
 
     def of(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> list[MetricPoint]:
         """The last values now, in the order in which the metrics first appeared.
@@ -108,58 +120,59 @@ class LatestMetrics:
             is_final: whether the job has ended, so that its last line counts without its line end.
         """
         with self._lock:
-            reader = self._readers.get(job_id)
-            if reader is None:
-                if len(self._readers) >= _MOST_INDEXES:
-                    self._readers.pop(next(iter(self._readers)))
-                found = files()
-                reader = self._readers[job_id] = _LatestReader(_source(found), _patterns(found.request))
-            now = self._clock()
-            if now >= reader.due_at or is_final > reader.is_final:
-                reader.due_at, reader.is_final = now + _LATEST_EVERY_S, is_final
-                reader.read_on()
+            reader = self._reader(job_id, files)
+            if reader.is_due("read", self._clock(), is_final=is_final):
+                for part in reader.read_on(is_final=is_final):
+                    reader.latest.update((part.name, point) for point in part.last())
             return list(reader.latest.values())
 
+    def write(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> None:
+        """Write what the log has into event files, for those who watch or save these; arguments as for `of`."""
+        with self._lock:
+            reader = self._reader(job_id, files)
+            if reader.is_due("write", self._clock(), is_final=is_final):
+                reader.write(is_final=is_final)
 
-@dataclass
-class _LatestReader:
-    source: MetricSource
-    patterns: Sequence[RegexPattern]
-    latest: dict[str, MetricPoint] = field(default_factory=dict)
-    due_at: float = 0.0
-    is_final: bool = False
-
-    def read_on(self) -> None:
-        """Read what was written since the last time."""
-        for file in self.source.sources():
-            while (piece := file.read(self.patterns, is_final=self.is_final)) is not None:
-                file.offset = piece.end
-                for value in piece.values:
-                    self.latest[value.name] = _point(value)
-                if not piece.is_more:
-                    break
+    def _reader(self, job_id: str, files: Callable[[], MetricFiles]) -> _MetricReader:
+        if job_id not in self._readers:
+            if len(self._readers) >= _MOST_JOBS:
+                self._readers.pop(next(iter(self._readers)))
+            self._readers[job_id] = _MetricReader(files())
+        return self._readers[job_id]
 
 
-def _patterns(request: TrainingJobRequest) -> list[RegexPattern]:
-    spec = request.algorithm_spec
-    definitions = spec.metric_definitions or () if spec else ()
-    return [RegexPattern(definition.name, re.compile(definition.regex)) for definition in definitions]
+class _MetricReader:
+    """Writes what is found in the logs of a job into event files, and reads all event files of the job."""
 
+    def __init__(self, files: MetricFiles) -> None:
+        self.latest: dict[str, MetricPoint] = {}
+        self._due: dict[str, tuple[float, bool]] = {}  # by what is due: when, and whether the last time was final
+        names = [instance.name for instance in instances(files.job_id, files.request)]
+        spec, mounted = files.request.algorithm_spec, files.outputs.get("tensorboard")
+        definitions = spec.metric_definitions if spec else ()
+        self._patterns = [RegexPattern(one.name, re.compile(one.regex)) for one in definitions]
+        times = SharedFolder(files.sandbox.shared_dir).log_times
+        self._logs = LogMetrics(files.sandbox, names, times=times, tensorboard=mounted)
+        folder = mounted or Path(RunLayout(str(files.sandbox.ml / "output")).tensorboard)
+        self._points = JobPoints(EventFolder(folder, is_link_allowed=mounted is not None), names)
 
-def _source(files: MetricFiles) -> MetricSource:
-    return MetricSource(
-        files.sandbox,
-        [instance.name for instance in instances(files.job_id, files.request)],
-        times=SharedFolder(files.sandbox.shared_dir).log_times,
-        tensorboard=files.outputs.get("tensorboard"),
-    )
+    def is_due(self, what: str, now: float, *, is_final: bool) -> bool:
+        """Returns True when it is to be done now: at the end, and before it once a second."""
+        due_at, was_final = self._due.get(what, (0.0, False))
+        if was_final or (now < due_at and not is_final):
+            return False
+        self._due[what] = now + _LATEST_EVERY_S, is_final
+        return True
 
+    def read_on(self, *, is_final: bool) -> Iterator[Part]:
+        """Reads what was written since the last time."""
+        self.write(is_final=is_final)
+        return self._points.read_on()
 
-def _point(value: MetricValue) -> MetricPoint:
-    return MetricPoint(
-        name=value.name,
-        value=value.value,
-        timestamp=wire_time(value.time),
-        step=value.step,
-        instance=value.instance,
-    )
+    def write(self, *, is_final: bool) -> None:
+        """Write what was found in the logs since the last time."""
+        try:
+            for _ in self._logs.read_on(self._patterns, is_final=is_final):
+                pass
+        except OSError as error:
+            logger.warning("the metrics in the log cannot be written into the output tensorboard: %s", error)

@@ -1,4 +1,4 @@
-"""What a container of a job looks like: mounts, limits, user, variables. Pure functions; no engine is asked."""
+"""Mounts, limits, user and variables of a job's container. Pure functions; no engine is asked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LABEL_FOLDER = "pai-sdk.folder"
 LABEL_OWNER = "pai-sdk.owner"
 
 SHARED_DIR = "/run/pai-sdk"
-"""Where the instances of a job find the folder they share."""
+"""The folder that the instances of a job share, as they see it."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -55,7 +55,7 @@ _OWNED_BY_SHELLS = re.compile(
 
 @dataclass(frozen=True)
 class ContainerLimits:
-    """What one instance may use. None is without limit.
+    """The limits of one instance. None is without limit.
 
     Attributes:
         nano_cpus: thousand-millionths of a CPU.
@@ -139,7 +139,7 @@ def _gpus(
 
 @dataclass(frozen=True)
 class ContainerMounts(Mounts):
-    """What the containers of a job see of this machine besides the sandbox.
+    """The files of this machine that containers of a job see besides the sandbox.
 
     Attributes:
         pip_cache: pip's downloads, kept for the next job.
@@ -165,7 +165,7 @@ class ContainerMounts(Mounts):
         mounts = [
             _bind(sandbox.ml, "/ml"),
             _bind(sandbox.ml / "input", "/ml/input", read_only=True),
-            # Mounted one by one, since an image may declare any of them as a volume, which would hide ours.
+            # Mounted one by one, since an image may declare any of them as a volume, which would hide it.
             _bind(sandbox.usercode, "/ml/usercode"),
             _bind(sandbox.ml / "output", "/ml/output"),
             _bind(sandbox.shared_dir, SHARED_DIR),

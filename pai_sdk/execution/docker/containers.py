@@ -1,4 +1,4 @@
-"""What the engine has of our jobs, found by its labels: containers and networks."""
+"""Containers and networks of jobs in the engine, found by their labels."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class JobContainers:
     def of(self, job_id: str) -> list[Any]:  # docker-py's containers
         """All containers of one job, those that have ended included."""
         engine = self._engine()
-        engine.must_answer()
+        engine.must_respond()
         # Another process may remove one between the list and the request for its details.
         return list(
             engine.client.containers.list(
@@ -46,7 +46,7 @@ class JobContainers:
     def running(self) -> set[str]:
         """The names of all containers of jobs that run; by one request, without their details."""
         engine = self._engine()
-        engine.must_answer()
+        engine.must_respond()
         found = engine.client.api.containers(filters={"label": LABEL_JOB, "status": "running"})
         return {name.removeprefix("/") for one in found for name in one.get("Names") or ()}
 
@@ -70,7 +70,7 @@ class JobContainers:
                     container.kill()
 
     def engine_has_restarted(self, job_id: str, *, since: float) -> bool | None:
-        """Whether the engine was started anew since it started the containers of a job.
+        """Return whether the engine was started anew since it started the containers of a job.
 
         An engine keeps its last events in memory, so a later one does not know the start of these containers.
 
@@ -136,7 +136,7 @@ class JobContainers:
 
 
 def end_of(container: Any, *, with_words: bool = False) -> ContainerEnd | None:
-    """How a container ended; None for one that has not.
+    """The end of a container; None for one that has not ended.
 
     Args:
         container: docker-py's.
@@ -154,20 +154,20 @@ def end_of(container: Any, *, with_words: bool = False) -> ContainerEnd | None:
 
 
 def is_being_removed(container: Any) -> bool:
-    """Whether it is being removed; it was killed for that, so its exit code is not that of the job."""
+    """Return whether it is being removed; it was killed for that, so its exit code is not that of the job."""
     return container.status in ("removing", "dead")
 
 
 @contextmanager
 def engine_may_be_away() -> Iterator[None]:
-    """Leave the block when the engine does not answer: it may come back, and the job with it."""
+    """Leave the block when the engine does not respond: it may respond later, and the job continue."""
     from docker.errors import DockerException
     from requests.exceptions import RequestException
 
     try:
         yield
     except (DockerException, RequestException, EngineNotFoundError) as error:
-        logger.debug("the engine does not answer: %s", error)
+        logger.debug("the engine does not respond: %s", error)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How a job of containers ended, from what its instances wrote and what the engine reports of them."""
+"""The end of a job of containers, from files of its instances and reports of the engine."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _KILLED = (
 
 @dataclass(frozen=True)
 class ContainerEnd:
-    """How a container ended, as the engine reports it.
+    """The end of a container, as the engine reports it.
 
     Attributes:
         code: its exit code.
@@ -94,7 +94,7 @@ def ending(
         shared: the folder that its instances write to.
         ends: how each container ended, as far as the engine knows it.
         engine_has_restarted: asked where the containers were ended from outside; None when it is not known. Its
-            argument is the answer to suppose where the engine does not answer.
+            argument is the result to suppose where the engine does not respond.
     """
     instances = shared.instances
     exits = [found for instance in instances if (found := shared.exit_of(instance.name))]
@@ -180,20 +180,20 @@ def _stopped_from_outside(engine_has_restarted: bool | None) -> tuple[str, str]:
 
 
 def _unwritten_failure(shared: SharedFolder, ends: Mapping[str, ContainerEnd | None]) -> tuple[str, int] | None:
-    """An instance that did not succeed, and its exit code; rather one that was not ended by us."""
+    """An instance that did not succeed, and its exit code; rather one that the executor has not ended."""
     exits = [(one.name, _exit_code(one.name, shared, ends)) for one in shared.instances]
     failures = [(name, exit_code) for name, exit_code in exits if exit_code]
     return min(failures, key=lambda failure: bool(shared.why(failure[0])), default=None)
 
 
 def _was_cut_off(shared: SharedFolder, ends: Mapping[str, ContainerEnd | None]) -> bool:
-    """Whether an instance had to be killed, because it did not end within its grace period."""
+    """Return whether an instance had to be killed, because it did not end within its grace period."""
     silent = [one.name for one in shared.instances if shared.exit_of(one.name) is None]
     return any((end := ends.get(name)) is None or end.code for name in silent)
 
 
 def _was_killed_from_outside(name: str, exit_code: int, shared: SharedFolder, end: ContainerEnd | None) -> bool:
-    """Whether it was killed before it could write its exit code, by a signal that was not ours."""
+    """Return whether a signal from elsewhere killed it before it could write its exit code."""
     is_plain = end is not None and not (end.error or end.words or end.out_of_memory)
     return is_plain and exit_code in _KILLED_CODES and shared.exit_of(name) is None and not shared.why(name)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.base.unanswered import diagnose
+from pai_sdk.base.missing_response import diagnose
 from pai_sdk.errors import EngineNotFoundError, LocalRunError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "find_engine"]
 
-_ANSWER_WITHIN_S = 5.0  # to a call that costs an engine nothing; one that is silent for longer hangs
+_RESPONDS_WITHIN_S = 5.0  # to a call that costs an engine nothing; one that is silent for longer hangs
 _FACTS_WITHIN_S = 20.0  # an engine on a busy machine may take seconds to look at all it has
 _CALL_TIMEOUT_S = 60.0
 _SYSTEM_SOCKETS = (("/var/run/docker.sock", "Docker"), ("/run/podman/podman.sock", "Podman"))
@@ -27,7 +27,7 @@ _SYSTEM_SOCKETS = (("/var/run/docker.sock", "Docker"), ("/run/podman/podman.sock
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that answers.
+    """An engine that responds.
 
     Attributes:
         url: where it listens.
@@ -58,7 +58,7 @@ class Engine:
             arguments["userns_mode"] = "host"
         return arguments
 
-    def must_answer(self) -> None:
+    def must_respond(self) -> None:
         """Look whether an engine listens there, before docker-py does.
 
         That one would leave a socket open in vain, and wait for a minute where the engine hangs.
@@ -68,12 +68,12 @@ class Engine:
         """
         refusal = _refusal(self.url) or _silence(self.url)
         if refusal:
-            raise EngineNotFoundError(f"the engine at {self.url} does not answer any more: {refusal}")
+            raise EngineNotFoundError(f"the engine at {self.url} does not respond any more: {refusal}")
 
     def lost(self, error: RequestException, *, while_doing: str) -> LocalRunError:
-        """What to raise where the engine hung up, or says nothing any more."""
+        """The error for an engine that has closed the connection, or does not respond any more."""
         return LocalRunError(
-            f"the Docker engine at {self.url} stopped answering while {while_doing}: "
+            f"the Docker engine at {self.url} stopped responding while {while_doing}: "
             f"{diagnose(error, self.url).sentence}; submit again when it runs"
         )
 
@@ -89,12 +89,12 @@ class _Candidate:
 
 
 def find_engine() -> Engine:
-    """The engine that the user's environment names, or the first one that answers where engines usually listen.
+    """The engine that the user's environment names, or the first one that responds where engines usually listen.
 
     `DOCKER_HOST` decides when it is set, then the current Docker context, then the usual sockets.
 
     Raises:
-        EngineNotFoundError: none answers, with all that was tried; or the one that was named is on another
+        EngineNotFoundError: none responds, with all that was tried; or the one that was named is on another
             machine, which could not see this one's folders.
 
     Example:
@@ -115,7 +115,7 @@ def find_engine() -> Engine:
                 return engine
         tried.append(f"{candidate.url} ({candidate.named_by}): {refusal}")
     raise EngineNotFoundError(
-        "no Docker engine answers on this machine. Tried:\n"
+        "no Docker engine responds on this machine. Tried:\n"
         + "".join(f"  {line}\n" for line in tried)
         + "Three ways out: start Docker or Podman (`systemctl --user start podman.socket`); set DOCKER_HOST to "
         "the socket of one that runs; or run the job without one: session=Session.embedded(), "
@@ -124,7 +124,7 @@ def find_engine() -> Engine:
 
 
 def _candidates() -> Iterator[_Candidate]:
-    """Where an engine may be, the most deliberate choice first. What is named decides alone."""
+    """The addresses where an engine may be, explicit ones first. A named address is the only one."""
     named = os.environ.get("DOCKER_HOST")
     if named:
         yield _Candidate(named, "DOCKER_HOST")
@@ -159,31 +159,31 @@ def _current_context() -> _Candidate | None:
 
 
 def _refusal(url: str) -> str | None:
-    """Why there is no need to try: no such socket, or no listener on it."""
+    """Return why there is no need to try: no such socket, or no listener on it."""
     path = url.removeprefix("unix://")
     try:
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_ANSWER_WITHIN_S)
+            probe.settimeout(_RESPONDS_WITHIN_S)
             probe.connect(path)
     except FileNotFoundError:
         return "no such socket"
     except PermissionError:
         return "permission denied; add yourself to the group that owns it (mostly `docker`)"
     except OSError as error:
-        return f"does not answer ({error.strerror or error})"
+        return f"does not respond ({error.strerror or error})"
     return None
 
 
 def _silence(url: str) -> str:
-    """Why an engine that can be reached does not count: it says nothing. Empty when it does."""
+    """Return why an engine that can be reached does not count: it says nothing. Empty when it does."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_ANSWER_WITHIN_S)
+            probe.settimeout(_RESPONDS_WITHIN_S)
             probe.connect(url.removeprefix("unix://"))
             probe.sendall(b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")
             return "" if probe.recv(16) else "hangs up"
     except OSError as error:
-        return f"does not answer ({error.strerror or error})"
+        return f"does not respond ({error.strerror or error})"
 
 
 def _connected(candidate: _Candidate) -> tuple[Engine | None, str]:
@@ -198,7 +198,7 @@ def _connected(candidate: _Candidate) -> tuple[Engine | None, str]:
             names = {part.get("Name") for part in probe.version().get("Components") or ()}
         client = docker.DockerClient(base_url=candidate.url, timeout=_CALL_TIMEOUT_S)
     except (DockerException, RequestException, OSError) as error:
-        return None, f"does not answer ({error})"
+        return None, f"does not respond ({error})"
     security = {option.partition("name=")[2].partition(",")[0] for option in facts.get("SecurityOptions") or ()}
     engine = Engine(
         candidate.url,

@@ -1,4 +1,4 @@
-"""An engine that does not answer for a while: one warning when that begins, one when it is over."""
+"""An engine that does not respond for a while: one warning when that begins, one when it is over."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PAUSE_S = 1.0
 
 
 class Absence:
-    """Whether an engine answers, from the last requests to it. Safe to use from several threads.
+    """Says whether an engine responds, from the last requests to it. Safe to use from several threads.
 
     Args:
-        clock: tells when it is time to ask again.
+        clock: monotonic time in seconds.
 
     Example:
         >>> Absence().sentence
@@ -33,19 +33,19 @@ class Absence:
 
     @property
     def sentence(self) -> str:
-        """The message for jobs; empty while the engine answers."""
+        """The message for jobs; empty while the engine responds."""
         if self._since is None:
             return ""
         since = time.strftime("%H:%M:%S", time.localtime(self._since))
-        return f"the Docker engine has not answered since {since}; the job is looked at again when it does"
+        return f"the Docker engine has not responded since {since}; the job is looked at again when it does"
 
     @property
     def is_to_be_asked(self) -> bool:
-        """Whether it answers, or it is time for another request."""
+        """Return whether it responds, or it is time for another request."""
         return self._since is None or self._clock() >= self._ask_again_at
 
     def begin(self, *, asked_at: float) -> None:
-        """Note that it has not answered.
+        """Note that it has not responded.
 
         Args:
             asked_at: when the request was sent, by the clock: after a slow failure, the pause is as long as the
@@ -60,8 +60,8 @@ class Absence:
         logger.warning("%s", self.sentence)
 
     def end(self) -> None:
-        """Note that it has answered."""
+        """Note that it has responded."""
         with self._lock:
             since, self._since = self._since, None
         if since is not None:
-            logger.warning("the Docker engine answers again, after %.0f s", time.time() - since)
+            logger.warning("the Docker engine responds again, after %.0f s", time.time() - since)

@@ -1,4 +1,17 @@
-"""Jobs as containers of a Docker engine on this machine: one an instance, and no process of ours beside."""
+"""Jobs as containers of a Docker engine on this machine: one an instance, and no other process on the host.
+
+    start: lock ─ job.json ─ containers ─ `go` ─ unlock
+    state: no job.json ▶ absent; an end in state.json ▶ ended; engine away ▶ unchanged; all exits known ▶ _finalize
+    _finalize: lock ─ read the ends ─ state.json with the end ─ unlock; then _tidy
+    _tidy: lock ─ remove the containers ─ unlock
+
+The lock is that of the `Journal`; any process may start, look at and end a job, and the lock chooses one of them.
+It is never waited for: a process that does not get it leaves the work to the one that has it. Only `_tidy` waits,
+because its caller expects that the containers are gone.
+
+Threads share `_asked`, `_unwritten` and `_logs` without a lock: their single operations are atomic, and two
+threads that do the same work do no harm.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.agent.distributed import Instance
+from pai_sdk.agent.instance_logs import InstanceLogs
 from pai_sdk.agent.journal import Journal
 from pai_sdk.agent.protocol import DISK_IS_FULL
 from pai_sdk.agent.reasons import REASON_ENGINE_AWAY, REASON_MAX_RUNNING_TIME, max_running_time_message
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.base.files import locked
 from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.base import ExecutionState, Executor, LaunchSpec
+from pai_sdk.execution.base import ExecutionState, Executor, ExecutorCapabilities, ExecutorSetup, LaunchSpec
 from pai_sdk.execution.docker.containers import JobContainers, end_of, engine_may_be_away, is_being_removed
 from pai_sdk.execution.docker.ending import ContainerEnd, ending
 from pai_sdk.execution.docker.engine import Engine, find_engine
@@ -26,7 +40,8 @@ from pai_sdk.execution.docker.engine_health import Absence
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.shared_folder import SharedFolder
-from pai_sdk.execution.output_links import mend_links
+from pai_sdk.execution.job_folder import JobFolder
+from pai_sdk.logs.reader import InstanceLog
 
 __all__ = ["DockerExecutor"]
 
@@ -49,11 +64,15 @@ class DockerExecutor(Executor):
         pip_cache: a folder for pip's downloads, kept from job to job.
         is_closing: whether a pull under way is to be cancelled, because the process that started it ends.
         options: of all jobs; without them, each job's are the tags of its request.
+        notes_sizes: `state` notes how long the logs are, for a caller that asks several times a second. The note
+            of an instance itself has whole seconds, and some images cannot take it.
 
     Example:
         >>> DockerExecutor().state(Path("/srv/jobs/none")).phase
         'absent'
     """
+
+    capabilities = ExecutorCapabilities(uses_images=True, hosts="elsewhere", sets_shared_memory=True)
 
     def __init__(
         self,
@@ -62,16 +81,19 @@ class DockerExecutor(Executor):
         pip_cache: Path | None = None,
         is_closing: Callable[[], bool] = lambda: False,
         options: LocalOptions | None = None,
+        notes_sizes: bool = False,
     ) -> None:
         self._find = engine
         self._pip_cache = pip_cache
         self._is_closing = is_closing
         self._options = options
+        self._notes_sizes = notes_sizes
+        self._logs: dict[Path, InstanceLogs] = {}  # of jobs that run
         self._engine: Engine | None = None
         self._containers = JobContainers(lambda: self.engine)
         self._absence = Absence()
         # Caches: another process, or this one after a restart, does without. `_unwritten` has the jobs whose end
-        # could not be written, so that this is logged once; `_asked` has the last answers of the engine.
+        # could not be written, so that this is logged once; `_asked` has the last responses of the engine.
         self._unwritten: set[Path] = set()
         self._asked: dict[Path, tuple[float, dict[str, ContainerEnd | None]]] = {}
 
@@ -86,16 +108,22 @@ class DockerExecutor(Executor):
             self._engine = self._find()
         return self._engine
 
-    def connect(self) -> None:
-        """Find the engine now.
+    @classmethod
+    def open(cls, setup: ExecutorSetup) -> DockerExecutor:
+        """The executor of a service: its clients do not choose whose rights and which network containers have.
 
         Raises:
-            EngineNotFoundError: there is none.
+            EngineNotFoundError: no engine responds.
         """
-        _ = self.engine
+        options = LocalOptions()
+        made = cls(
+            pip_cache=setup.cache_dir / "pip", is_closing=setup.is_closing, options=options, notes_sizes=True
+        )
+        _ = made.engine
+        return made
 
     def close(self) -> None:
-        """Close the connections to the engine; jobs go on."""
+        """Close the connections to the engine; jobs continue."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
@@ -123,7 +151,7 @@ class DockerExecutor(Executor):
                 launch = Launch(self.engine, spec, self._options, self._pip_cache)
                 launch.run(progress=progress, is_closing=self._is_closing)
             except BaseException:
-                # What the engine does not let us remove now is found by the next look at the job.
+                # What the engine cannot remove now is found by the next look at the job.
                 with engine_may_be_away():
                     if journal.read_job() is not None:
                         self._containers.remove(spec.job_id)
@@ -152,6 +180,15 @@ class DockerExecutor(Executor):
         job = _Job.find(root)
         if job is None:
             return ExecutionState("absent")
+        state = self._state_of(job)
+        if self._notes_sizes and state.phase != "absent":
+            names = [instance.name for instance in state.instances]
+            self._logs.setdefault(root, InstanceLogs(job.sandbox, names)).sample(time.time())
+            if state.phase == "ended":
+                self._logs.pop(root, None)
+        return state
+
+    def _state_of(self, job: _Job) -> ExecutionState:
         if (final := job.final_state()) is not None:
             self._tidy(job)
             return final
@@ -160,7 +197,7 @@ class DockerExecutor(Executor):
         # `go` is read before the engine is asked: without it, a missing container is one yet to be made.
         has_begun = shared.has_begun
         containers = self._containers_of(job, may_remember=has_begun) if silent else {}
-        if containers is None:  # it may come back, and the job with it
+        if containers is None:  # it may respond later, and the job continue
             return replace(shared.state(), reason_code=REASON_ENGINE_AWAY, reason_message=self._absence.sentence)
         if has_begun and all(_has_ended(name, containers) for name in silent):
             return self._finalize(job, containers)
@@ -220,9 +257,9 @@ class DockerExecutor(Executor):
                 self._containers.kill(job.id, job.shared)
 
     def _containers_of(self, job: _Job, *, may_remember: bool) -> dict[str, ContainerEnd | None] | None:
-        """How each container ended: None for one that runs. The engine is asked at most once a second.
+        """The end of each container: None for one that runs. The engine is asked at most once a second.
 
-        Gives None when the engine does not answer.
+        Gives None when the engine does not respond.
         """
         known = self._asked.get(job.sandbox.root)
         asked_at = time.monotonic()
@@ -253,8 +290,8 @@ class DockerExecutor(Executor):
             if state is None:
                 ends = self._final_ends(job, containers)
                 state = ending(job.facts, job.shared, ends, partial(self._engine_has_restarted, job))
-                for channel, folder in job.facts.get("outputs", {}).items():
-                    mend_links(Path(folder), f"/ml/output/{channel}")
+                for channel in job.outputs:
+                    JobFolder(job.sandbox, job.outputs).mend_links(channel)
                 try:
                     job.containers_left.touch()
                     job.journal.write_state(state)
@@ -272,7 +309,7 @@ class DockerExecutor(Executor):
         return state
 
     def _final_ends(self, job: _Job, known: Mapping[str, ContainerEnd | None]) -> dict[str, ContainerEnd | None]:
-        """How the containers ended, as the engine reports it; what was known before, if it does not answer."""
+        """The ends of the containers by the engine; those known before, if it does not respond."""
         ends = dict(known)
         with self._engine_asked() as is_worthwhile:
             for container in self._containers.of(job.id) if is_worthwhile else ():
@@ -287,7 +324,7 @@ class DockerExecutor(Executor):
         return ends
 
     def _engine_has_restarted(self, job: _Job, if_away: bool | None) -> bool | None:
-        """Whether the engine ended, or started anew, while the job ran; None where that is not known."""
+        """Return whether the engine ended, or started anew, while the job ran; None where that is not known."""
         with self._engine_asked() as is_worthwhile:
             if is_worthwhile:
                 return self._containers.engine_has_restarted(job.id, since=job.facts.get("launched_at", 0.0))
@@ -295,7 +332,7 @@ class DockerExecutor(Executor):
 
     @contextmanager
     def _engine_asked(self) -> Iterator[bool]:
-        """Leave the block when the engine does not answer; gives False where it did not a moment ago.
+        """Leave the block when the engine does not respond; gives False where it did not a moment ago.
 
         So one look at a job waits only once for an engine that hangs.
         """
@@ -333,6 +370,12 @@ class DockerExecutor(Executor):
                 self._containers.give_back(job.id, owner)
         self._containers.remove(job.id)
 
+    def files(self, root: Path) -> JobFolder:
+        """The files of a job: in its folder, or in the folder of this machine that an output was given."""
+        job = _Job.find(root)
+        kind = JobFolder if self._notes_sizes else _NotingFiles
+        return kind(Sandbox(root), job.outputs if job is not None else {})
+
     def remove(self, root: Path) -> None:
         """Remove what a job has in the engine, and its folder; one that runs is killed."""
         if (job := _Job.find(root)) is not None:
@@ -342,6 +385,15 @@ class DockerExecutor(Executor):
     def sweep(self) -> list[str]:
         """Remove what the engine has of jobs whose folder has gone; gives their ids."""
         return self._containers.remove_orphans(lambda folder: not folder.exists())
+
+
+class _NotingFiles(JobFolder):
+    """The files of a job whose instances note the sizes of their logs, and not the executor."""
+
+    def log(self, instance: str) -> InstanceLog:
+        """The log of an instance, with the notes that the instance takes."""
+        times = SharedFolder(self.sandbox.shared_dir).times_file(instance)
+        return InstanceLog(self.sandbox.log_file(instance), times=times)
 
 
 @dataclass(frozen=True)
@@ -377,6 +429,11 @@ class _Job:
         return str(self.facts["job_id"])
 
     @property
+    def outputs(self) -> dict[str, Path]:
+        """Output channel to its folder."""
+        return {channel: Path(folder) for channel, folder in self.facts.get("outputs", {}).items()}
+
+    @property
     def containers_left(self) -> Path:
         """This file exists while the engine may have containers of the job, which has ended."""
         return self.sandbox.state_dir / "containers-left"
@@ -388,5 +445,5 @@ class _Job:
 
 
 def _has_ended(name: str, containers: Mapping[str, ContainerEnd | None]) -> bool:
-    """Whether a container has ended, or has gone, as the engine reports it."""
+    """Return whether a container has ended, or has gone, as the engine reports it."""
     return name not in containers or containers[name] is not None

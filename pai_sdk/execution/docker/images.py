@@ -78,7 +78,7 @@ def _report(
 ) -> Iterator[dict[str, Any]]:
     """The events of a pull.
 
-    There is none while a registry does not answer, so another thread reads them. After a cancel this thread ends
+    There is none while a registry does not respond, so another thread reads them. After a cancel this thread ends
     with the next event of the engine, or at the client's read timeout.
     """
     events: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
@@ -112,7 +112,7 @@ def _report(
 
 
 def _checked(events: Iterator[dict[str, Any]], image: str) -> Iterator[dict[str, Any]]:
-    """The events of a pull; one that tells of a fault is an error."""
+    """The events of a pull; one that reports a failure is an error."""
     for event in events:
         if "error" in event:
             raise ImageError(_explained(image, str(event["error"])))
@@ -120,7 +120,7 @@ def _checked(events: Iterator[dict[str, Any]], image: str) -> Iterator[dict[str,
 
 
 class _Layers:
-    """Adds up what the engine tells of each layer."""
+    """Adds up the progress of each layer, as the engine reports it."""
 
     def __init__(self, bar: ByteBar) -> None:
         self._bar = bar

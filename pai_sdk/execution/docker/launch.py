@@ -30,6 +30,7 @@ from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.images import PullGivenUp, ensure_image
 from pai_sdk.execution.docker.options import LocalOptions
 from pai_sdk.execution.docker.shared_folder import SharedFolder
+from pai_sdk.run.report.layout import RunLayout
 
 __all__ = ["Launch"]
 
@@ -74,6 +75,9 @@ class Launch:
         shared = SharedFolder(self.sandbox.shared_dir, instances)
         user, give_to = self._user(options)
         self.mounts.prepare(self.sandbox, instances)
+        algorithm = request.algorithm_spec
+        if give_to and algorithm and algorithm.metric_definitions:  # made by the job, it could not be written to
+            Path(RunLayout(str(self.sandbox.ml / "output")).log_metrics).mkdir(parents=True, exist_ok=True)
         shared.prepare(self._environments(options, limits, give_to=give_to), self._requirements())
         if os.getuid() == 0 and user != "0:0":
             self._give(user)
@@ -202,7 +206,7 @@ class Launch:
         texts = {}
         for instance, environment in zip(instances, self.spec.environments, strict=True):
             shared = rendezvous_variables(instance, meeting, job_type=job_type)
-            variables = {**self._comforts(), **shared, **environment.at("/ml")}
+            variables = {**self._default_environment(), **shared, **environment.at("/ml")}
             own = {
                 "PAI_SDK_RANK": instance.rank,
                 "PAI_SDK_LIMIT_S": int(self.spec.limits.max_running_s or 0),
@@ -215,14 +219,14 @@ class Launch:
             texts[f"{instance.name}.env"] = environment_file(variables)
         return texts
 
-    def _comforts(self) -> dict[str, str]:
+    def _default_environment(self) -> dict[str, str]:
         """Defaults of variables; the values of the request win."""
-        comforts = {"PYTHONUNBUFFERED": "1"}
+        variables = {"PYTHONUNBUFFERED": "1"}
         if os.getuid():  # a user without an entry in the image's /etc/passwd has no home there
-            comforts |= {"HOME": f"{SHARED_DIR}/home", "USER": "pai", "LOGNAME": "pai"}
+            variables |= {"HOME": f"{SHARED_DIR}/home", "USER": "pai", "LOGNAME": "pai"}
         if self.mounts.pip_cache:
-            comforts["PIP_CACHE_DIR"] = f"{SHARED_DIR}/pip-cache"
-        return comforts
+            variables["PIP_CACHE_DIR"] = f"{SHARED_DIR}/pip-cache"
+        return variables
 
     def _requirements(self) -> list[str]:
         lines = list(self.spec.request.python_requirements or ())

@@ -1,4 +1,4 @@
-"""What can be said of a local run beyond what the service knows: kept in the request's settings, as tags."""
+"""Options of local jobs that no service has: kept in the request's settings, as tags."""
 
 from __future__ import annotations
 

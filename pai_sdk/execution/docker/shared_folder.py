@@ -15,7 +15,7 @@ from pai_sdk.agent.distributed import Instance
 from pai_sdk.agent.pip_output import pip_problem
 from pai_sdk.agent.protocol import ExecutionRecord, ExecutionState, InstanceState
 from pai_sdk.base.files import publish_once, replace_file
-from pai_sdk.execution.log_times import END_OF_TIME_S, LogTimes
+from pai_sdk.logs.times import END_OF_TIME_S, LogTimes
 
 __all__ = ["InstanceExit", "SharedFolder"]
 
@@ -27,7 +27,7 @@ _FAILURE = re.compile(r"(\S+)\s+([0-9]{1,3})(\s+silent)?")
 
 @dataclass(frozen=True)
 class InstanceExit:
-    """How an instance ended, by its own account.
+    """The end of an instance, by its own account.
 
     Attributes:
         code: its exit code.
@@ -126,12 +126,12 @@ class SharedFolder(ExecutionRecord):
 
     @property
     def has_begun(self) -> bool:
-        """Whether the instances may begin."""
+        """Return whether the instances may begin."""
         return self._has("go")
 
     @property
     def begun_at(self) -> float | None:
-        """When they were allowed to, in seconds since 1970."""
+        """Return when they were allowed to, in seconds since 1970."""
         try:
             at = float(self._text("go"))
         except ValueError:
@@ -139,11 +139,11 @@ class SharedFolder(ExecutionRecord):
         return at if 0 <= at < END_OF_TIME_S else None
 
     def has_started(self, instance: str) -> bool:
-        """Whether the command of an instance was started; before, requirements are installed."""
+        """Return whether the command of an instance was started; before, requirements are installed."""
         return self._has(f"{instance}.started")
 
     def exit_of(self, instance: str) -> InstanceExit | None:
-        """How an instance ended; None while it runs, or when it could not write that."""
+        """The end of an instance; None while it runs, or when it could not write that."""
         try:
             text, at = self._read(f"{instance}.exit")
         except OSError:
@@ -152,11 +152,11 @@ class SharedFolder(ExecutionRecord):
         return InstanceExit(int(text), min(max(at, 0.0), time.time())) if _EXIT_CODE.fullmatch(text) else None
 
     def is_at_its_end(self, instance: str) -> bool:
-        """Whether an instance has ended, or still gives its files to their owner."""
+        """Return whether an instance has ended, or still gives its files to their owner."""
         return self._has(f"{instance}.exit") or self._has(f"{instance}.exit.part")
 
     def why(self, instance: str) -> str:
-        """Why an instance was ended by us: `stopped`, `timeout`, `peer`; empty when it was not."""
+        """Return why the executor ended an instance: `stopped`, `timeout`, `peer`; empty when it did not."""
         return self._text(f"{instance}.why")
 
     @property
@@ -167,13 +167,13 @@ class SharedFolder(ExecutionRecord):
 
     @property
     def is_failure_silent(self) -> bool:
-        """Whether that instance only gave no sign of life, so that another one took it for lost."""
+        """Return whether that instance only gave no sign of life, so that another one took it for lost."""
         found = _FAILURE.fullmatch(self._text("failed"))
         return bool(found and found[3])
 
     @property
     def end_asked_s_ago(self) -> float | None:
-        """How long ago the instances were asked to end, for whatever reason; None when they were not."""
+        """Seconds since the instances were asked to end, for any reason; None when they were not."""
         moments = []
         for name in ("stop", "failed", "timeout"):
             with suppress(OSError):
@@ -183,33 +183,37 @@ class SharedFolder(ExecutionRecord):
     # ---- what else the instances write ----
 
     def has_opened_log(self, instance: str) -> bool:
-        """Whether an instance has opened its log; before, its output goes to the engine."""
+        """Return whether an instance has opened its log; before, its output goes to the engine."""
         return self._has(f"{instance}.beat") or self._log_of(instance) != ""
 
     def log_times(self, instance: str) -> LogTimes:
         """When the log of an instance had which size; nothing where the image cannot tell."""
-        return LogTimes.read(self.path / f"{instance}.times")
+        return LogTimes.read(self.times_file(instance))
+
+    def times_file(self, instance: str) -> Path:
+        """The file with the sizes that the log of an instance had at some times."""
+        return self.path / f"{instance}.times"
 
     def log_tail(self, instance: str, lines: int) -> list[str]:
         """The last lines of an instance's log."""
         return self._log_of(instance).splitlines()[-lines:]
 
     def ran_out_of_memory(self, instance: str) -> bool:
-        """Whether the kernel has killed a process in it for lack of memory, by the container's own counters."""
+        """Return whether the kernel has killed a process in it for lack of memory, by its own counters."""
         return self._has(f"{instance}.memory")
 
     @property
     def requirements_failed(self) -> bool:
-        """Whether the requirements could not be installed."""
+        """Return whether the requirements could not be installed."""
         return self._has("requirements.failed")
 
     @property
     def requirements_problem(self) -> str:
-        """Why pip could not be run at all; empty where it was."""
+        """Return why pip could not be run at all; empty where it was."""
         return " ".join(self._text("requirements.failed").split())[:_LONGEST_PROBLEM]
 
     def pip_problem(self, instance: str) -> str:
-        """What pip complained of in the log of the instance that installed the requirements."""
+        """The error of pip in the log of the instance that installed the requirements."""
         return pip_problem(self._log_of(instance))
 
     def _log_of(self, instance: str) -> str:

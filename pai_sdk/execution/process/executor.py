@@ -1,4 +1,8 @@
-"""Jobs as plain processes of this machine, with the real `/ml` where the kernel allows it."""
+"""Jobs as plain processes of this machine, with the real `/ml` where the kernel allows it.
+
+The executor starts a supervisor (`agent.supervisor`) and then only reads and writes the files of the `Journal`. It
+holds the journal's lock in `withdraw` only; while a job runs, its supervisor and guardian hold it.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.agent.interpreter import find_requirements, has_pip, layer, service_paths, site_packages
 from pai_sdk.agent.journal import Journal
-from pai_sdk.agent.processes import kill_group, kill_strays, session_leaders
+from pai_sdk.agent.processes import kill_group, kill_orphans, session_leaders
 from pai_sdk.agent.reasons import REASON_SUPERVISOR_LOST
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import PaiError
 from pai_sdk.execution import contract
-from pai_sdk.execution.base import Environment, ExecutionState, Executor, LaunchSpec
+from pai_sdk.execution.base import (
+    Environment,
+    ExecutionState,
+    Executor,
+    ExecutorCapabilities,
+    ExecutorSetup,
+    LaunchSpec,
+)
+from pai_sdk.execution.job_folder import JobFolder
 from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = ["ProcessExecutor", "hidden_by_ml"]
@@ -54,9 +67,16 @@ class ProcessExecutor(Executor):
         'absent'
     """
 
+    capabilities = ExecutorCapabilities(uses_images=False, hosts="here")
+
     def __init__(self, cache_dir: Path, *, grace_s: float = 10.0) -> None:
         self.cache_dir = cache_dir
         self.grace_s = grace_s
+
+    @classmethod
+    def open(cls, setup: ExecutorSetup) -> ProcessExecutor:
+        """The executor of a service."""
+        return cls(setup.cache_dir)
 
     def start(self, spec: LaunchSpec) -> None:
         """Start the supervisor and return as soon as it runs. A job that was started before is left alone.
@@ -75,10 +95,10 @@ class ProcessExecutor(Executor):
         """Take back a start that was cut off.
 
         Raises:
-            PaiError: a supervisor is there that neither begins nor ends.
+            PaiError: an earlier supervisor is stuck before its start.
         """
         if not Journal(Sandbox(root.resolve()).state_dir).withdraw_job(patience_s=_START_TIMEOUT_S):
-            raise PaiError("a supervisor that was started before neither begins nor ends; see its log")
+            raise PaiError("an earlier supervisor is stuck before its start; see its log")
 
     def state(self, root: Path) -> ExecutionState:
         """The state now; processes that a killed supervisor has left behind are killed."""
@@ -90,7 +110,7 @@ class ProcessExecutor(Executor):
             # If the guardian was killed too, processes of the instances may still run, and write.
             for instance in state.instances:
                 mark = f"PAI_INSTANCE_NAME={instance.name}"
-                kill_strays(mark, within=str(sandbox.state_dir), ml=sandbox.ml)
+                kill_orphans(mark, within=str(sandbox.state_dir), ml=sandbox.ml)
         return state
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
@@ -99,6 +119,10 @@ class ProcessExecutor(Executor):
         state = journal.state()
         if state is not None and state.phase != "ended":
             journal.request_stop(reason_code, reason_message)
+
+    def files(self, root: Path) -> JobFolder:
+        """The files of a job; its instances use its folder."""
+        return JobFolder(Sandbox(root))
 
     def remove(self, root: Path) -> None:
         """Kill what runs of a job, and remove its folder."""
@@ -119,8 +143,6 @@ class ProcessExecutor(Executor):
 
     def _job(self, spec: LaunchSpec) -> dict[str, Any]:
         """All the supervisor needs to know, as plain JSON."""
-        from pai_sdk.agent.interpreter import find_requirements, has_pip, layer, service_paths, site_packages
-
         sandbox, request = spec.sandbox, spec.request
         requirements = find_requirements(
             sandbox.usercode,
@@ -157,7 +179,7 @@ class ProcessExecutor(Executor):
 def hidden_by_ml(needed: Iterable[str | Path]) -> str:
     """The first of these folders that lies in the host's own `/ml`, if it has one; else an empty text.
 
-    So it is where we run inside a PAI job: a job of ours that had its own `/ml` would not find its Python there.
+    Within a job of PAI it is so: a job with a `/ml` of its own would not find its Python there.
     """
     return next((str(folder) for folder in needed if Path(folder).is_relative_to("/ml")), "")
 

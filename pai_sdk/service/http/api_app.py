@@ -12,7 +12,6 @@ from pai_sdk.api.signature import ACS3
 from pai_sdk.service.budgets import Shares
 from pai_sdk.service.http.context import ServiceContext
 from pai_sdk.service.http.description import PATH as DESCRIPTION_PATH
-from pai_sdk.service.http.fault_handlers import add_refusals, refusal
 from pai_sdk.service.http.routes import (
     algorithms,
     experiments,
@@ -24,12 +23,13 @@ from pai_sdk.service.http.routes import (
     training_jobs,
     workspaces,
 )
+from pai_sdk.service.http.routes.json_responses import add_refusals, refusal
 from pai_sdk.service.http.tokens import TokenChecked
 from pai_sdk.service.objects.oss_request import bucket_in_host, host_of
 from pai_sdk.service.runs.run_routers import ROUTERS
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
 from pai_sdk.service.state.reserve import Reserve
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["Dispatcher", "create_api"]
 
@@ -64,16 +64,16 @@ def create_api(context: ServiceContext) -> FastAPI:
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
-        # Starlette raises the error once more after this answer is sent; the gate writes it to the log.
+        # Starlette raises the error once more after this response is sent; the gate writes it to the log.
         if is_disk_full(error):
             if request.method == "DELETE" or request.url.path.endswith("/stop"):
                 # A request that frees space may use the reserve: the client's next attempt succeeds.
                 Reserve.of(context.info.data_dir).release()
-            return refusal(request, Fault(507, "InsufficientStorage", _FULL))
+            return refusal(request, WireError(507, "InsufficientStorage", _FULL))
         if is_read_only(error):
-            return refusal(request, Fault(500, "InternalError", _READ_ONLY))
-        message = "The service met an unexpected fault; its log has the details."
-        return refusal(request, Fault(500, "InternalError", message))
+            return refusal(request, WireError(500, "InternalError", _READ_ONLY))
+        message = "The service failed unexpectedly; its log has the details."
+        return refusal(request, WireError(500, "InternalError", message))
 
     return app
 
@@ -85,7 +85,7 @@ class Dispatcher:
         api: the API behind its gate.
         objects: the object store.
         tables: the tables.
-        description: answers with the description of the API; it needs no key.
+        description: responds with the description of the API; it needs no key.
     """
 
     def __init__(self, api: ASGIApp, objects: ASGIApp, tables: ASGIApp, description: ASGIApp) -> None:
@@ -119,6 +119,6 @@ class Dispatcher:
 
 
 def _is_signed_for_api(scope: Scope) -> bool:
-    """Whether a client of the API sent the request. It cannot read XML, also where its path has no action."""
+    """True if a client of the API sent the request. It cannot read XML, also where its path has no action."""
     headers = dict(scope["headers"])
     return headers.get(b"authorization", b"").startswith(_API_SCHEMES) or b"x-acs-version" in headers

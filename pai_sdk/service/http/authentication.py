@@ -9,11 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from functools import partial
+from urllib.parse import parse_qsl
+
+from starlette.types import Scope
 
 from pai_sdk.api.signature import ACS3, acs3_signature, payload_hash, roa_signature
+from pai_sdk.service.http.gate import headers_of, throttle
 from pai_sdk.service.http.nonces import NonceMemory
+from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.state.folder import Keys
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["LONGEST_SKEW_S", "Authenticator", "SignedRequest"]
 
@@ -27,7 +33,7 @@ _MISMATCH = (
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """What a signature is about. `path` is encoded as on the wire; header names are in lower case."""
+    """The signed parts of a request. `path` is encoded as on the wire; header names are in lower case."""
 
     method: str
     path: str
@@ -36,24 +42,43 @@ class SignedRequest:
 
 
 class Authenticator:
-    """Lets a request in, or says why not: 401 when it has no signature that can be read, else 403.
+    """Lets a request in, or raises a `WireError`: 401 when it has no signature that can be read, else 403.
 
-    Alibaba Cloud answers some of these with 400 and 404; its clients look at the codes, and those are the same.
+    Alibaba Cloud refuses some of these with 400 and 404; its clients look at the codes, and those are the same.
     ACS3-HMAC-SHA256 covers the body; the older HMAC-SHA1 scheme does not, which is how its clients send it.
     """
 
     def __init__(
-        self, keys: Keys, *, nonces: NonceMemory | None = None, now: Callable[[], float] = time.time
+        self,
+        keys: Keys,
+        *,
+        nonces: NonceMemory | None = None,
+        rate: RateLimit | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._keys = keys
         self._now = now
+        self._rate = rate
         self._nonces = nonces or NonceMemory(lifetime_s=LONGEST_SKEW_S)
+
+    def admit(self, scope: Scope) -> Callable[[bytes], None]:
+        """Check a request for a `Gate`; what it returns checks the body.
+
+        Raises:
+            WireError: the request is refused.
+        """
+        request = _signed_request(scope)
+        self.check(request)
+        throttle(self._rate)  # only signed requests are counted: unsigned ones cannot use up the key's limit
+        if "%00" in request.path or any("\0" in text for pair in request.query.items() for text in pair):
+            raise invalid_parameter("A NUL character in the path or the query means nothing here.")
+        return partial(self.check_body, request)
 
     def check(self, request: SignedRequest) -> None:
         """Check all but the body, before the body is read.
 
         Raises:
-            Fault: the request is refused.
+            WireError: the request is refused.
         """
         authorization = request.headers.get("authorization", "")
         if authorization.startswith(f"{ACS3} "):
@@ -61,15 +86,15 @@ class Authenticator:
         elif authorization.startswith("acs "):
             dated = self._check_roa(request, authorization)
         elif authorization:
-            raise Fault(
+            raise WireError(
                 401,
                 "InvalidAuthorization",
                 f"The header Authorization is of no known kind; sign with {ACS3} or the older `acs` scheme.",
             )
         else:
-            raise Fault(401, "MissingAuthorization", f"The request is not signed; sign it with {ACS3}.")
+            raise WireError(401, "MissingAuthorization", f"The request is not signed; sign it with {ACS3}.")
         if request.headers.get("x-acs-security-token") or request.query.get("SecurityToken"):
-            raise Fault(
+            raise WireError(
                 403,
                 "InvalidSecurityToken.MismatchWithAccessKey",
                 "The keys of this service have no security token; send the access key alone.",
@@ -77,7 +102,7 @@ class Authenticator:
         nonce = request.headers.get("x-acs-signature-nonce", "")
         # After the signature: an unsigned request must not use up the nonce of a signed one.
         if not nonce or not self._nonces.accept(nonce, dated=dated, now=self._now()):
-            raise Fault(
+            raise WireError(
                 403,
                 "SignatureNonceUsed",
                 "The header x-acs-signature-nonce is missing or was used before; sign every request anew.",
@@ -87,17 +112,17 @@ class Authenticator:
         """Check that the body is the one that was signed.
 
         Raises:
-            Fault: it is not.
+            WireError: it is not.
         """
         signed = request.headers.get("x-acs-content-sha256")
         # The older scheme has no such header, and says nothing of the body.
         if signed is not None and not hmac.compare_digest(signed.encode(), payload_hash(body).encode()):
-            raise Fault(403, "SignatureDoesNotMatch", "The body is not the one that was signed.")
+            raise WireError(403, "SignatureDoesNotMatch", "The body is not the one that was signed.")
 
     def _check_acs3(self, request: SignedRequest, authorization: str) -> float:
         fields = dict(_ACS3_FIELDS.findall(authorization))
         if len(fields) != 3:
-            raise Fault(
+            raise WireError(
                 401,
                 "IncompleteSignature",
                 "Authorization needs Credential, SignedHeaders and Signature; one is missing.",
@@ -106,7 +131,7 @@ class Authenticator:
         names = fields["SignedHeaders"].lower().split(";")
         unsigned = [name for name in _MUST_BE_SIGNED if name not in names or name not in request.headers]
         if unsigned:
-            raise Fault(
+            raise WireError(
                 401, "IncompleteSignature", f"These headers must be there and signed: {', '.join(unsigned)}."
             )
         dated = self._check_date(_acs3_date(request.headers["x-acs-date"]))
@@ -138,13 +163,15 @@ class Authenticator:
 
     def _check_key(self, key_id: str) -> None:
         if not hmac.compare_digest(key_id.encode(), self._keys.access_key_id.encode()):
-            raise Fault(403, "InvalidAccessKeyId.NotFound", "This service does not know the access key id.")
+            raise WireError(403, "InvalidAccessKeyId.NotFound", "This service does not know the access key id.")
 
     def _check_date(self, seconds: float | None) -> float:
         if seconds is None:
-            raise Fault(403, "InvalidTimeStamp.Format", "The date of the request is missing or cannot be read.")
+            raise WireError(
+                403, "InvalidTimeStamp.Format", "The date of the request is missing or cannot be read."
+            )
         if abs(self._now() - seconds) > LONGEST_SKEW_S:
-            raise Fault(
+            raise WireError(
                 403,
                 "InvalidTimeStamp.Expired",
                 "The request's date is more than 15 minutes away from the service's clock; set the clock.",
@@ -152,9 +179,18 @@ class Authenticator:
         return seconds
 
 
+def _signed_request(scope: Scope) -> SignedRequest:
+    headers = headers_of(scope)
+    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    query = dict(pairs)
+    if len(query) != len(pairs) and "authorization" in headers:
+        raise WireError(403, "SignatureDoesNotMatch", "A parameter of the query is defined more than once.")
+    return SignedRequest(scope["method"], scope["raw_path"].decode("latin-1"), query, headers)
+
+
 def _compare(expected: str, given: str) -> None:
     if not hmac.compare_digest(expected.encode(), given.encode()):
-        raise Fault(403, "SignatureDoesNotMatch", _MISMATCH)
+        raise WireError(403, "SignatureDoesNotMatch", _MISMATCH)
 
 
 def _acs3_date(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""What the routes of the API work with."""
+"""The objects that the routes of the API work with."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from pai_sdk.execution.base import ExecutorCapabilities
 from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
-from pai_sdk.service.runs.run_source import RunSource
+from pai_sdk.service.jobs.metric_pages import MetricPages
+from pai_sdk.service.runs.source import RunSource
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 
 __all__ = ["ContextOf", "JobRunner", "ServiceContext"]
 
 
 class JobRunner(Protocol):
-    """What runs the jobs, as far as a request can ask something of it."""
+    """The scheduler, as far as requests use it."""
 
     def wake(self) -> None:
         """There is a job in the queue, or one to be stopped."""
@@ -33,7 +35,7 @@ class JobRunner(Protocol):
 
 @dataclass(frozen=True)
 class ServiceContext:
-    """What the handlers of requests use of a running service."""
+    """The parts of a running service that request handlers use."""
 
     settings: ServiceSettings
     info: ServiceInfo
@@ -45,6 +47,8 @@ class ServiceContext:
     experiments: ExperimentTable
     bucket_exists: Callable[[str], bool]
     runs: RunSource
+    executor: ExecutorCapabilities
+    metrics: MetricPages
 
     @property
     def beyond_pai(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pai_sdk.schemas.request import TrainingJobRequest
 __all__ = ["PATH", "describe", "description_of"]
 
 PATH = "/openapi.json"
-"""Where it is, for clients with and without a key."""
+"""Its path, for clients with and without a key."""
 
 _CREATE_JOB = ("/api/v1/trainingjobs", "post")
 _SCHEMAS = "#/components/schemas/"
@@ -35,14 +35,14 @@ _SIGNATURE = {
 
 
 def description_of(app: FastAPI) -> ASGIApp:
-    """An application that answers every request with the description of an API, made at the first one."""
+    """An application that responds to every request with the description of an API, made at the first one."""
     known = cache(lambda: JSONResponse(describe(app)))
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         response = await run_in_threadpool(known)
         await response(scope, receive, send)
 
-    return answer
+    return respond
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     refusal = {"description": "Refused", "content": {"application/json": {"schema": {"$ref": f"{_SCHEMAS}Fault"}}}}
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
-            operation["responses"].pop("422", None)  # FastAPI's own; the service answers 400
+            operation["responses"].pop("422", None)  # FastAPI's own; the service responds with 400
             operation["responses"]["default"] = refusal
             if method in ("post", "put"):
                 is_job = (path, method) == _CREATE_JOB

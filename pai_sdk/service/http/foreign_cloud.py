@@ -32,18 +32,18 @@ class AsForeignCloud:
         is_late = random.random() < self._foreign.late  # noqa: S311 - chance, not secrets
         if is_late:
             await asyncio.sleep(self._foreign.create_late_s)
-        answer: list[Message] = []
+        messages: list[Message] = []
 
         async def keep(message: Message) -> None:
-            answer.append(message)
+            messages.append(message)
 
         times = 2 if random.random() < self._foreign.doubled else 1  # noqa: S311
         for _ in range(times):
-            answer.clear()
+            messages.clear()
             await self._app(_copy(scope), _replay(body), keep)
         if is_late:
             await asyncio.sleep(self._foreign.answer_late_s)
-        for message in answer:
+        for message in messages:
             await send(message)
 
 

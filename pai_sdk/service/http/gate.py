@@ -1,42 +1,48 @@
-"""The gate before the API: request ids, signatures, the size of bodies. The API behind it trusts every request."""
+"""The gate before an application: request ids, admission, size of bodies. The application trusts every request."""
 
 from __future__ import annotations
 
 import logging
 import math
 import uuid
-from urllib.parse import parse_qsl
+from collections.abc import Callable, Collection, Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pai_sdk.service.http.authentication import Authenticator, SignedRequest
 from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.state.disk import is_disk_full, is_read_only
-from pai_sdk.service.wire_errors import Fault, fault_response, invalid_parameter
+from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "headers_of", "throttle"]
 
 logger = logging.getLogger(__name__)
 
 
 class Gate:
-    """Lets signed requests through to the API, each with its body read and a request id.
+    """Lets the requests through that `admit` accepts, each with its body read and a request id.
 
-    The id stands in `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every answer.
+    The id stands in `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every response.
+
+    Args:
+        app: what is guarded.
+        admit: raises a `WireError` for a request that is refused. It is called before the body is read; what it
+            returns is called with the body.
+        longest_body_bytes: a longer body is refused.
+        headers: of every response.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        authenticator: Authenticator,
+        admit: Callable[[Scope], Callable[[bytes], None]],
         *,
         longest_body_bytes: int,
-        rate: RateLimit | None = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         self._app = app
-        self._authenticator = authenticator
-        self._rate = rate
+        self._admit = admit
         self._longest_body_bytes = longest_body_bytes
+        self._headers = tuple(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -45,40 +51,37 @@ class Gate:
         request_id = str(uuid.uuid4()).upper()
         scope.setdefault("state", {})["request_id"] = request_id
 
-        async def send_with_id(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), (b"x-acs-request-id", request_id.encode())]
+                own = (*self._headers, (b"x-acs-request-id", request_id.encode()))
+                message["headers"] = [*message.get("headers", []), *own]
             await send(message)
 
         try:
-            request = _signed_request(scope)
-            self._authenticator.check(request)
-            self._count()
-            _refuse_nul(request)
-            body = await self._body(request, receive)
-            self._authenticator.check_body(request, body)
-        except Fault as fault:
-            logger.debug("%s refused: %s", scope["path"], fault.code)
+            check_body = self._admit(scope)
+            body = await self._body(scope, receive)
+            check_body(body)
+        except WireError as error:
+            logger.debug("%s refused: %s", scope["path"], error.code)
             host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-            await fault_response(fault, request_id=request_id, host=host)(scope, receive, send_with_id)
+            await wire_error_response(error, request_id=request_id, host=host)(scope, receive, send_with_headers)
             return
         try:
-            await self._app(scope, _replay(body, receive), send_with_id)
-        except Exception as error:  # the client has its answer; the connection can live on
+            await self._app(scope, _replay(body, receive), send_with_headers)
+        except Exception as error:  # the client has its response; the connection can live on
             what = f"request {request_id} {scope['method']} {scope['path']}"
             if is_disk_full(error):
                 logger.error("%s was refused: the disk is full", what)
             elif is_read_only(error):
                 logger.error("%s was refused: the data folder cannot be written any more", what)
             else:
-                logger.exception("%s met a fault", what)
+                logger.exception("%s failed", what)
 
-    async def _body(self, request: SignedRequest, receive: Receive) -> bytes:
-        length = request.headers.get("content-length", "")
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        length = dict(scope["headers"]).get(b"content-length", b"")
         if length.isdigit() and int(length) > self._longest_body_bytes:
             raise self._too_large()
-        body = bytearray()
-        more = True
+        body, more = bytearray(), True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -89,57 +92,51 @@ class Gate:
                 raise self._too_large()
         return bytes(body)
 
-    def _count(self) -> None:
-        # Only signed requests are counted: unsigned ones cannot use up the key's limit.
-        wait_s = self._rate.take() if self._rate is not None else 0.0
-        if wait_s:
-            raise Fault(
-                429,
-                "Throttling.User",
-                "The access key makes more requests than this service allows; try again later.",
-                retry_after_s=math.ceil(wait_s),
-            )
-
-    def _too_large(self) -> Fault:
-        return Fault(
-            413,
-            "RequestTooLarge",
-            f"The body has more than {self._longest_body_bytes} bytes; hand large values over as an input.",
-        )
+    def _too_large(self) -> WireError:
+        message = f"The body has more than {self._longest_body_bytes} bytes; hand large values over as an input."
+        return WireError(413, "RequestTooLarge", message)
 
 
-def _signed_request(scope: Scope) -> SignedRequest:
-    """What the signature of a request is about.
+def headers_of(scope: Scope, *, once: Collection[str] = ()) -> dict[str, str]:
+    """The headers of a request by their names in lower case; one that is there twice is joined as HTTP has it.
+
+    Args:
+        scope: the request.
+        once: headers that may be there only once.
 
     Raises:
-        Fault: a parameter is defined more than once.
+        WireError: one of `once` is there twice.
     """
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
-        key = name.decode("latin-1").lower()
-        # Twice the same header: joined, as HTTP has it, so that neither can be slipped past the signature.
-        headers[key] = f"{headers[key]},{value.decode('latin-1')}" if key in headers else value.decode("latin-1")
-    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    query = dict(pairs)
-    if len(query) != len(pairs) and "authorization" in headers:
-        raise Fault(403, "SignatureDoesNotMatch", "A parameter of the query is defined more than once.")
-    return SignedRequest(scope["method"], scope["raw_path"].decode("latin-1"), query, headers)
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key in headers and key in once:
+            raise WireError(403, "HostNotAllowed", f"The header {key} is there twice.")
+        joint = "; " if key == "cookie" else ","
+        headers[key] = f"{headers[key]}{joint}{text}" if key in headers else text
+    return headers
 
 
-def _refuse_nul(request: SignedRequest) -> None:
-    if "%00" in request.path or any("\0" in text for pair in request.query.items() for text in pair):
-        raise invalid_parameter("A NUL character in the path or the query means nothing here.")
+def throttle(rate: RateLimit | None) -> None:
+    """Count a request.
+
+    Raises:
+        WireError: there are more than the rate allows.
+    """
+    if wait_s := rate.take() if rate is not None else 0.0:
+        message = "There are more requests than this service allows; try again later."
+        raise WireError(429, "Throttling.User", message, retry_after_s=math.ceil(wait_s))
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """A receiver that returns the body that was already read."""
-    told = False
+    is_read = False
 
     async def replay() -> Message:
-        nonlocal told
-        if told:
+        nonlocal is_read
+        if is_read:
             return await receive()
-        told = True
+        is_read = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay

@@ -23,7 +23,7 @@ __all__ = ["cut_the_slow", "end_all_for_shutdown", "guarded_protocol"]
 _logger = logging.getLogger(f"{__name__}.wire")
 _logger.setLevel(logging.ERROR)
 
-_LINGER_S = 5.0  # how long the rest of a refused body is read and dropped: closing at once can lose the answer
+_LINGER_S = 5.0  # how long the rest of a refused body is read and dropped: closing at once can lose the response
 
 
 @dataclass
@@ -113,11 +113,11 @@ class GuardedProtocol(HttpToolsProtocol):
         return now - self._unread.since > 2 * self._limits.stall_s
 
     def end_for_shutdown(self) -> None:
-        """End the connection, since the service ends; with an answer, unless one is under way."""
+        """End the connection, since the service ends; with a response, unless one is under way."""
         if self.cycle is not None and self.cycle.response_started:
             self.transport.abort()
         else:
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The service ends. Send the request again.")
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The service is stopping. Send the request again.")
 
     def _close_oldest_idle(self) -> bool:
         """Close the connection that has waited longest for a head; False when all are in use."""
@@ -134,7 +134,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered or read beyond its head."""
+        """True while no request is handled or read beyond its head."""
         return self._body is None and (self.cycle is None or self.cycle.response_complete)
 
     # ---- refusals -------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request's head may have {most} bytes.")
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
-        """End the connection; with an answer, unless one is under way."""
+        """End the connection; with a response, unless one is under way."""
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:

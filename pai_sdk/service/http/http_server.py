@@ -1,4 +1,4 @@
-"""uvicorn with a watch over idle times, slow clients, and the service's preconditions."""
+"""uvicorn with limits for connections, a periodic check whether to go on, and an orderly end."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from pai_sdk.service.http.api_app import Dispatcher
 from pai_sdk.service.http.guarded_connections import cut_the_slow, end_all_for_shutdown, guarded_protocol
-from pai_sdk.service.jobs.changes import Changes
-from pai_sdk.service.jobs.scheduler import Scheduler
 from pai_sdk.service.settings import ConnectionLimits
+
+if TYPE_CHECKING:
+    from pai_sdk.service.http.api_app import Dispatcher
+    from pai_sdk.service.jobs.scheduler import Scheduler
 
 __all__ = ["HttpServer", "IdleWatch", "Preconditions"]
 
@@ -27,65 +30,28 @@ _LOOK_S = 1.0
 _ASK_DATABASE_S = 10.0
 
 
-class Preconditions:
-    """What a running service needs: its data folder and its database.
+class HttpServer(uvicorn.Server):
+    """Serves one application until it is stopped; `pai-sdk serve` and `pai-sdk ui` use it.
 
     Args:
-        folder_is_gone: asked every second.
-        database_is_lost: asked now and then, in a thread.
-    """
-
-    def __init__(self, folder_is_gone: Callable[[], bool], database_is_lost: Callable[[], bool]) -> None:
-        self._folder_is_gone = folder_is_gone
-        self._database_is_lost = database_is_lost
-        self._ask_at = time.monotonic() + _ASK_DATABASE_S
-
-    async def loss(self) -> str | None:
-        """Why the service cannot go on, or None."""
-        if self._folder_is_gone():
-            return "its data folder was deleted or moved"
-        if time.monotonic() >= self._ask_at:
-            self._ask_at = time.monotonic() + _ASK_DATABASE_S
-            if await asyncio.to_thread(self._database_is_lost):
-                return "another service has taken its database"
-        return None
-
-
-class IdleWatch:
-    """Knows how long the service has been idle: no request, no job."""
-
-    def __init__(self, timeout_s: float | None, dispatcher: Dispatcher, scheduler: Scheduler) -> None:
-        self._timeout_s = timeout_s
-        self._dispatcher = dispatcher
-        self._scheduler = scheduler
-        self._answered = 0
-        self._needed_at = time.monotonic()
-
-    def is_over(self) -> bool:
-        """Whether the service can end by itself; to be asked now and then."""
-        if self._timeout_s is None:
-            return False
-        now, answered = time.monotonic(), self._dispatcher.requests_answered
-        if answered != self._answered or self._dispatcher.requests_under_way or not self._scheduler.is_idle:
-            self._answered, self._needed_at = answered, now
-        return now - self._needed_at >= self._timeout_s
-
-
-class HttpServer(uvicorn.Server):
-    """uvicorn, which also ends long polls at shutdown, and ends when the service is idle for too long.
+        app: what it serves.
+        limits: of connections.
+        on_end: called in the event loop when it stops; it releases the requests that wait for something.
+        must_end: asked every second.
 
     Attributes:
-        loss: why it had to end, if it had to.
+        on_ready: called in the event loop once it listens.
     """
+
+    on_ready: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self,
-        app: Dispatcher,
-        changes: Changes,
-        idle: IdleWatch,
-        preconditions: Preconditions,
+        app: ASGIApp,
         limits: ConnectionLimits,
-        on_ready: Callable[[], None],
+        *,
+        on_end: Callable[[], None],
+        must_end: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -102,23 +68,19 @@ class HttpServer(uvicorn.Server):
                 timeout_graceful_shutdown=_GRACE_S + _LAST_GRACE_S,
             )
         )
-        self._changes = changes
-        self._idle = idle
-        self._preconditions = preconditions
-        self._on_ready = on_ready
+        self._on_end = on_end
+        self._must_end = must_end
         self._watching: asyncio.Task[None] | None = None
-        self.loss: str | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, attach to the loop, and call `on_ready`."""
+        """Start, and call `on_ready`."""
         await super().startup(sockets)
-        self._changes.attach(asyncio.get_running_loop())
         self._watching = asyncio.create_task(self._watch())
-        self._on_ready()
+        self.on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End."""
-        self._changes.release()
+        """Call `on_end`, and end; connections are cut after a grace period."""
+        self._on_end()
         if self._watching is not None:
             self._watching.cancel()
         ending = asyncio.create_task(self._end_after_grace())
@@ -133,8 +95,60 @@ class HttpServer(uvicorn.Server):
         while not self.should_exit:
             await asyncio.sleep(_LOOK_S)
             cut_the_slow(self.server_state.connections)
-            self.loss = await self._preconditions.loss()
-            if self._idle.is_over():
-                logger.info("the service was idle for long enough; it ends")
-            if self.loss is not None or self._idle.is_over():
+            if self._must_end is not None and await self._must_end():
                 self.should_exit = True
+
+
+class Preconditions:
+    """The preconditions of a running service: its data folder, its database, and work.
+
+    Args:
+        folder_is_gone: asked every second.
+        database_is_lost: asked now and then, in a thread.
+        idle: asked every second.
+
+    Attributes:
+        loss: why the service cannot go on, once it cannot.
+    """
+
+    def __init__(
+        self, folder_is_gone: Callable[[], bool], database_is_lost: Callable[[], bool], idle: IdleWatch
+    ) -> None:
+        self._idle = idle
+        self._folder_is_gone = folder_is_gone
+        self._database_is_lost = database_is_lost
+        self._ask_at = time.monotonic() + _ASK_DATABASE_S
+        self.loss: str | None = None
+
+    async def must_end(self) -> bool:
+        """True when one is missing; `loss` says which, unless it is work."""
+        if self._folder_is_gone():
+            self.loss = "its data folder was deleted or moved"
+        elif time.monotonic() >= self._ask_at:
+            self._ask_at = time.monotonic() + _ASK_DATABASE_S
+            if await asyncio.to_thread(self._database_is_lost):
+                self.loss = "another service has taken its database"
+        return self.loss is not None or self._idle.is_over()
+
+
+class IdleWatch:
+    """Knows how long the service has been idle: no request, no job."""
+
+    def __init__(self, timeout_s: float | None, dispatcher: Dispatcher, scheduler: Scheduler) -> None:
+        self._timeout_s = timeout_s
+        self._dispatcher = dispatcher
+        self._scheduler = scheduler
+        self._count = 0
+        self._needed_at = time.monotonic()
+
+    def is_over(self) -> bool:
+        """True if the service can end by itself; to be asked now and then."""
+        if self._timeout_s is None:
+            return False
+        now, count = time.monotonic(), self._dispatcher.requests_answered
+        if count != self._count or self._dispatcher.requests_under_way or not self._scheduler.is_idle:
+            self._count, self._needed_at = count, now
+        is_over = now - self._needed_at >= self._timeout_s
+        if is_over:
+            logger.info("the service was idle for too long and stops")
+        return is_over

@@ -9,10 +9,11 @@ import time
 
 from pai_sdk.base.version import __version__
 from pai_sdk.errors import ServiceStartError
+from pai_sdk.execution.base import ExecutorCapabilities
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from pai_sdk.service.state.folder import DataFolder, Keys
 
-__all__ = ["info_of", "listen", "listen_on"]
+__all__ = ["info_of", "listen", "listen_on", "url_of"]
 
 _BACKLOG = 1024
 _LAST_PORT_WAIT_S = 3.0  # clients know the last port: another process may be about to free it
@@ -32,11 +33,11 @@ def listen(settings: ServiceSettings, folder: DataFolder) -> socket.socket:
             try:
                 return _bound(settings.host, port)
             except OSError as error:
-                fault = error
-            if not port or fault.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                problem = error
+            if not port or problem.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 break
             time.sleep(_LOOK_S)
-    raise _taken(settings.host, ports[-1], fault) from fault
+    raise _taken(settings.host, ports[-1], problem) from problem
 
 
 def listen_on(host: str, port: int) -> socket.socket:
@@ -51,10 +52,10 @@ def listen_on(host: str, port: int) -> socket.socket:
         raise _taken(host, port, error) from error
 
 
-def _taken(host: str, port: int, fault: OSError) -> ServiceStartError:
-    wrong = "address" if isinstance(fault, socket.gaierror) or fault.errno == errno.EADDRNOTAVAIL else "port"
+def _taken(host: str, port: int, error: OSError) -> ServiceStartError:
+    wrong = "address" if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL else "port"
     return ServiceStartError(
-        f"{host}:{port} cannot be listened on: {fault.strerror or fault}; choose another {wrong}"
+        f"{host}:{port} cannot be listened on: {error.strerror or error}; choose another {wrong}"
     )
 
 
@@ -73,14 +74,23 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def info_of(settings: ServiceSettings, folder: DataFolder, keys: Keys, listener: socket.socket) -> ServiceInfo:
-    """What clients need to know."""
+def url_of(host: str, port: int) -> str:
+    """The address that clients use for a server that listens there."""
     # Clients take no IPv6 address; `::` listens on IPv4 too.
     names = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "::1": "localhost"}  # noqa: S104 - compared, not bound
-    host = names.get(settings.host, settings.host)
-    if ":" in host and not host.startswith("["):
-        host = f"[{host}]"
-    url = f"http://{host}:{listener.getsockname()[1]}"
+    host = names.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{port}"
+
+
+def info_of(
+    settings: ServiceSettings,
+    folder: DataFolder,
+    keys: Keys,
+    listener: socket.socket,
+    executor: ExecutorCapabilities,
+) -> ServiceInfo:
+    """The facts with which clients reach the service."""
+    url = url_of(settings.host, listener.getsockname()[1])
     return ServiceInfo(
         endpoint=url,
         oss_endpoint=url,
@@ -94,4 +104,5 @@ def info_of(settings: ServiceSettings, folder: DataFolder, keys: Keys, listener:
         version=__version__,
         embedded=settings.embedded,
         executor=settings.executor,
+        uses_images=executor.uses_images,
     )

@@ -24,11 +24,11 @@ _RECORD = struct.Struct("<I12s")  # minute of the request's date, digest of its 
 _MINUTE_S = 60
 _FLOOR = b"\0" * 12  # in place of a digest: requests up to the end of that minute are refused
 _PAUSE_AFTER_FAULT_S = 10.0
-_SPARE_RECORDS = 4096  # so many that count no more may be in the file before it is written anew
+_SPARE_RECORDS = 4096  # expired records in the file before it is rewritten
 
 
 class NonceMemory:
-    """Remembers each nonce as long as its request's date would be accepted, and no more than so many.
+    """Remembers each nonce as long as its request's date would be accepted, up to a maximum number.
 
     Over the limit the earliest minute is forgotten, and requests dated in it or before are refused from then on:
     what is not remembered is not accepted. With a file, all this outlives the process; a record is written, not
@@ -116,7 +116,7 @@ class NonceMemory:
 
     def _open(self, path: Path) -> BinaryIO:
         content = path.read_bytes() if path.exists() else b""
-        # A record that was cut off is one whose request was never answered.
+        # A record that was cut off is one whose request got no response.
         for minute, digest in _RECORD.iter_unpack(content[: len(content) // _RECORD.size * _RECORD.size]):
             if digest == _FLOOR:
                 self._floor = max(self._floor, minute)

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import Depends, Query, Request
 
 from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["TokenChecked", "new_token"]
 
@@ -28,10 +28,10 @@ def new_token(context: ServiceContext, job_id: str | None, expires_at: float) ->
 async def _checked(
     request: Request, context: ContextOf, token: Annotated[str | None, Query(alias="Token")] = None
 ) -> None:
-    """A token that comes with a question must be a good one; the signature is needed all the same.
+    """Checks the token of a request, if there is one; the request must be signed all the same.
 
     Raises:
-        Fault: it was not made here, is for another job, or has expired.
+        WireError: it was not made here, is for another job, or has expired.
     """
     if not token:
         return
@@ -41,16 +41,16 @@ async def _checked(
     except ValueError:
         is_ours = False
     if not is_ours:
-        raise Fault(403, "InvalidToken", "The token was not made by this service.")
+        raise WireError(403, "InvalidToken", "The token was not made by this service.")
     known = json.loads(claims)
     if known["expires"] < time.time():
-        raise Fault(403, "InvalidToken", "The token has expired; ask for another one with GetToken.")
+        raise WireError(403, "InvalidToken", "The token has expired; ask for another one with GetToken.")
     if known["job"] not in (None, request.path_params.get("job_id")):
-        raise Fault(403, "InvalidToken", f"The token is for job {known['job']} only.")
+        raise WireError(403, "InvalidToken", f"The token is for job {known['job']} only.")
 
 
 TokenChecked = Depends(_checked)
-"""A dependency of routes: the query's `Token`, if there is one, is good."""
+"""A dependency of routes: the query's `Token`, if there is one, is valid."""
 
 
 def _mark(context: ServiceContext, claims: bytes) -> bytes:

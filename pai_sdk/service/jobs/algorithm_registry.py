@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, defer
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import Algorithm, AlgorithmVersion
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["PROVIDER", "AlgorithmRegistry"]
 
@@ -39,7 +39,7 @@ class AlgorithmRegistry:
             Its id.
 
         Raises:
-            Fault: the name is not usable, or taken.
+            WireError: the name is not usable, or taken.
         """
         _check_name(name, "AlgorithmName")
         now = time.time()
@@ -47,7 +47,7 @@ class AlgorithmRegistry:
         with self._database.write() as session:
             same = (Algorithm.workspace_id == workspace_id, Algorithm.provider == PROVIDER, Algorithm.name == name)
             if session.scalar(select(Algorithm.id).where(*same)) is not None:
-                raise Fault(409, "ALGORITHM_ALREADY_EXISTS", f"There is an algorithm {name!r} already.")
+                raise WireError(409, "ALGORITHM_ALREADY_EXISTS", f"There is an algorithm {name!r} already.")
             session.add(
                 Algorithm(
                     id=algorithm_id,
@@ -66,7 +66,7 @@ class AlgorithmRegistry:
         """One algorithm.
 
         Raises:
-            Fault: there is no such algorithm.
+            WireError: there is no such algorithm.
         """
         with self._database.read() as session:
             return _existing(session, algorithm_id)
@@ -123,14 +123,16 @@ class AlgorithmRegistry:
         """Register a version.
 
         Raises:
-            Fault: the version is there, is not a usable name, or there is no such algorithm.
+            WireError: the version is there, is not a usable name, or there is no such algorithm.
         """
         _check_name(version, "AlgorithmVersion")
         now = time.time()
         with self._database.write() as session:
             _existing(session, algorithm_id)
             if _version(session, algorithm_id, version) is not None:
-                raise Fault(409, "ALGORITHM_VERSION_ALREADY_EXISTS", f"There is a version {version!r} already.")
+                raise WireError(
+                    409, "ALGORITHM_VERSION_ALREADY_EXISTS", f"There is a version {version!r} already."
+                )
             session.add(
                 AlgorithmVersion(
                     algorithm_id=algorithm_id,
@@ -145,7 +147,7 @@ class AlgorithmRegistry:
         """One version, and the algorithm it belongs to.
 
         Raises:
-            Fault: there is no such version.
+            WireError: there is no such version.
         """
         with self._database.read() as session:
             algorithm = _existing(session, algorithm_id)
@@ -174,7 +176,7 @@ class AlgorithmRegistry:
         """The algorithm of exactly that name; without a version, the one that was created last.
 
         Raises:
-            Fault: there is no such algorithm, or no such version.
+            WireError: there is no such algorithm, or no such version.
         """
         conditions = [Algorithm.name == name, Algorithm.workspace_id == workspace_id]
         if provider:
@@ -183,13 +185,13 @@ class AlgorithmRegistry:
             algorithm = session.scalar(select(Algorithm).where(*conditions))
             if algorithm is None:
                 whose = f" of provider {provider[:60]!r}" if provider else ""
-                raise Fault(404, "ALGORITHM_NOT_FOUND", f"There is no algorithm {name[:100]!r}{whose} here.")
+                raise WireError(404, "ALGORITHM_NOT_FOUND", f"There is no algorithm {name[:100]!r}{whose} here.")
             if version:
                 return algorithm, _existing_version(session, algorithm, version)
             newest = select(AlgorithmVersion).where(AlgorithmVersion.algorithm_id == algorithm.id)
             last = session.scalar(newest.order_by(AlgorithmVersion.number.desc()).limit(1))
         if last is None:
-            raise Fault(404, "ALGORITHM_VERSION_NOT_FOUND", f"The algorithm {name!r} has no version yet.")
+            raise WireError(404, "ALGORITHM_VERSION_NOT_FOUND", f"The algorithm {name!r} has no version yet.")
         return algorithm, last
 
     def update_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec) -> None:
@@ -214,7 +216,7 @@ def _check_name(name: str, where: str) -> None:
 def _existing(session: Session, algorithm_id: str) -> Algorithm:
     algorithm = session.scalar(select(Algorithm).where(Algorithm.id == algorithm_id))
     if algorithm is None:
-        raise Fault(404, "ALGORITHM_NOT_FOUND", f"There is no algorithm {algorithm_id[:100]!r} here.")
+        raise WireError(404, "ALGORITHM_NOT_FOUND", f"There is no algorithm {algorithm_id[:100]!r} here.")
     return algorithm
 
 
@@ -229,7 +231,7 @@ def _version(session: Session, algorithm_id: str, version: str) -> AlgorithmVers
 def _existing_version(session: Session, algorithm: Algorithm, version: str) -> AlgorithmVersion:
     found = _version(session, algorithm.id, version)
     if found is None:
-        raise Fault(
+        raise WireError(
             404,
             "ALGORITHM_VERSION_NOT_FOUND",
             f"The algorithm {algorithm.name!r} has no version {version[:100]!r}.",

@@ -1,4 +1,4 @@
-"""News of jobs, from any thread to the long polls, which wait without holding a thread."""
+"""Notifications of changed jobs, from any thread to the long polls, which wait without holding a thread."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Changes", "News"]
+__all__ = ["Changes", "Subscription"]
 
 
-class News:
-    """What one request waits for. Register first, then look, then wait: nothing is missed in between."""
+class Subscription:
+    """The changes that one request waits for. Register first, then look, then wait: nothing is missed between."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def tell(self) -> None:
-        """There is news."""
+    def notify(self) -> None:
+        """Wake the request."""
         self._event.set()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for news; False when none came in time. The next wait is for later news."""
+        """Wait for a change; False when none came in time. The next wait is for later ones."""
         try:
             await asyncio.wait_for(self._event.wait(), timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
@@ -37,7 +37,7 @@ class Changes:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, set[News]] = defaultdict(set)
+        self._waiting: dict[str, set[Subscription]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = False
 
@@ -49,20 +49,20 @@ class Changes:
         """A job has changed; call it after the change can be read."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._tell, job_id)
+            loop.call_soon_threadsafe(self._notify, job_id)
 
     @contextmanager
-    def of(self, *job_ids: str) -> Iterator[News]:
-        """Register for the news of one or more jobs."""
-        news = News()
+    def of(self, *job_ids: str) -> Iterator[Subscription]:
+        """Register for the changes of one or more jobs."""
+        subscription = Subscription()
         for job_id in job_ids:
-            self._waiting[job_id].add(news)
+            self._waiting[job_id].add(subscription)
         try:
-            yield news
+            yield subscription
         finally:
             for job_id in job_ids:
                 waiting = self._waiting[job_id]
-                waiting.discard(news)
+                waiting.discard(subscription)
                 if not waiting:
                     del self._waiting[job_id]
 
@@ -70,8 +70,8 @@ class Changes:
         """Wake all waiting requests; from now on no request waits. Must run in the loop."""
         self.closed = True
         for job_id in list(self._waiting):
-            self._tell(job_id)
+            self._notify(job_id)
 
-    def _tell(self, job_id: str) -> None:
-        for news in self._waiting.get(job_id, ()):
-            news.tell()
+    def _notify(self, job_id: str) -> None:
+        for subscription in self._waiting.get(job_id, ()):
+            subscription.notify()

@@ -1,4 +1,4 @@
-"""CreateTrainingJob: a job is read and checked; what this service cannot run is refused with all its problems."""
+"""Reads and checks the request of CreateTrainingJob; refuses it with all its problems at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pai_sdk.service.jobs.patterns import pattern_problems
 from pai_sdk.service.jobs.progress_figures import progress_patterns
 from pai_sdk.service.jobs.reading import in_one_message, read_body, read_model
 from pai_sdk.service.jobs.resolution import Resolved, resolve, spec_problems
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["read_request", "read_spec"]
 
@@ -40,11 +40,11 @@ def read_request(
         algorithms: the registered ones.
 
     Raises:
-        Fault: this service cannot run it; the message names every problem.
+        WireError: this service cannot run it; the message names every problem.
     """
     request = read_model(TrainingJobRequest, body)
     if request.workspace_id not in (None, workspace_id):
-        raise Fault(
+        raise WireError(
             404,
             "WORKSPACE_NOT_FOUND",
             f"There is no workspace {request.workspace_id!r} here, only {workspace_id!r}.",
@@ -65,14 +65,14 @@ def read_spec(body: dict[str, Any]) -> AlgorithmSpec:
     """The spec of a version that is registered: JSON text in the body's `AlgorithmSpec`, or an object.
 
     Raises:
-        Fault: no job could run it; the message names every problem.
+        WireError: no job could run it; the message names every problem.
     """
     given = body.get("AlgorithmSpec")
     if isinstance(given, str):
         try:
             given = read_body(given.encode())
-        except Fault as fault:
-            raise invalid_parameter(f"AlgorithmSpec: {fault.message}") from fault
+        except WireError as error:
+            raise invalid_parameter(f"AlgorithmSpec: {error.message}") from error
     spec = read_model(AlgorithmSpec, given, where="AlgorithmSpec")
     problems = [*_spec_problems(spec), *_pattern_problems(spec)]
     for where, names in (
@@ -156,7 +156,7 @@ def _repeated(where: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:
-    """What could not become folders and variables of the job."""
+    """The names that could not become folders and variables of the job."""
     sandbox = Sandbox(Path("/"))
     try:
         for channel in request.input_channels:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.models import ExperimentLabel, ExperimentRow, Job
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
 from pai_sdk.storage.uri import OssUri
 
 __all__ = ["ORDERS", "ExperimentQuery", "ExperimentTable", "experiment_names"]
@@ -27,7 +27,7 @@ ORDERS: Mapping[str, InstrumentedAttribute[Any]] = {
     "Name": ExperimentRow.name,
     "ExperimentId": ExperimentRow.id,
 }
-"""What a list of experiments can be sorted by."""
+"""The fields that a list of experiments can be sorted by."""
 
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
@@ -37,7 +37,7 @@ _LONGEST_LABEL_BYTES = 128
 
 @dataclass(frozen=True)
 class ExperimentQuery:
-    """What ListExperiment asks for. None and empty mean: any.
+    """The query of ListExperiment. None and empty mean: any.
 
     Attributes:
         name: a part of the name, or all of it with `is_exact`.
@@ -85,7 +85,7 @@ class ExperimentTable:
             Its id.
 
         Raises:
-            Fault: the name is not usable, or taken; a label or the URI is not usable.
+            WireError: the name is not usable, or taken; a label or the URI is not usable.
         """
         _check_name(name)
         _check_labels(labels or {})
@@ -112,7 +112,7 @@ class ExperimentTable:
         """One experiment, with its labels.
 
         Raises:
-            Fault: there is no such experiment.
+            WireError: there is no such experiment.
         """
         with self._database.read() as session:
             return _existing(session, experiment_id)
@@ -143,7 +143,7 @@ class ExperimentTable:
         """Change an experiment; None leaves a value as it is.
 
         Raises:
-            Fault: the name is not usable, or taken, or there is no such experiment.
+            WireError: the name is not usable, or taken, or there is no such experiment.
         """
         with self._database.write() as session:
             experiment = _existing(session, experiment_id)
@@ -159,7 +159,7 @@ class ExperimentTable:
         """Delete an experiment. Its jobs, and what they have written, stay.
 
         Raises:
-            Fault: there is no such experiment.
+            WireError: there is no such experiment.
         """
         with self._database.write() as session:
             number = _existing(session, experiment_id).number
@@ -169,7 +169,7 @@ class ExperimentTable:
         """Add labels, or replace those of the same key.
 
         Raises:
-            Fault: a label is not usable, or there is no such experiment.
+            WireError: a label is not usable, or there is no such experiment.
         """
         _check_labels(labels)
         now = time.time()
@@ -187,7 +187,7 @@ class ExperimentTable:
         """Delete a label; one that is not there is no error.
 
         Raises:
-            Fault: there is no such experiment.
+            WireError: there is no such experiment.
         """
         with self._database.write() as session:
             experiment = _existing(session, experiment_id)
@@ -236,13 +236,13 @@ def _artifact_folder(uri: str) -> str:
 def _refuse_taken(session: Session, name: str, workspace_id: str) -> None:
     same = (ExperimentRow.workspace_id == workspace_id, ExperimentRow.name == name)
     if session.scalar(select(ExperimentRow.id).where(*same)) is not None:
-        raise Fault(409, "EXPERIMENT_ALREADY_EXISTS", f"There is an experiment {name!r} already.")
+        raise WireError(409, "EXPERIMENT_ALREADY_EXISTS", f"There is an experiment {name!r} already.")
 
 
 def _existing(session: Session, experiment_id: str) -> ExperimentRow:
     experiment = session.scalar(select(ExperimentRow).where(ExperimentRow.id == experiment_id))
     if experiment is None:
-        raise Fault(404, "EXPERIMENT_NOT_FOUND", f"There is no experiment {experiment_id[:100]!r} here.")
+        raise WireError(404, "EXPERIMENT_NOT_FOUND", f"There is no experiment {experiment_id[:100]!r} here.")
     return experiment
 
 

@@ -1,4 +1,4 @@
-"""What a job takes up while it runs, and what there is for all: instances, CPUs, memory."""
+"""Resources that a job uses, and those of the machine: instances, CPUs, memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution import contract
+from pai_sdk.execution.base import ExecutorCapabilities
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.settings import ServiceSettings
 from pai_sdk.service.wire_errors import invalid_parameter
@@ -22,7 +23,7 @@ _MOST_GPUS = 1024
 
 @dataclass(frozen=True)
 class Need:
-    """What one job takes up, all instances together; what it does not ask for in `InstanceSpec` counts as 0."""
+    """The resources of one job, all instances together; those that `InstanceSpec` does not name count as 0."""
 
     instances: int
     cpus: float = 0.0
@@ -32,7 +33,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What there is for all jobs that run; None is not counted.
+    """The resources for all jobs that run; None is not counted.
 
     Example:
         >>> capacity = Capacity(slots=4, cpus=8)
@@ -46,16 +47,13 @@ class Capacity:
     gpus: int | None = None
 
     @classmethod
-    def of(cls, settings: ServiceSettings) -> Capacity:
-        """The capacity that a service was given; of processes, also the GPUs that the machine has.
-
-        The GPUs of an engine's machine are known to the engine only.
-        """
-        gpus = _count_gpus() if settings.executor == "process" else None
+    def of(cls, settings: ServiceSettings, executor: ExecutorCapabilities) -> Capacity:
+        """The capacity that a service was given; where jobs run on this machine, its GPUs are counted too."""
+        gpus = _count_gpus() if executor.hosts == "here" else None
         return cls(settings.slots, settings.cpus, settings.memory_gib, gpus)
 
     def lacks(self, need: Need, running: Iterable[Need] = ()) -> Iterator[str]:
-        """What is missing for a job beside those that run, as text; nothing when it fits."""
+        """The resources that are missing for a job beside those that run, as text; empty when it fits."""
         taken = list(running)
         for what, limit, asked, used in (
             ("instances", self.slots, need.instances, sum(other.instances for other in taken)),
@@ -68,7 +66,7 @@ class Capacity:
 
 
 def need_of(request: TrainingJobRequest) -> Need:
-    """What a job takes up.
+    """The resources that a job uses.
 
     Raises:
         InvalidInputError: its amounts cannot be read.
@@ -82,7 +80,7 @@ def refuse_what_never_fits(request: TrainingJobRequest, capacity: Capacity) -> N
     """Check that the job could run if it were alone.
 
     Raises:
-        Fault: it could not, and would wait for ever.
+        WireError: it could not, and would wait for ever.
     """
     try:
         lacking = list(capacity.lacks(need_of(request)))

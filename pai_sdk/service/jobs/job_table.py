@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.execution.base import InstanceState
-from pai_sdk.execution.metric_source import MetricValue
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.changes import Changes
@@ -25,12 +24,11 @@ from pai_sdk.service.state.models import (
     Job,
     JobAlgorithm,
     JobLabel,
-    LogCursor,
-    Metric,
+    LatestMetric,
     Progress,
     Transition,
 )
-from pai_sdk.service.wire_errors import Fault, invalid_parameter, job_not_found
+from pai_sdk.service.wire_errors import WireError, invalid_parameter, job_not_found
 
 __all__ = ["LONGEST_LABEL", "QUEUED", "Jobs", "existing_job", "latest_metrics", "latest_metrics_of", "new_job_id"]
 
@@ -40,6 +38,7 @@ QUEUED = (JobStatus.CREATING, JobStatus.CREATED, JobStatus.SUBMITTED)
 LONGEST_LABEL = 256
 """The most characters of a label's key, and of its value: both fit into an index of any database."""
 
+_NAMES_A_QUERY = 500
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
 
@@ -68,7 +67,7 @@ class Jobs:
         """One job, with its labels and transitions.
 
         Raises:
-            Fault: there is no such job.
+            WireError: there is no such job.
         """
         with self.database.read() as session:
             return existing_job(session, job_id)
@@ -77,7 +76,7 @@ class Jobs:
         """The number of the job's last change.
 
         Raises:
-            Fault: there is no such job.
+            WireError: there is no such job.
         """
         with self.database.read() as session:
             version = session.scalar(select(Job.version).where(Job.id == job_id))
@@ -109,7 +108,7 @@ class Jobs:
             return set(session.scalars(select(Job.id)))
 
     def stop_is_requested(self, job_id: str) -> bool:
-        """Whether a stop of the job was requested."""
+        """True if a stop of the job was requested."""
         with self.database.read() as session:
             return bool(session.scalar(select(Job.stop_requested).where(Job.id == job_id)))
 
@@ -126,7 +125,7 @@ class Jobs:
         """Put a job at the end of the queue.
 
         A request that carries the submission label of a job that is there already is the same submission, sent
-        again because our answer was lost: it makes no second job.
+        again because our response was lost: it makes no second job.
 
         Args:
             request: the job.
@@ -221,33 +220,22 @@ class Jobs:
         with self._changing(job_id) as (session, _):
             _note(session, job_id, text, time.time(), instance)
 
-    def add_metrics(self, job_id: str, values: Sequence[MetricValue], *, key: str, offset: int) -> None:
-        """Store values of metrics, and how far the file they are from has been read: both or neither.
+    def set_latest_metrics(self, job_id: str, values: Mapping[str, Mapping[str, Any]]) -> None:
+        """Note the last values of metrics: by name the columns of `LatestMetric`.
 
         Raises:
-            Fault: there is no such job.
+            WireError: there is no such job.
         """
-        now = time.time()
-        cursor = LogCursor(job_id=job_id, instance=key, offset=offset)
-        if not values:
-            with self.database.write() as session:
-                existing_job(session, job_id)
-                session.merge(cursor)
-            return
-        rows = [
-            {
-                "job_id": job_id,
-                "name": value.name,
-                "timestamp": now if value.time is None else value.time,
-                "value": value.value,
-                "step": value.step,
-                "instance": value.instance,
-            }
-            for value in values
-        ]
+        names = list(values)
         with self._changing(job_id) as (session, _):
-            session.execute(insert(Metric), rows)
-            session.merge(cursor)
+            for begin in range(0, len(names), _NAMES_A_QUERY):
+                some = names[begin : begin + _NAMES_A_QUERY]
+                session.execute(
+                    delete(LatestMetric).where(LatestMetric.job_id == job_id, LatestMetric.name.in_(some))
+                )
+                session.execute(
+                    insert(LatestMetric), [{"job_id": job_id, "name": name, **values[name]} for name in some]
+                )
 
     def set_progress(self, job_id: str, values: Mapping[str, float]) -> None:
         """Note the last figures of a job's progress, by the wire's names."""
@@ -255,12 +243,6 @@ class Jobs:
         with self._changing(job_id) as (session, _):
             for name, value in values.items():
                 session.merge(Progress(job_id=job_id, name=name, timestamp=now, value=value))
-
-    def log_cursors(self, job_id: str) -> dict[str, int]:
-        """How far the logs of a job have been read for its metrics, in bytes, by instance."""
-        with self.database.read() as session:
-            cursors = session.scalars(select(LogCursor).where(LogCursor.job_id == job_id))
-            return {cursor.instance: cursor.offset for cursor in cursors}
 
     def request_stop(self, job_id: str) -> bool:
         """Ask for a job's end; one that has not begun ends at once.
@@ -283,12 +265,12 @@ class Jobs:
         """Forget a job that has ended.
 
         Raises:
-            Fault: it has not ended, or there is no such job.
+            WireError: it has not ended, or there is no such job.
         """
         with self.database.write() as session:
             job = existing_job(session, job_id)
             if not JobStatus(job.status).is_terminal:
-                raise Fault(
+                raise WireError(
                     409, "TRAINING_JOB_NOT_ENDED", f"Job {job_id} is {job.status}; stop it before it is deleted."
                 )
             session.execute(delete(Job).where(Job.id == job_id))
@@ -298,7 +280,7 @@ class Jobs:
         """Add labels, or replace those of the same key.
 
         Raises:
-            Fault: one of them is too long, or there is no such job.
+            WireError: one of them is too long, or there is no such job.
         """
         for key, value in labels.items():
             if not key or max(len(key), len(value)) > LONGEST_LABEL:
@@ -325,19 +307,17 @@ class Jobs:
         self.changes.publish(job_id)
 
 
-def latest_metrics(session: Session, job_id: str, names: Sequence[str] = ()) -> list[Metric]:
+def latest_metrics(session: Session, job_id: str, names: Sequence[str] = ()) -> list[LatestMetric]:
     """The last value of each metric, by name."""
-    newest = select(func.max(Metric.number)).where(Metric.job_id == job_id).group_by(Metric.name)
-    if names:
-        newest = newest.where(Metric.name.in_(names))
-    return list(session.scalars(select(Metric).where(Metric.number.in_(newest)).order_by(Metric.name)))
+    found = latest_metrics_of(session, [job_id]).get(job_id, [])
+    return [metric for metric in found if metric.name in names] if names else found
 
 
-def latest_metrics_of(session: Session, job_ids: Collection[str]) -> dict[str, list[Metric]]:
+def latest_metrics_of(session: Session, job_ids: Collection[str]) -> dict[str, list[LatestMetric]]:
     """The last value of each metric of several jobs, by name, by job; by one query."""
-    newest = select(func.max(Metric.number)).where(Metric.job_id.in_(job_ids)).group_by(Metric.job_id, Metric.name)
-    found: dict[str, list[Metric]] = {}
-    for metric in session.scalars(select(Metric).where(Metric.number.in_(newest)).order_by(Metric.name)):
+    found: dict[str, list[LatestMetric]] = {}
+    latest = select(LatestMetric).where(LatestMetric.job_id.in_(job_ids)).order_by(LatestMetric.name)
+    for metric in session.scalars(latest):
         found.setdefault(metric.job_id, []).append(metric)
     return found
 
@@ -346,7 +326,7 @@ def existing_job(session: Session, job_id: str) -> Job:
     """One job, in a session that is open already.
 
     Raises:
-        Fault: there is no such job.
+        WireError: there is no such job.
     """
     job = session.scalar(select(Job).where(Job.id == job_id))
     if job is None:
@@ -363,7 +343,7 @@ def _submitted_before(session: Session, request: TrainingJobRequest) -> str | No
 
 
 def _count_ahead(session: Session, priority: int) -> int:
-    """How many jobs of the queue begin before a new one, which is in it already."""
+    """The number of jobs in the queue that begin before a new one, which is in it already."""
     ahead = select(func.count()).select_from(Job).where(Job.status.in_(QUEUED), Job.priority >= priority)
     return (session.scalar(ahead) or 1) - 1
 

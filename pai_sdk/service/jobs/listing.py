@@ -1,4 +1,4 @@
-"""Which jobs a list holds, and in which order."""
+"""Selects and sorts the jobs of a list."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SIZE = func.length(cast(Job.request, Text)).label("size")
 
 @dataclass(frozen=True)
 class JobQuery:
-    """What ListTrainingJobs asks for. None and empty mean: any.
+    """The query of ListTrainingJobs. None and empty mean: any.
 
     Without `started_at`, only jobs of the last seven days are listed, as the real service does it.
     """
@@ -60,7 +60,7 @@ def find_jobs(session: Session, query: JobQuery) -> tuple[dict[str, int], int]:
     """The ids of one page of jobs, each with the size of its description in bytes; and how many there are in all.
 
     Raises:
-        Fault: there is no such status, or jobs cannot be sorted by that.
+        WireError: there is no such status, or jobs cannot be sorted by that.
     """
     if query.status and query.status not in KNOWN_STATUSES:
         raise invalid_parameter(f"Status: {query.status[:60]!r} is none of {', '.join(KNOWN_STATUSES)}.")
@@ -106,7 +106,7 @@ def read_labels(text: str | None) -> dict[str, str]:
     """The parameter `Labels`: a JSON object, or a JSON array of `{Key, Value}`.
 
     Raises:
-        Fault: it is neither.
+        WireError: it is neither.
     """
     if not text:
         return {}

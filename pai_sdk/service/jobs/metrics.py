@@ -13,14 +13,16 @@ import regex
 
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.contract import instances
-from pai_sdk.execution.log_times import LogTimes
-from pai_sdk.execution.metric_source import MetricSource, Source
+from pai_sdk.execution.log_metrics import LogMetrics, is_refused
+from pai_sdk.logs.times import LogTimes
+from pai_sdk.run.events.points import JobPoints, known_time
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.service.jobs.job_table import Jobs
+from pai_sdk.service.jobs.metric_pages import open_points
 from pai_sdk.service.jobs.progress_figures import progress_patterns
 from pai_sdk.service.jobs.usage import UsageMeter
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["MetricsCollector"]
 
@@ -43,6 +45,8 @@ class _Definition:
 
     def texts(self, lines: list[str]) -> Iterator[tuple[int, str | None]]:
         """The first group of each match in the lines, with the number of its line."""
+        if self.trouble:
+            return
         begun = time.thread_time()
         for number, line in enumerate(lines):
             try:
@@ -73,18 +77,20 @@ class _Definition:
 class _WatchedJob:
     job_id: str
     definitions: list[_Definition]
-    source: MetricSource
+    logs: LogMetrics
+    points: JobPoints
+    latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # that are not stored yet
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class MetricsCollector:
-    """One thread that reads what the running jobs report, and their logs; another meters all jobs.
+    """Writes what is found in the logs of running jobs into event files, and notes the last value of each metric.
 
-    The position in each file is stored in one transaction with the values, so a restart neither loses nor repeats
-    a value.
+    One thread does this; another meters all jobs. Points are read from the event files when they are requested.
 
-    `_lock` guards the dict of watched jobs. The lock of a watched job guards its positions: the collector's thread
-    and `finish` take it for one piece of a log at a time. `_lock` is never held while a job's lock is taken.
+    `_lock` guards the dict of watched jobs. The lock of a watched job guards all that is in it: the collector's
+    thread and `finish` take it for one piece of a file at a time. `_lock` is never held while a job's lock is
+    taken.
     """
 
     def __init__(self, jobs: Jobs) -> None:
@@ -113,14 +119,12 @@ class MetricsCollector:
         names = [instance.name for instance in instances(job_id, request)]
         self._usage.watch(job_id, {name: sandbox.log_file(name) for name in names})
         definitions = [] if request.algorithm_spec is None else _definitions(request.algorithm_spec)
-        source = MetricSource(
-            sandbox,
-            names,
-            times=lambda name: LogTimes.read(sandbox.times_file(name)),
-            offsets=self._jobs.log_cursors(job_id),
+        logs = LogMetrics(
+            sandbox, names, times=lambda name: LogTimes.read(sandbox.times_file(name)), now=time.time
         )
+        watched = _WatchedJob(job_id, definitions, logs, open_points(job_id, request, sandbox))
         with self._lock:
-            self._watched.setdefault(job_id, _WatchedJob(job_id, definitions, source))
+            self._watched.setdefault(job_id, watched)
         self._woken.set()
 
     def finish(self, job_id: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
@@ -155,33 +159,53 @@ class MetricsCollector:
             self._woken.clear()
 
     def _read(self, watched: _WatchedJob, *, is_final: bool, is_cancelled: Callable[[], bool]) -> bool:
-        with watched.lock:
-            sources = watched.source.sources()
-        for source in sources:
-            is_more = True
-            while is_more:
-                with watched.lock:  # for one piece only: the scheduler's `finish` need not wait for a whole log
-                    is_more = self._read_piece(watched, source, is_final=is_final)
-                if is_more and is_cancelled():
-                    return False
-        return True
+        """Read what is new; False when it was cancelled."""
+        steps = self._steps(watched, is_final=is_final)
+        while True:
+            with watched.lock:  # for one piece only: the scheduler's `finish` need not wait for a whole log
+                if next(steps, None) is None:
+                    return True
+            if is_cancelled():
+                return False
 
-    def _read_piece(self, watched: _WatchedJob, source: Source, *, is_final: bool) -> bool:
-        """Read one piece of one file; False when there is nothing more."""
-        piece = source.read(watched.definitions, is_final=is_final)
-        if piece is None:
-            return False
+    def _steps(self, watched: _WatchedJob, *, is_final: bool) -> Iterator[bool]:
+        """Read one piece of one file with each step."""
         try:
-            if piece.progress:  # first: read twice after a crash, it is the same figure
-                self._jobs.set_progress(watched.job_id, piece.progress)
-            self._jobs.add_metrics(watched.job_id, piece.values, key=source.key, offset=piece.end)
-            self._tell_troubles(watched)
-        except Fault:
-            return False  # the job was deleted meanwhile
-        source.offset = piece.end
-        return piece.is_more
+            yield from self._read_logs(watched, is_final=is_final)
+            for part in watched.points.read_on():
+                for wall, step, value in part.rows(-1):
+                    watched.latest[part.name] = {
+                        "timestamp": known_time(wall, is_from_log=False),
+                        "value": value,
+                        "step": None if part.is_from_log else step,
+                        "instance": part.instance,
+                    }
+                yield True
+            if watched.latest:
+                self._jobs.set_latest_metrics(watched.job_id, watched.latest)
+                watched.latest = {}
+        except WireError:
+            return  # the job was deleted meanwhile
 
-    def _tell_troubles(self, watched: _WatchedJob) -> None:
+    def _read_logs(self, watched: _WatchedJob, *, is_final: bool) -> Iterator[bool]:
+        try:
+            for progress in watched.logs.read_on(watched.definitions, is_final=is_final):
+                if progress:
+                    self._jobs.set_progress(watched.job_id, progress)
+                self._note_troubles(watched)
+                yield True
+        except OSError as error:
+            if not is_refused(error):  # a full disk: it is tried again
+                raise
+            watched.definitions = []
+            self._jobs.note(
+                watched.job_id,
+                f"Metrics in the log are no longer read: {error.strerror} ({error.filename}); they are written "
+                "into the job's output tensorboard, which it must leave as it is.",
+            )
+
+    def _note_troubles(self, watched: _WatchedJob) -> None:
+        """Note each definition that is given up, once."""
         for definition in watched.definitions:
             if definition.trouble:
                 self._jobs.note(

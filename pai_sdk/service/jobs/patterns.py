@@ -35,7 +35,7 @@ _NO_GROUP = "has no group; put the value in one: loss=([0-9.]+)"
 
 
 def pattern_problems(patterns: Sequence[str], *, readable: bool = True) -> list[str]:
-    """What is wrong with each pattern; empty text for a good one.
+    """Returns the problem of each pattern; empty text for a good one.
 
     Args:
         patterns: regular expressions from a request.

@@ -1,4 +1,4 @@
-"""How far a job is, as its log tells: the progress definitions of its algorithm."""
+"""Figures of progress in the log of a job: the progress definitions of its algorithm."""
 
 from __future__ import annotations
 

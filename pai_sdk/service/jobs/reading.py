@@ -1,4 +1,4 @@
-"""How the service reads request bodies: an unset field may be written in any form, an unknown one is refused.
+"""Reads request bodies: an unset field may be written in any form, an unknown one is refused.
 
 The models describe what our own client writes. Other clients write the same fields in other forms: Alibaba Cloud's
 generated clients send `[]` for lists, alipai sends `{}` for objects, others send null or an empty text.
@@ -32,7 +32,7 @@ def read_body(body: bytes) -> dict[str, Any]:
     """A request's body as a JSON object.
 
     Raises:
-        Fault: it is none, has too many values, or holds text that cannot be stored.
+        WireError: it is none, has too many values, or holds text that cannot be stored.
     """
     try:
         value = json.loads(body or b"{}")
@@ -58,7 +58,7 @@ def read_model(model: type[_Model], value: Any, *, where: str = "") -> _Model:
         where: the name of that part, for the message; empty for the whole body.
 
     Raises:
-        Fault: the message names every unknown, missing or wrong field.
+        WireError: the message names every unknown, missing or wrong field.
 
     Example:
         >>> from pai_sdk.schemas.compute import ComputeResource
@@ -108,7 +108,7 @@ def _check_values(body: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class _Field:
-    """What decides whether a value of the field is unset: the models inside it, and which values it takes."""
+    """Decides whether a value of the field is unset, by the models inside it and the values it takes."""
 
     models: _Models
     is_required: bool

@@ -1,4 +1,4 @@
-"""What a job runs: the algorithm it names or brings, the defaults of its hyperparameters, what does not fit."""
+"""Resolves the algorithm of a job and the defaults of its hyperparameters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, works
     """Put the algorithm that a job names into it, and the defaults of its hyperparameters.
 
     Raises:
-        Fault: there is no such algorithm, it takes no code, or the request contradicts itself.
+        WireError: there is no such algorithm, it takes no code, or the request contradicts itself.
     """
     algorithm_id = None
     if request.algorithm_name is not None:
@@ -68,7 +68,7 @@ def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, works
 
 
 def spec_problems(request: TrainingJobRequest) -> Iterator[str]:
-    """What is wrong with a job by the definitions of its algorithm, registered or its own."""
+    """The problems of a job by the definitions of its algorithm, registered or its own."""
     if request.algorithm_spec is None:
         return
     definition = AlgorithmDefinition.of(request.algorithm_spec)

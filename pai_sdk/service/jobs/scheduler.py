@@ -9,26 +9,25 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
-from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.errors import InvalidInputError, PaiError
-from pai_sdk.execution.base import ExecutionState, Executor, outcome
+from pai_sdk.execution.base import ExecutionState, Executor, JobFiles, outcome
 from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.output_uploader import UploadCancelled
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.host_resources import Capacity, Need, need_of
 from pai_sdk.service.jobs.job_table import Jobs
-from pai_sdk.service.jobs.live_outputs import LiveOutputs
 from pai_sdk.service.jobs.metrics import MetricsCollector
-from pai_sdk.service.jobs.publishing import Publisher
+from pai_sdk.service.jobs.publishing import LiveOutputs, Publisher
 from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
-from pai_sdk.service.jobs.trash import Trash
 from pai_sdk.service.state.disk import DiskWatch
 from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Job
+from pai_sdk.service.state.trash import Trash
 from pai_sdk.service.tables.table_rights import is_table
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class _ActiveJob:
     id: str
     request: TrainingJobRequest
     need: Need
-    sandbox: Sandbox
+    files: JobFiles
     publisher: Publisher
     live_outputs: LiveOutputs
     step: _Step
@@ -65,6 +64,11 @@ class _ActiveJob:
     seen: ExecutionState = field(default_factory=lambda: ExecutionState("absent"))
     work: Future[None] | None = None
     not_before: float = 0.0
+
+    @property
+    def root(self) -> Path:
+        """Its folder."""
+        return self.files.sandbox.root
 
 
 class Scheduler:
@@ -81,7 +85,7 @@ class Scheduler:
     read one `_ActiveJob`, and answer by its future `work`, which the scheduler polls. Threads of requests call
     `wake` and `discard` only: these set an event, and put a folder into the queue of the trash.
 
-    A job goes from step to step: staging -> running -> finishing. A fault leaves it in its step, which is tried
+    A job goes from step to step: staging -> running -> finishing. An error leaves it in its step, which is tried
     again after a pause; a restart begins with the step "running", from which a job that has not started goes back
     to "staging".
     """
@@ -151,12 +155,12 @@ class Scheduler:
 
     @property
     def is_closing(self) -> bool:
-        """Whether nothing is begun any more."""
+        """True if nothing is begun any more."""
         return self._closing.is_set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job runs or waits."""
+        """True if no job runs or waits."""
         return self._queue_is_empty and not self._active and not self._woken.is_set()
 
     # ---- the thread ---------------------------------------------------------------------------------------
@@ -196,7 +200,7 @@ class Scheduler:
             for active in self._active.values():
                 active.stop_requested = active.stop_requested or self._jobs.stop_is_requested(active.id)
             self._admit()
-            self._has_news = False  # only after success: a fault leaves it set, and the queue is read again
+            self._has_news = False  # only after success: an error leaves it set, and the queue is read again
         for active in list(self._active.values()):
             if time.monotonic() >= active.not_before:
                 try:
@@ -224,8 +228,8 @@ class Scheduler:
 
     def _activate(self, job: Job, step: _Step, status: JobStatus) -> None:
         request = TrainingJobRequest.model_validate(job.request)
-        sandbox = Sandbox(self._folder.job_dir(job.id))
-        publisher = Publisher(self._store, sandbox, request, is_cancelled=self._closing.is_set)
+        files = self._executor.files(self._folder.job_dir(job.id))
+        publisher = Publisher(self._store, files, request, is_cancelled=self._closing.is_set)
         live_outputs = LiveOutputs(
             publisher,
             self._publishers,
@@ -236,14 +240,14 @@ class Scheduler:
             job.id,
             request,
             _need(request),
-            sandbox,
+            files,
             publisher,
             live_outputs,
             step,
             status,
             stop_requested=job.stop_requested,
         )
-        self._collector.watch(job.id, request, sandbox)
+        self._collector.watch(job.id, request, files.sandbox)
 
     def _advance(self, active: _ActiveJob) -> None:
         if active.step == "staging":
@@ -274,7 +278,7 @@ class Scheduler:
             self._end(active, JobStatus.INITIALIZE_FAILED, "ExecutorFailed", str(error))
         except Exception as error:
             logger.exception("job %s cannot begin", active.id)
-            message = f"The service met an unexpected fault ({type(error).__name__}); its log has the details."
+            message = f"The service had an unexpected error ({type(error).__name__}); its log has the details."
             self._end(active, JobStatus.INITIALIZE_FAILED, "InternalError", message)
         else:
             active.step = "running"
@@ -284,25 +288,25 @@ class Scheduler:
             return active.stop_requested or self._closing.is_set()
 
         # An earlier service may have been killed during the start: the job must start once, from complete inputs.
-        self._executor.withdraw(active.sandbox.root)
-        if self._executor.state(active.sandbox.root).phase != "absent":
+        self._executor.withdraw(active.root)
+        if self._executor.state(active.root).phase != "absent":
             return
         stage(
             self._store,
-            active.sandbox,
+            active.files,
             active.request,
             is_cancelled=is_cancelled,
             tell=partial(self._note, active.id),
-            put_table=None if self._tables is None else partial(self._tables.put, active.sandbox, active.id),
+            put_table=None if self._tables is None else partial(self._tables.put, active.files, active.id),
         )
         if is_cancelled():
             raise StagingCancelled
-        self._executor.start(launch_spec(active.sandbox.root, active.id, active.request))
+        self._executor.start(launch_spec(active.root, active.id, active.request))
 
     # ---- running ------------------------------------------------------------------------------------------
 
     def _advance_running(self, active: _ActiveJob) -> None:
-        state = self._executor.state(active.sandbox.root)
+        state = self._executor.state(active.root)
         if state.phase == "absent":  # the service ended before the job could begin
             active.step = "staging"
             return
@@ -327,7 +331,7 @@ class Scheduler:
             active.live_outputs.look()
 
     def _pass_stop_on(self, active: _ActiveJob) -> None:
-        self._executor.stop(active.sandbox.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
+        self._executor.stop(active.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
 
     # ---- the end ------------------------------------------------------------------------------------------
 
@@ -366,7 +370,7 @@ class Scheduler:
         # After the end is recorded: a service that is killed before goes on with what is there.
         channels = [channel for channel in active.request.output_channels if not is_table(channel.output_uri)]
         saved = () if problems else [channel.name for channel in channels]
-        for folder in active.sandbox.not_needed_after_the_end(saved_outputs=saved):
+        for folder in active.files.sandbox.not_needed_after_the_end(saved_outputs=saved):
             self._trash.put(folder)
         self._woken.set()
 

@@ -10,7 +10,7 @@ from typing import Any
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.jobs.progress_figures import REMAINING_TIME
-from pai_sdk.service.state.models import Job, Metric, Progress
+from pai_sdk.service.state.models import Job, LatestMetric, Progress
 
 __all__ = ["error_info", "job_in_full", "job_in_list", "metric_point", "output_models"]
 
@@ -19,7 +19,7 @@ _MODEL_CHANNEL = "model"
 
 
 def job_in_list(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
-    """What a list shows of a job.
+    """The part of a job that a list shows.
 
     Args:
         job: the job.
@@ -54,7 +54,7 @@ def job_in_list(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
 
 
 def job_in_full(
-    job: Job, metrics: Sequence[Metric], progress: Sequence[Progress], experiments: Mapping[str, str]
+    job: Job, metrics: Sequence[LatestMetric], progress: Sequence[Progress], experiments: Mapping[str, str]
 ) -> dict[str, Any]:
     """All there is to see of a job; the same arguments as for a list, and the job's last metrics and progress."""
     models = output_models(job)
@@ -82,7 +82,7 @@ def _progress(figures: Sequence[Progress]) -> dict[str, Any] | None:
     return shown or None
 
 
-def metric_point(metric: Metric) -> dict[str, Any]:
+def metric_point(metric: LatestMetric) -> dict[str, Any]:
     """One value of a metric."""
     where = {"Step": metric.step, "Instance": metric.instance}
     known = {key: value for key, value in where.items() if value is not None}
@@ -90,7 +90,7 @@ def metric_point(metric: Metric) -> dict[str, Any]:
 
 
 def error_info(job: Job) -> dict[str, Any]:
-    """Why a job failed; empty for one that did not."""
+    """The reason for which a job failed; empty for one that did not."""
     if not JobStatus(job.status).is_failure:
         return {}
     where = {"Instance": job.failed_instance, "ExitCode": job.exit_code}
@@ -121,7 +121,7 @@ def output_models(job: Job) -> list[dict[str, Any]]:
 
 
 def _request_fields(job: Job, experiments: Mapping[str, str]) -> dict[str, Any]:
-    """The request as it was sent; lists that were not set are empty, as the service answers."""
+    """The request as it was sent; lists that were not set are empty, as in responses of PAI."""
     fields: dict[str, Any] = {"HyperParameters": [], "InputChannels": [], "OutputChannels": [], **job.request}
     if experiment := fields.get("ExperimentConfig"):
         name = experiments.get(experiment["ExperimentId"])

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
-from pai_sdk.agent.sandbox import RESUMED_CHANNELS, Sandbox
+from pai_sdk.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk.errors import FileNameError, InvalidInputError, NameTakenError, ObjectNotFoundError, StorageError
-from pai_sdk.execution.initial_outputs import note_resumed
-from pai_sdk.run.stored_checkpoints import unfinished_files
+from pai_sdk.execution.base import JobFiles
+from pai_sdk.execution.output_uploader import note_resumed
+from pai_sdk.run.store.stored_checkpoints import unfinished_files
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir, OssLocation
 from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.service.objects.integrity import DAMAGED
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 from pai_sdk.service.tables.table_rights import is_table
-from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.base import Store
 from pai_sdk.storage.stored_file import StoredFile
-from pai_sdk.storage.sync import DirSync
+from pai_sdk.storage.sync.dir_sync import DirSync
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
@@ -59,22 +59,22 @@ class StagingCancelled(Exception):
 
 def stage(
     store: ObjectStore,
-    sandbox: Sandbox,
+    files: JobFiles,
     request: TrainingJobRequest,
     *,
     is_cancelled: Callable[[], bool],
     tell: Callable[[str], None] = lambda text: None,
-    put_table: Callable[[Path, str, bool], None] | None = None,
+    put_table: Callable[[Store, str, bool], None] | None = None,
 ) -> None:
     """Put code, inputs and earlier checkpoints in place. May be done again: it begins anew then.
 
     Args:
         store: where code and inputs lie.
-        sandbox: the job's folder.
+        files: of the job.
         request: the job.
         is_cancelled: asked between files, and within large ones.
         tell: is told of the earlier checkpoints, before they are copied and afterwards.
-        put_table: prepares a channel that is a table, by the channel's folder, the table's URI, and whether the
+        put_table: prepares a channel that is a table, by the channel's store, the table's URI, and whether the
             table must be there.
 
     Raises:
@@ -83,12 +83,11 @@ def stage(
     """
     copier = _Copier(store, is_cancelled)
     try:
-        shutil.rmtree(sandbox.ml, ignore_errors=True)
-        sandbox.create(request)
+        files.clear(request)
         for output in request.output_channels:
             what = f"output channel {output.name!r}"
             if put_table is not None and is_table(output.output_uri):
-                put_table(sandbox.output_dir(output.name), output.output_uri or "", False)
+                put_table(files.output(output.name), output.output_uri or "", False)
                 continue
             uri = own_uri(output.output_uri, what)
             if not store.bucket_exists(uri.bucket):
@@ -98,29 +97,27 @@ def stage(
                 )
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
         if code is not None:
-            copier.copy(_code_uri(code), sandbox.usercode, "the code", REASON_CODE_MISSING)
+            copier.copy(_code_uri(code), files.code(), "the code", REASON_CODE_MISSING)
         for output in request.output_channels:
             if output.name in RESUMED_CHANNELS and not is_table(output.output_uri):
                 uri = OssUri.parse(output.output_uri or "")
-                copier.resume(uri, sandbox.output_dir(output.name), output.name, tell)
-        note_resumed(sandbox, request)
+                copier.resume(uri, files.output(output.name), output.name, tell)
+        note_resumed(files, [output.name for output in request.output_channels])
         for channel in request.input_channels:
             what = f"input channel {channel.name!r}"
             if put_table is not None and is_table(channel.input_uri):
-                put_table(sandbox.input_dir(channel.name), channel.input_uri or "", True)
+                put_table(files.input(channel.name), channel.input_uri or "", True)
                 continue
-            copier.copy(
-                own_uri(channel.input_uri, what), sandbox.input_dir(channel.name), what, REASON_INPUT_MISSING
-            )
-    except TableFault as fault:
-        raise StagingFailed(REASON_INPUT_MISSING, f"{what}: {fault.message}") from fault
+            copier.copy(own_uri(channel.input_uri, what), files.input(channel.name), what, REASON_INPUT_MISSING)
+    except TableError as error:
+        raise StagingFailed(REASON_INPUT_MISSING, f"{what}: {error.message}") from error
     except InvalidInputError as error:
         raise StagingFailed(REASON_NOT_SUPPORTED, str(error)) from error
     except StorageError as error:
         raise StagingFailed(REASON_INPUT_MISSING, str(error)) from error
     except OSError as error:
-        shutil.rmtree(sandbox.ml, ignore_errors=True)  # a job that does not begin must not keep a disk full
-        reason = str(error).replace(f"{sandbox.root}/", "/")  # as the job would see it
+        files.clear()  # a job that does not begin must not keep a disk full
+        reason = str(error).replace(f"{files.sandbox.root}/", "/")  # as the job would see it
         raise StagingFailed(REASON_DISK, f"The job's files cannot be put in place: {reason}.") from error
 
 
@@ -171,7 +168,7 @@ class _Copier:
         self._store = store
         self._is_cancelled = is_cancelled
 
-    def copy(self, uri: OssUri, target: Path, what: str, reason_if_missing: str) -> None:
+    def copy(self, uri: OssUri, target: Store, what: str, reason_if_missing: str) -> None:
         """Copy the object, or all objects of the folder, into the target folder."""
         if not self._store.bucket_exists(uri.bucket):
             raise StagingFailed(reason_if_missing, f"{what}: there is no bucket {uri.bucket!r} here.")
@@ -183,7 +180,7 @@ class _Copier:
                 reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or mend the URI."
             )
 
-    def resume(self, uri: OssUri, target: Path, channel: str, tell: Callable[[str], None]) -> None:
+    def resume(self, uri: OssUri, target: Store, channel: str, tell: Callable[[str], None]) -> None:
         """Copy what an earlier job has left in the folder, if anything, and tell of it."""
         folder = uri.as_dir()
         if not self._has_objects(folder):
@@ -194,13 +191,13 @@ class _Copier:
         tell(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
 
     def copy_what_is_there(
-        self, uri: OssUri, target: Path, what: str, skip: Callable[[StoredFile], bool] = lambda file: False
+        self, uri: OssUri, target: Store, what: str, skip: Callable[[StoredFile], bool] = lambda file: False
     ) -> int | None:
         """Copy all objects of the folder; how many bytes they have together, or None when there are none."""
         folder = uri.as_dir()
         sync = DirSync(
             self._store_at(folder),
-            LocalStore(target),
+            target,
             remember=False,
             note=lambda action, path: self._check_cancelled(),
             skip=skip,
@@ -216,16 +213,16 @@ class _Copier:
             raise self._why(error, folder, path, target, what) from error
         return report.moved_bytes
 
-    def _copy_file(self, uri: OssUri, target: Path, what: str) -> None:
+    def _copy_file(self, uri: OssUri, target: Store, what: str) -> None:
         folder = replace(uri, key=uri.key.removesuffix(uri.name))
         source = self._store_at(folder)
         self._check_cancelled()
         try:
-            LocalStore(target).write(uri.name, source.read(uri.name), executable=source.head(uri.name).executable)
+            target.write(uri.name, source.read(uri.name), executable=source.head(uri.name).executable)
         except Exception as error:
             raise self._why(error, folder, uri.name, target, what) from error
 
-    def _why(self, error: Exception, folder: OssUri, path: str, target: Path, what: str) -> Exception:
+    def _why(self, error: Exception, folder: OssUri, path: str, target: Store, what: str) -> Exception:
         """The error of the job for that of a file."""
         if isinstance(error, NameTakenError):
             return StagingFailed(
@@ -238,7 +235,7 @@ class _Copier:
             return StagingFailed(REASON_NOT_A_FILE_NAME, message)
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, OSError):
-            return OSError(cause.errno, cause.strerror, str(target / path))
+            return OSError(cause.errno, cause.strerror, unquote(urlsplit(target.uri).path) + path)
         if isinstance(error, StorageError):
             reason = REASON_DAMAGED if error.code == DAMAGED else REASON_INPUT_MISSING
             return StagingFailed(reason, f"{what}: {error}")

@@ -1,4 +1,4 @@
-"""What the instances of running jobs use of this machine: processor, memory and disk, noted now and then.
+"""Use of this machine by the instances of running jobs: processor, memory and disk, sampled periodically.
 
 The notes of an instance lie in a file beside its log, one line each: time, and a number for each of `MEASURED`.
 """
@@ -33,7 +33,7 @@ _MARK = "PAI_INSTANCE_NAME"
 
 @dataclass(frozen=True)
 class _Used:
-    """What one process has used since it began."""
+    """Resources that one process has used since it began."""
 
     process: tuple[int, float]
     cpu_s: float = 0.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pai_sdk.service.objects.index import CommonPrefix, StoredObject
+from pai_sdk.service.objects.index import CommonPrefix
+from pai_sdk.service.objects.object_rows import StoredObject
 from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 

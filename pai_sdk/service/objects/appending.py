@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, cast
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
-from pai_sdk.service.objects.error_codes import WrongPositionError, fault
-from pai_sdk.service.objects.index import ObjectIndex, StoredObject, replaced_meanwhile
+from pai_sdk.service.objects.error_codes import WrongPositionError, oss_error
+from pai_sdk.service.objects.index import ObjectIndex, replaced_meanwhile
+from pai_sdk.service.objects.object_rows import StoredObject
 
 __all__ = ["Appender", "BoundedReader"]
 
@@ -47,7 +48,7 @@ class Appender:
                 raise WrongPositionError(bucket=bucket, key=key, size_bytes=0) from None
             return None
         if info.kind != "Appendable":
-            raise fault("ObjectNotAppendable", bucket=bucket, key=key)
+            raise oss_error("ObjectNotAppendable", bucket=bucket, key=key)
         if info.size_bytes != position:
             raise WrongPositionError(bucket=bucket, key=key, size_bytes=info.size_bytes)
         return info

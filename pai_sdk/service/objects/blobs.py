@@ -1,4 +1,4 @@
-"""The content of the objects: files named by chance, never by a key, so that no key can lead out of the folder."""
+"""The content of objects in files. Their names are random, so that no key can lead out of the folder."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pai_sdk.base.files import sync_folder
+from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES
 
 __all__ = ["SHARDS", "Blob", "BlobFolder", "BlobWriter"]
 
@@ -38,15 +39,13 @@ class BlobFolder:
 
     Args:
         root: the folder of the store. What an earlier process left half-written below it is removed.
-        most_row_bytes: a writer keeps a content of this size or less in memory until its file is needed; -1: none.
 
     Attributes:
         was_missing: whether there was no folder of blobs yet.
     """
 
-    def __init__(self, root: Path, *, most_row_bytes: int = -1) -> None:
+    def __init__(self, root: Path) -> None:
         self._blobs, self._incoming = root / "blobs", root / "incoming"
-        self._most_row_bytes = most_row_bytes
         self.was_missing = not self._blobs.exists()
         self._lock = threading.Lock()
         self._young: set[str] | None = set()
@@ -58,13 +57,13 @@ class BlobFolder:
             sync_folder(folder)
 
     def path(self, name: str) -> Path:
-        """Where a blob lies."""
+        """The path of a blob."""
         return self._blobs / name[:2] / name
 
     def writer(self) -> BlobWriter:
         """Begin a new blob."""
         name = self._new_name()
-        return BlobWriter(name, self._incoming / name, self.path(name), most_row_bytes=self._most_row_bytes)
+        return BlobWriter(name, self._incoming / name, self.path(name))
 
     def share(self, name: str) -> str:
         """A hard link to a blob, which is never changed; returns its name."""
@@ -111,7 +110,7 @@ class BlobFolder:
         return found
 
     def size_of(self, name: str) -> int:
-        """How many bytes a blob has; -1 when it is not there."""
+        """The size of a blob in bytes; -1 when it is not there."""
         try:
             return self.path(name).stat().st_size
         except FileNotFoundError:
@@ -140,13 +139,12 @@ class BlobFolder:
 class BlobWriter:
     """A blob that is being written; left unfinished, it vanishes at the end of the block."""
 
-    def __init__(self, name: str, draft: Path, final: Path, *, most_row_bytes: int) -> None:
+    def __init__(self, name: str, draft: Path, final: Path) -> None:
         self._name, self._draft, self._final = name, draft, final
         self._md5 = hashlib.md5(usedforsecurity=False)
-        self._most_row_bytes = most_row_bytes
         self.size_bytes = 0
         self._in_memory = bytearray()
-        self._stream: BinaryIO | None = None if most_row_bytes >= 0 else self._opened()
+        self._stream: BinaryIO | None = None  # not opened as long as all fits into a row
 
     def __enter__(self) -> BlobWriter:
         return self
@@ -163,7 +161,7 @@ class BlobWriter:
         """The one half of `write`; the other can go on in another thread meanwhile."""
         for chunk in chunks:
             self.size_bytes += len(chunk)
-            if self.size_bytes <= self._most_row_bytes and self._stream is None:
+            if self.size_bytes <= MOST_ROW_BYTES and self._stream is None:
                 self._in_memory += chunk
             else:
                 self._file().write(chunk)

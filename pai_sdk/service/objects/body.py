@@ -8,21 +8,37 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 
 from pai_sdk.service.objects.blobs import BlobWriter
-from pai_sdk.service.objects.error_codes import fault
+from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.oss_request import OssRequest
-from pai_sdk.service.objects.threads import Threads
 
-__all__ = ["MAX_BODY_BYTES", "read_content", "read_small_body", "write_body"]
+__all__ = ["MAX_BODY_BYTES", "Threads", "read_content", "read_small_body", "write_body"]
 
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 5 << 30
 _BATCH_BYTES = 1 << 18  # of a body, this much is in memory twice: being written, and arriving
+
+
+class Threads:
+    """A thread pool of its own, so that a slow disk does not block other requests."""
+
+    def __init__(self, count: int = 32) -> None:
+        self._count = count
+
+    @cached_property
+    def _limiter(self) -> anyio.CapacityLimiter:
+        return anyio.CapacityLimiter(self._count)  # can only be made where the event loop runs
+
+    async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call a function in a thread; a cancelled caller still waits for its end."""
+        return await anyio.to_thread.run_sync(partial(function, *args, **options), limiter=self._limiter)
 
 
 async def write_body(
@@ -42,7 +58,7 @@ async def write_body(
     """
     length, md5 = request.content_length, _content_md5(request)
     if length is not None and length > MAX_BODY_BYTES:
-        raise fault("EntityTooLarge")
+        raise oss_error("EntityTooLarge")
     batches = _batches(request)
     first: list[bytes] = await anext(batches, [])
 
@@ -60,7 +76,7 @@ async def write_body(
         async for batch in batches:
             await writing
             if writer.size_bytes > MAX_BODY_BYTES:
-                raise fault("EntityTooLarge")
+                raise oss_error("EntityTooLarge")
             writing = _start_writing(threads, writer, batch)
         await writing
         return await threads.run(_conclude, writer, length, md5, conclude)
@@ -90,7 +106,7 @@ async def read_content(request: OssRequest, length: int) -> tuple[bytes, bytes]:
         if left < 0:
             break
     if left:
-        raise fault("IncompleteBody")
+        raise oss_error("IncompleteBody")
     content = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     md5 = hashlib.md5(content, usedforsecurity=False).digest()
     if wanted is not None:
@@ -108,7 +124,7 @@ async def read_small_body(request: OssRequest, limit_bytes: int) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit_bytes:
-            raise fault("EntityTooLarge", f"The body may have {limit_bytes} bytes at most.")
+            raise oss_error("EntityTooLarge", f"The body may have {limit_bytes} bytes at most.")
     md5 = _content_md5(request)
     if md5 is not None:
         _check_md5(hashlib.md5(body, usedforsecurity=False).digest(), md5)
@@ -136,7 +152,7 @@ async def _batches(request: OssRequest) -> AsyncIterator[list[bytes]]:
 
 def _conclude(writer: BlobWriter, length: int | None, md5: bytes | None, conclude: Callable[[BlobWriter], T]) -> T:
     if length is not None and writer.size_bytes != length:
-        raise fault("IncompleteBody")
+        raise oss_error("IncompleteBody")
     if md5 is not None:
         _check_md5(writer.md5, md5)
     return conclude(writer)
@@ -144,7 +160,7 @@ def _conclude(writer: BlobWriter, length: int | None, md5: bytes | None, conclud
 
 def _check_md5(found: bytes, wanted: bytes) -> None:
     if not hmac.compare_digest(found, wanted):
-        raise fault("InvalidDigest")
+        raise oss_error("InvalidDigest")
 
 
 def _content_md5(request: OssRequest) -> bytes | None:
@@ -154,7 +170,7 @@ def _content_md5(request: OssRequest) -> bytes | None:
     try:
         md5 = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise fault("InvalidDigest", "Content-MD5 is not base64.") from error
+        raise oss_error("InvalidDigest", "Content-MD5 is not base64.") from error
     if len(md5) != 16:
-        raise fault("InvalidDigest", "Content-MD5 is not the base64 text of an MD5.")
+        raise oss_error("InvalidDigest", "Content-MD5 is not the base64 text of an MD5.")
     return md5

@@ -1,4 +1,4 @@
-"""What can be done with the service and its buckets."""
+"""The operations of OSS on the service and its buckets."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from itertools import islice
 
 from starlette.responses import Response
 
-from pai_sdk.service.objects.body import read_small_body
-from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, StoredObject
-from pai_sdk.service.objects.object_names import encode_key
+from pai_sdk.service.objects.body import Threads, read_small_body
+from pai_sdk.service.objects.error_codes import oss_error
+from pai_sdk.service.objects.index import BucketInfo, CommonPrefix
+from pai_sdk.service.objects.object_rows import StoredObject, encode_key
 from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.objects.threads import Threads
-from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse
-from pai_sdk.service.objects.xml_responses import xml_answer
+from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse, xml_response
 
 __all__ = ["BucketOperations"]
 
@@ -45,7 +43,7 @@ class BucketOperations:
         found = await self._threads.run(self._store.list_buckets)
         behind = [info for info in found if info.name.startswith(prefix) and info.name > marker]
         page, more = behind[:limit], len(behind) > limit
-        return xml_answer(
+        return xml_response(
             "ListAllMyBucketsResult",
             [
                 ("Owner", _OWNER),
@@ -61,7 +59,7 @@ class BucketOperations:
     async def create(self, request: OssRequest) -> Response:
         """PutBucket; one that is there already is no error for its owner."""
         if request.header("x-oss-acl") not in ("", "private"):
-            raise fault("NotImplemented", "Buckets are private here; leave x-oss-acl out.")
+            raise oss_error("NotImplemented", "Buckets are private here; leave x-oss-acl out.")
         _check_configuration(await read_small_body(request, _MAX_REQUEST_XML_BYTES))
         await self._threads.run(self._store.create_bucket, request.bucket)
         return Response(headers={"Location": f"/{request.bucket}"})
@@ -74,7 +72,7 @@ class BucketOperations:
     async def info(self, request: OssRequest) -> Response:
         """GetBucketInfo."""
         bucket = await self._threads.run(self._store.bucket, request.bucket)
-        return xml_answer(
+        return xml_response(
             "BucketInfo",
             [
                 (
@@ -92,12 +90,12 @@ class BucketOperations:
     async def location(self, request: OssRequest) -> Response:
         """GetBucketLocation."""
         await self._threads.run(self._store.bucket, request.bucket)
-        return xml_answer("LocationConstraint", self._location)
+        return xml_response("LocationConstraint", self._location)
 
     async def acl(self, request: OssRequest) -> Response:
         """GetBucketAcl: always private."""
         await self._threads.run(self._store.bucket, request.bucket)
-        return xml_answer(
+        return xml_response(
             "AccessControlPolicy", [("Owner", _OWNER), ("AccessControlList", [("Grant", "private")])]
         )
 
@@ -110,7 +108,7 @@ class BucketOperations:
         prefix, delimiter, marker = (query.get(name, "") for name in ("prefix", "delimiter", "marker"))
         page, last = self._page(request, prefix, delimiter, marker, limit)
         written, encoding = name_writer(query, [prefix, delimiter, marker, *map(_name, page)])
-        return xml_answer(
+        return xml_response(
             "ListBucketResult",
             [
                 ("Name", request.bucket),
@@ -132,13 +130,13 @@ class BucketOperations:
     def _list_objects_v2(self, request: OssRequest) -> Response:
         query, limit = request.query, request.number("max-keys", 100, 1, _MAX_KEYS)
         if query["list-type"] != "2":
-            raise fault("InvalidArgument", "list-type can only be 2.")
+            raise oss_error("InvalidArgument", "list-type can only be 2.")
         prefix, delimiter, start = (query.get(name, "") for name in ("prefix", "delimiter", "start-after"))
         token = query.get("continuation-token", "")
         after = _from_token(token) if token else start
         page, last = self._page(request, prefix, delimiter, after, limit)
         written, encoding = name_writer(query, [prefix, delimiter, start, *map(_name, page)])
-        return xml_answer(
+        return xml_response(
             "ListBucketResult",
             [
                 ("Name", request.bucket),
@@ -160,16 +158,16 @@ class BucketOperations:
         root = parse(await read_small_body(request, _MAX_REQUEST_XML_BYTES), "Delete")
         keys = [element.findtext("Key") or "" for element in root.findall("Object")]
         if not 1 <= len(keys) <= _MAX_KEYS:
-            raise fault("MalformedXML", f"1 to {_MAX_KEYS} keys can be deleted at once.")
+            raise oss_error("MalformedXML", f"1 to {_MAX_KEYS} keys can be deleted at once.")
         if any(element.find("VersionId") is not None for element in root.findall("Object")):
-            raise fault("NotImplemented", "There are no versions here.")
+            raise oss_error("NotImplemented", "There are no versions here.")
         for key in keys:
             encode_key(key)
         await self._threads.run(self._store.delete_many, request.bucket, keys)
         if root.findtext("Quiet") == "true":
             return Response()
         written, encoding = name_writer(request.query, keys)
-        return xml_answer("DeleteResult", [*encoding, *(("Deleted", [("Key", written(key))]) for key in keys)])
+        return xml_response("DeleteResult", [*encoding, *(("Deleted", [("Key", written(key))]) for key in keys)])
 
     def _page(
         self, request: OssRequest, prefix: str, delimiter: str, after: str, limit: int
@@ -200,7 +198,7 @@ def _check_configuration(body: bytes) -> None:
     for name, offered in (_CLASS, _REDUNDANCY):
         wanted = root.findtext(name) or offered
         if wanted != offered:
-            raise fault("NotImplemented", f"{name}: {wanted[:60]} is not offered here; buckets are {offered}.")
+            raise oss_error("NotImplemented", f"{name}: {wanted[:60]} is not offered here; buckets are {offered}.")
 
 
 def _name(entry: Entry) -> str:
@@ -241,4 +239,4 @@ def _from_token(token: str) -> str:
     try:
         return base64.urlsafe_b64decode(token.encode()).decode()
     except (binascii.Error, ValueError) as error:
-        raise fault("InvalidArgument", "The continuation token is none of ours.") from error
+        raise oss_error("InvalidArgument", "The continuation token is none of ours.") from error

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pai_sdk.errors import ObjectNotFoundError
-from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import StoredObject
+from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.integrity import DAMAGED, IntegrityCheck
+from pai_sdk.service.objects.object_rows import StoredObject
 from pai_sdk.service.objects.store import ObjectStore
+from pai_sdk.storage.base import Store, checked_path
 from pai_sdk.storage.objects import META_EXECUTABLE
-from pai_sdk.storage.store_paths import checked_path
 from pai_sdk.storage.stored_file import StoredFile, Unlisted, pieces_of
 from pai_sdk.storage.uri import OssUri
 
@@ -24,7 +24,7 @@ HEADER_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
 _PIECE_BYTES = 1 << 20
 
 
-class BucketStore:
+class BucketStore(Store):
     """The objects whose keys begin with that of a folder, without a network between.
 
     Args:
@@ -51,7 +51,7 @@ class BucketStore:
         self.uri = str(self._folder)
 
     def exists(self) -> bool:
-        """Whether something is in the folder, or an empty object stands for it."""
+        """True if something is in the folder, or an empty object stands for it."""
         return any(True for _ in self._store.list(self._folder.bucket, self._folder.key, limit=1))
 
     def list(
@@ -93,7 +93,7 @@ class BucketStore:
                     check.update(piece)
                 yield piece
         if check is not None and (problem := check.problem()):
-            raise fault(DAMAGED, problem, bucket=info.bucket, key=info.key)
+            raise oss_error(DAMAGED, problem, bucket=info.bucket, key=info.key)
 
     def write(self, path: str, content: bytes | Path | Iterable[bytes], *, executable: bool = False) -> StoredFile:
         """Make or replace an object; when this returns, it survives a power cut."""

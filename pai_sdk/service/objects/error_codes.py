@@ -1,12 +1,12 @@
-"""What the object store refuses, under the codes of OSS; the wire turns each into an answer."""
+"""OSS error codes with status and message."""
 
 from __future__ import annotations
 
 from pai_sdk.errors import ObjectNotFoundError, StorageError
 
-__all__ = ["FAULTS", "WrongPositionError", "fault"]
+__all__ = ["ERRORS", "WrongPositionError", "oss_error"]
 
-FAULTS: dict[str, tuple[int, str]] = {
+ERRORS: dict[str, tuple[int, str]] = {
     "AccessDenied": (403, "The request is not signed, or has expired."),
     "BucketAlreadyExists": (409, "The bucket name is taken; choose another."),
     "BucketNotEmpty": (409, "The bucket still holds objects or unfinished uploads; delete them first."),
@@ -46,20 +46,20 @@ FAULTS: dict[str, tuple[int, str]] = {
 }
 
 
-def fault(code: str, message: str = "", *, bucket: str = "", key: str = "") -> StorageError:
+def oss_error(code: str, message: str = "", *, bucket: str = "", key: str = "") -> StorageError:
     """An error with the code, status and sentence of OSS.
 
     Args:
-        code: one of `FAULTS`.
+        code: one of `ERRORS`.
         message: said instead of the usual sentence.
         bucket: the bucket it is about, if any.
         key: the object it is about, if any.
 
     Example:
-        >>> fault("NoSuchKey", bucket="models", key="a.bin").status_code
+        >>> oss_error("NoSuchKey", bucket="models", key="a.bin").status_code
         404
     """
-    status, sentence = FAULTS[code]
+    status, sentence = ERRORS[code]
     uri = f"oss://{bucket}/{key}" if bucket else ""
     if code == "NoSuchKey":
         return ObjectNotFoundError(message or sentence, uri=uri)
@@ -74,7 +74,7 @@ class WrongPositionError(StorageError):
     """
 
     def __init__(self, *, bucket: str, key: str, size_bytes: int) -> None:
-        status, sentence = FAULTS["PositionNotEqualToLength"]
+        status, sentence = ERRORS["PositionNotEqualToLength"]
         super().__init__(
             f"{sentence[:-1]}, {size_bytes} bytes.",
             uri=f"oss://{bucket}/{key}",

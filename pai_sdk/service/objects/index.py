@@ -1,72 +1,43 @@
-"""The rows of the object store: which buckets and objects there are, and which blob holds which object."""
+"""The index of the object store: which buckets and objects there are, and what holds the content of which."""
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from sqlalchemy import Column, ColumnElement, Connection, bindparam, delete, insert, literal, select, update
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index_database import IndexDatabase, buckets, objects, uploads
-from pai_sdk.service.objects.object_names import encode_key, successor
+from pai_sdk.service.objects.error_codes import oss_error
+from pai_sdk.service.objects.index_database import IndexDatabase
+from pai_sdk.service.objects.object_rows import (
+    COLUMNS,
+    FIND_WITH_CONTENT,
+    CopyOfRow,
+    Recorded,
+    StoredObject,
+    copy_row,
+    encode_key,
+    forget,
+    object_of,
+    record,
+    require_bucket,
+    successor,
+)
 
-__all__ = [
-    "BucketInfo",
-    "CommonPrefix",
-    "ObjectIndex",
-    "ObjectKind",
-    "StoredObject",
-    "in_shard",
-    "replaced_meanwhile",
-    "require_bucket",
-]
-
-ObjectKind = Literal["Normal", "Multipart", "Appendable"]
+__all__ = ["BucketInfo", "CommonPrefix", "ObjectIndex", "replaced_meanwhile"]
 
 _PAGE = 1000
 _PAGE_GROUPED = 100  # most rows of a page may fall into one group, and be read for nothing
+_END = b"\xff"  # behind all keys: UTF-8 has no such byte
 
-# What every read and write needs is built once: building a statement costs more than running it.
-_THE_OBJECT = objects.c.bucket == bindparam("b_bucket"), objects.c.key == bindparam("b_key")
-_FIND = select(objects).where(*_THE_OBJECT)
-_BUCKET_AND_BLOB = select(
-    buckets.c.name, select(objects.c.blob).where(*_THE_OBJECT).scalar_subquery().label("blob")
-).where(buckets.c.name == bindparam("b_bucket"))
-_INSERT = insert(objects)
-_UPDATE = update(objects).where(*_THE_OBJECT)
-
-
-@dataclass(frozen=True)
-class StoredObject:
-    """What is known of an object.
-
-    Attributes:
-        bucket: its bucket.
-        key: its key.
-        size_bytes: the length of its content.
-        etag: upper-case hexadecimal, without quotes; the MD5 unless the object was made in parts.
-        content_type: as it was given.
-        modified_at: seconds since 1970.
-        kind: how it was made.
-        headers: what goes out with it, by name: `x-oss-meta-*`, `Cache-Control` and the like.
-        blob: the file that holds its content, or the row of `oss_contents`.
-        part_sizes: of the parts it was made of, in their order: a size, and how many have it; empty: not known.
-    """
-
-    bucket: str
-    key: str
-    size_bytes: int
-    etag: str
-    content_type: str = "application/octet-stream"
-    modified_at: float = field(default_factory=time.time)
-    kind: ObjectKind = "Normal"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    blob: str = ""
-    part_sizes: Sequence[Sequence[int]] = ()
+_SELECT = f"SELECT {COLUMNS} FROM oss_objects WHERE"  # noqa: S608 - constants
+_FIND = f"{_SELECT} bucket = ? AND key = ?"
+_FIND_PAGE = f"{_SELECT} bucket = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?"
+_OF_BLOBS = f"{_SELECT} blob >= ? AND blob < ?"
+_AS_IT_WAS = "bucket = ? AND key = ? AND blob = ? AND size_bytes = ?"
 
 
 @dataclass(frozen=True)
@@ -85,23 +56,22 @@ class BucketInfo:
 
 
 class ObjectIndex:
-    """Finds, lists, records and forgets. Knows nothing of files: it returns the names of those that are free."""
+    """Finds, lists, records and forgets. Knows nothing of files: it returns the names of those that are free.
+
+    Some operations come in pairs: one waits until it is on the disk, one (`…_soon`) is awaited by an event loop.
+    `find` and `find_with_content` may be called in an event loop.
+    """
 
     def __init__(self, database: IndexDatabase) -> None:
         self._database = database
+        self._writer = database.writer
 
     # ---- buckets --------------------------------------------------------------------------------------------
 
     def add_bucket(self, name: str) -> bool:
         """Record a bucket; False when it is there already."""
-
-        def add(connection: Connection) -> bool:
-            if _bucket_exists(connection, name):
-                return False
-            connection.execute(insert(buckets).values(name=name, created_at=time.time()))
-            return True
-
-        return self._database.write(add)
+        add = "INSERT OR IGNORE INTO oss_buckets (name, created_at) VALUES (?, ?)"
+        return self._database.write(lambda db: db.execute(add, (name, time.time())).rowcount) == 1
 
     def bucket(self, name: str) -> BucketInfo:
         """The bucket of that name.
@@ -109,17 +79,15 @@ class ObjectIndex:
         Raises:
             StorageError: `NoSuchBucket`.
         """
-        with self._database.read() as connection:
-            row = connection.execute(select(buckets).where(buckets.c.name == name)).first()
-        if row is None:
-            raise fault("NoSuchBucket", bucket=name)
-        return BucketInfo(row.name, row.created_at)
+        rows = self._database.query("SELECT name, created_at FROM oss_buckets WHERE name = ?", (name,))
+        if not rows:
+            raise oss_error("NoSuchBucket", bucket=name)
+        return BucketInfo(*rows[0])
 
     def buckets(self) -> list[BucketInfo]:
         """All buckets, by name."""
-        with self._database.read() as connection:
-            found = [BucketInfo(row.name, row.created_at) for row in connection.execute(select(buckets))]
-        return sorted(found, key=lambda info: info.name)  # here: databases sort hyphens each in its own way
+        rows = self._database.query("SELECT name, created_at FROM oss_buckets ORDER BY name", ())
+        return [BucketInfo(*row) for row in rows]
 
     def drop_bucket(self, name: str) -> None:
         """Forget an empty bucket.
@@ -128,29 +96,41 @@ class ObjectIndex:
             StorageError: `NoSuchBucket` or `BucketNotEmpty`.
         """
 
-        def drop(connection: Connection) -> None:
+        def drop(connection: sqlite3.Connection) -> None:
             require_bucket(connection, name)
-            for table in (objects, uploads):
-                if connection.execute(select(literal(1)).where(table.c.bucket == name).limit(1)).first():
-                    raise fault("BucketNotEmpty", bucket=name)
-            connection.execute(delete(buckets).where(buckets.c.name == name))
+            for table in ("oss_objects", "oss_uploads"):
+                find = f"SELECT 1 FROM {table} WHERE bucket = ? LIMIT 1"  # noqa: S608 - constants
+                if connection.execute(find, (name,)).fetchone():
+                    raise oss_error("BucketNotEmpty", bucket=name)
+            connection.execute("DELETE FROM oss_buckets WHERE name = ?", (name,))
 
         self._database.write(drop)
 
-    # ---- objects --------------------------------------------------------------------------------------------
+    # ---- reading --------------------------------------------------------------------------------------------
 
     def find(self, bucket: str, key: str) -> StoredObject:
-        """What is known of an object.
+        """The facts about an object.
 
         Raises:
             StorageError: `NoSuchKey` or `NoSuchBucket`.
         """
-        with self._database.read() as connection:
-            row = connection.execute(_FIND, {"b_bucket": bucket, "b_key": encode_key(key)}).first()
-            if row is not None:
-                return _info(row)
-            require_bucket(connection, bucket)
-        raise fault("NoSuchKey", bucket=bucket, key=key)
+        return object_of(self._row(_FIND, bucket, key))
+
+    def find_with_content(self, bucket: str, key: str) -> tuple[StoredObject, bytes | None]:
+        """An object and its content; None for the content that is not a row, or that is lost.
+
+        Raises:
+            StorageError: `NoSuchKey` or `NoSuchBucket`.
+        """
+        row = self._row(FIND_WITH_CONTENT, bucket, key)
+        return object_of(row), row[10]
+
+    def _row(self, statement: str, bucket: str, key: str) -> Any:
+        rows = self._database.query(statement, (bucket, encode_key(key)))
+        if not rows:
+            self._database.require_bucket(bucket)
+            raise oss_error("NoSuchKey", bucket=bucket, key=key)
+        return rows[0]
 
     def entries(
         self, bucket: str, *, prefix: str = "", delimiter: str = "", after: str = ""
@@ -161,31 +141,30 @@ class ObjectIndex:
             StorageError: `NoSuchBucket`.
         """
         stem, cut, marker = (_bytes(text) for text in (prefix, delimiter, after))
-        end = successor(stem)
+        end = successor(stem) or _END
         group = _group(marker, stem, cut)
         # A group that the marker lies in, or is, has been listed.
         start = max(stem, (successor(group) if group else marker + b"\0" if marker else b"") or b"")
+        limit = _PAGE_GROUPED if cut else _PAGE
         while True:
-            rows = self._page(bucket, start, end, _PAGE_GROUPED if cut else _PAGE)
+            rows = self._database.query(_FIND_PAGE, (bucket, start, end, limit))
+            if not rows:
+                self._database.require_bucket(bucket)
             for row in rows:
-                key = bytes(row.key)
+                key: bytes = row[1]
                 if key < start:
                     continue
                 group = _group(key, stem, cut)
                 start = (successor(group) if group else None) or key + b"\0"
-                yield CommonPrefix(group.decode()) if group else _info(row)
-            if len(rows) < (_PAGE_GROUPED if cut else _PAGE):
+                yield CommonPrefix(group.decode()) if group else object_of(row)
+            if len(rows) < limit:
                 return
 
-    def _page(self, bucket: str, start: bytes, end: bytes | None, limit: int) -> list[Any]:
-        query = select(objects).where(objects.c.bucket == bucket, objects.c.key >= start)
-        if end is not None:
-            query = query.where(objects.c.key < end)
-        with self._database.read() as connection:
-            rows = connection.execute(query.order_by(objects.c.key).limit(limit)).all()
-            if not rows:
-                require_bucket(connection, bucket)
-            return list(rows)
+    def of_blobs(self, shard: str) -> list[StoredObject]:
+        """The objects whose blobs are in a shard: their names are hexadecimal and begin with its name."""
+        return [object_of(row) for row in self._database.query(_OF_BLOBS, (shard, f"{shard}g"))]
+
+    # ---- writing --------------------------------------------------------------------------------------------
 
     def record(self, info: StoredObject, *, forbid_overwrite: bool = False) -> Sequence[str]:
         """Make an object known whose content is a file; returns the files that are free now.
@@ -193,36 +172,33 @@ class ObjectIndex:
         Raises:
             StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
         """
-        return self._database.write(
-            lambda connection: self.record_within(connection, info, forbid_overwrite=forbid_overwrite)
-        )
+        return self._database.write(lambda db: record(db, info, forbid_overwrite=forbid_overwrite)).freed
 
-    def record_within(
-        self, connection: Connection, info: StoredObject, *, forbid_overwrite: bool = False
-    ) -> Sequence[str]:
-        """`record` in a transaction that does more."""
-        key = encode_key(info.key)
-        values = {
-            "size_bytes": info.size_bytes,
-            "etag": info.etag,
-            "content_type": info.content_type,
-            "modified_at": info.modified_at,
-            "kind": info.kind,
-            "headers": dict(info.headers),
-            "crc64": None,
-            "blob": info.blob,
-            "part_sizes": [list(run) for run in info.part_sizes] or None,
-        }
-        row = connection.execute(_BUCKET_AND_BLOB, {"b_bucket": info.bucket, "b_key": key}).first()
-        if row is None:
-            raise fault("NoSuchBucket", bucket=info.bucket)
-        if row.blob is None:
-            connection.execute(_INSERT, {"bucket": info.bucket, "key": key, **values})
-            return ()
-        if forbid_overwrite:
-            raise fault("FileAlreadyExists", bucket=info.bucket, key=info.key)
-        connection.execute(_UPDATE, {"b_bucket": info.bucket, "b_key": key, **values})
-        return (row.blob,)
+    def put(self, info: StoredObject, content: bytes, *, forbid_overwrite: bool = False) -> Recorded:
+        """Record an object together with its content.
+
+        Raises:
+            StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
+        """
+        return self._writer.run(lambda db: record(db, info, content, forbid_overwrite=forbid_overwrite))
+
+    def put_soon(
+        self, info: StoredObject, content: bytes, *, forbid_overwrite: bool = False
+    ) -> asyncio.Future[Recorded]:
+        """`put` for an event loop."""
+        return self._writer.run_soon(lambda db: record(db, info, content, forbid_overwrite=forbid_overwrite))
+
+    def copy(self, wanted: CopyOfRow) -> Recorded | None:
+        """Copy an object by naming its row once more; None when its content is not a row.
+
+        Raises:
+            StorageError: `NoSuchBucket`, `NoSuchKey`, `FileAlreadyExists`, or what `check_source` raises.
+        """
+        return self._writer.run(lambda db: copy_row(db, wanted))
+
+    def copy_soon(self, wanted: CopyOfRow) -> asyncio.Future[Recorded | None]:
+        """`copy` for an event loop."""
+        return self._writer.run_soon(lambda db: copy_row(db, wanted))
 
     def extend(self, info: StoredObject, longer: StoredObject) -> None:
         """Record that an appendable object has grown.
@@ -230,15 +206,10 @@ class ObjectIndex:
         Raises:
             StorageError: `NoSuchKey` when it is no longer what it was.
         """
-        as_it_was = (objects.c.blob == info.blob, objects.c.size_bytes == info.size_bytes)
-        values = {"size_bytes": longer.size_bytes, "etag": longer.etag, "modified_at": longer.modified_at}
-        where = *_is(info.bucket, encode_key(info.key)), *as_it_was
-
-        def grow(connection: Connection) -> None:
-            if connection.execute(update(objects).where(*where).values(**values)).rowcount != 1:
-                raise replaced_meanwhile(info)
-
-        self._database.write(grow)
+        grow = f"UPDATE oss_objects SET size_bytes = ?, etag = ?, modified_at = ? WHERE {_AS_IT_WAS}"  # noqa: S608
+        values = (longer.size_bytes, longer.etag, longer.modified_at, *_identity(info))
+        if self._database.write(lambda db: db.execute(grow, values).rowcount) != 1:
+            raise replaced_meanwhile(info)
 
     def forget(self, bucket: str, keys: Iterable[str]) -> Sequence[str]:
         """Forget objects, in one transaction; returns the files that are free now.
@@ -246,77 +217,39 @@ class ObjectIndex:
         Raises:
             StorageError: `NoSuchBucket`. A key that is not there is no error.
         """
-        encoded = [encode_key(key) for key in keys]
+        return self._writer.run(_forget(bucket, keys))
 
-        def drop(connection: Connection) -> list[str]:
-            require_bucket(connection, bucket)
-            freed = []
-            for key in encoded:
-                blob = connection.execute(select(objects.c.blob).where(*_is(bucket, key))).scalar()
-                if blob is not None:
-                    connection.execute(delete(objects).where(*_is(bucket, key)))
-                    freed.append(blob)
-            return freed
-
-        return self._database.write(drop)
-
-    def of_blobs(self, shard: str) -> list[StoredObject]:
-        """The objects whose blobs are in a shard."""
-        query = select(objects).where(*in_shard(objects.c.blob, shard))
-        with self._database.read() as connection:
-            return [_info(row) for row in connection.execute(query)]
+    def forget_soon(self, bucket: str, keys: Iterable[str]) -> asyncio.Future[Sequence[str]]:
+        """`forget` for an event loop."""
+        return self._writer.run_soon(_forget(bucket, keys))
 
     def forget_lost(self, info: StoredObject) -> bool:
         """Forget an object whose content is lost, unless it has other content by now; whether it was forgotten."""
-        as_it_is = (objects.c.blob == info.blob, objects.c.size_bytes == info.size_bytes)
-        forget = delete(objects).where(*_is(info.bucket, encode_key(info.key)), *as_it_is)
-        return self._database.write(lambda connection: connection.execute(forget).rowcount) == 1
-
-
-def in_shard(column: Column[str], shard: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """The condition for blobs of a shard: their names are hexadecimal and begin with its name."""
-    return column >= shard, column < f"{shard}g"
+        drop = f"DELETE FROM oss_objects WHERE {_AS_IT_WAS}"  # noqa: S608 - constants
+        return self._database.write(lambda db: db.execute(drop, _identity(info)).rowcount) == 1
 
 
 def replaced_meanwhile(info: StoredObject) -> StorageError:
     """The error for an object that was there, and is not any more."""
-    return fault("NoSuchKey", "The object was replaced or deleted meanwhile.", bucket=info.bucket, key=info.key)
-
-
-def require_bucket(connection: Connection, name: str) -> None:
-    """Raise `NoSuchBucket` unless there is such a bucket."""
-    if not _bucket_exists(connection, name):
-        raise fault("NoSuchBucket", bucket=name)
-
-
-def _bucket_exists(connection: Connection, name: str) -> bool:
-    return connection.execute(select(literal(1)).where(buckets.c.name == name)).first() is not None
-
-
-def _is(bucket: str, key: bytes) -> tuple[Any, Any]:
-    return objects.c.bucket == bucket, objects.c.key == key
-
-
-def _info(row: Any) -> StoredObject:
-    return StoredObject(
-        bucket=row.bucket,
-        key=bytes(row.key).decode(),
-        size_bytes=row.size_bytes,
-        etag=row.etag,
-        content_type=row.content_type,
-        modified_at=row.modified_at,
-        kind=row.kind,
-        headers=row.headers,
-        blob=row.blob,
-        part_sizes=row.part_sizes or (),
+    return oss_error(
+        "NoSuchKey", "The object was replaced or deleted meanwhile.", bucket=info.bucket, key=info.key
     )
+
+
+def _forget(bucket: str, keys: Iterable[str]) -> Callable[[sqlite3.Connection], Sequence[str]]:
+    encoded = [encode_key(key) for key in keys]
+    return lambda db: forget(db, bucket, encoded)
+
+
+def _identity(info: StoredObject) -> tuple[Any, ...]:
+    return info.bucket, encode_key(info.key), info.blob, info.size_bytes
 
 
 def _bytes(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise fault("InvalidArgument", "Prefix, delimiter and marker must be UTF-8.") from error
+        raise oss_error("InvalidArgument", "Prefix, delimiter and marker must be UTF-8.") from error
 
 
 def _group(key: bytes, prefix: bytes, delimiter: bytes) -> bytes:

@@ -1,12 +1,11 @@
-"""The tables of the object store, and how they are read and written."""
+"""The tables of the object store in SQLite, and how they are read and written."""
 
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -21,24 +20,31 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    NullPool,
     String,
     Table,
     Text,
     create_engine,
+    delete,
     event,
+    func,
+    insert,
+    inspect,
+    select,
     text,
 )
 
-from pai_sdk.service.objects.writer import Operation, Writer
+from pai_sdk.errors import ServiceStartError
+from pai_sdk.service.objects.error_codes import oss_error
+from pai_sdk.service.objects.writer import Operation, Writer, connect
 from pai_sdk.service.state.schema import Schema
-from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url
 
-__all__ = ["IndexDatabase", "buckets", "contents", "objects", "parts", "uploads"]
+__all__ = ["IndexDatabase"]
 
 T = TypeVar("T")
 
-_WITHOUT_BEGIN = "oss_without_begin"
-_BUSY_S = 30.0
+_COPIED_ROWS = 1000
+_SAMPLE_ROWS = 100
 _metadata = MetaData()
 
 buckets = Table(
@@ -48,7 +54,7 @@ buckets = Table(
     Column("created_at", Double, nullable=False),
 )
 
-# Keys are bytes, not text: their order is then that of OSS in every database, whatever its collation.
+# Keys are bytes, not text: their order is then that of OSS.
 objects = Table(
     "oss_objects",
     _metadata,
@@ -67,7 +73,7 @@ objects = Table(
     sqlite_with_rowid=False,
 )
 
-# The contents of small objects, with SQLite only; any number of objects name one in their column `blob`.
+# The contents of small objects; any number of objects name one in their column `blob`.
 contents = Table(
     "oss_contents",
     _metadata,
@@ -117,95 +123,81 @@ _SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents])
 
 
 class IndexDatabase:
-    """Reads without a transaction; writes one after the other, or in SQLite many in one transaction.
+    """Reads without a transaction, from any thread; writes many operations in one transaction.
 
     Args:
-        source: a database URL, or an engine that the caller made and closes.
+        root: the folder of the store; the database is the file `objects.db` in it.
+        earlier: the database in which older builds kept the index of a service with PostgreSQL. It is taken over
+            once.
 
     Attributes:
-        writer: what writes to SQLite. None for an engine of the caller, and for PostgreSQL: there each operation
-            has a transaction of its own, and the contents of small objects are no rows.
+        writer: the thread that writes.
+
+    Raises:
+        ServiceStartError: the tables are of a newer build, or those in `earlier` belong to another folder.
     """
 
-    def __init__(self, source: str | Engine) -> None:
-        self._owned = isinstance(source, str)
-        self._engine = _engine(source) if isinstance(source, str) else source
-        self._without_begin = self._engine.execution_options(**{_WITHOUT_BEGIN: True})
-        self._writing = threading.Lock()
-        try:
-            with self._engine.begin() as connection:
-                _SCHEMA.prepare(connection)
-            has_writer = self._owned and self._engine.dialect.name == "sqlite"
-            self.writer = Writer(self._without_begin) if has_writer else None
-        except BaseException:
-            if self._owned:
-                self._engine.dispose()
-            raise
+    def __init__(self, root: Path, earlier: Engine | None = None) -> None:
+        self._path = root / "objects.db"
+        engine = create_engine("sqlite://", creator=lambda: connect(self._path), poolclass=NullPool)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        left = earlier if earlier is not None and inspect(earlier).has_table(objects.name) else None
+        with engine.begin() as connection:
+            _SCHEMA.prepare(connection)
+            if left is not None:
+                _take_over(left, connection, root)
+        if left is not None:
+            with left.begin() as connection:
+                _metadata.drop_all(connection)
+        self.writer = Writer(self._path)
         self._idle: deque[sqlite3.Connection] = deque()
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A connection for statements that stand each for itself."""
-        with self._without_begin.connect() as connection:
-            yield connection
-
-    def query(self, statement: str, parameters: Sequence[Any]) -> list[Any]:
-        """The rows of a statement, by the driver alone: quick enough for an event loop; SQLite only."""
+    def query(self, statement: str, parameters: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+        """The rows of a statement: quick enough for an event loop."""
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._open_reader()
+            connection = connect(self._path)
+            connection.execute("PRAGMA query_only=ON").close()
         try:
             return connection.execute(statement, parameters).fetchall()
         finally:
             self._idle.append(connection)
 
-    def write(self, operation: Operation[T]) -> T:
-        """Run an operation in a transaction; when this returns, it is on the disk.
+    def require_bucket(self, name: str) -> None:
+        """Raise `NoSuchBucket` unless there is such a bucket."""
+        if not self.query("SELECT 1 FROM oss_buckets WHERE name = ?", (name,)):
+            raise oss_error("NoSuchBucket", bucket=name)
 
-        No other operation of this process runs meanwhile. What it raises undoes what it did.
-        """
-        if self.writer is not None:
-            return self.writer.run(operation)
-        with self._writing, self._engine.begin() as connection:
-            return operation(connection)
+    def write(self, operation: Operation[T]) -> T:
+        """Run an operation; when this returns, it is on the disk. What it raises undoes what it did."""
+        return self.writer.run(operation)
 
     def close(self) -> None:
-        """End the writer, and close the connections that are ours."""
-        if self.writer is not None:
-            self.writer.close()
+        """End the writer, and close the connections."""
+        self.writer.close()
         while self._idle:
             self._idle.pop().close()
-        if self._owned:
-            self._engine.dispose()
-
-    def _open_reader(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            str(self._engine.url.database), timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA query_only=ON").close()
-        return connection
 
 
-def _engine(url: str) -> Engine:
-    if not url.startswith("sqlite"):
-        return postgres_engine(postgres_url(url))
-    engine = create_engine(
-        url, pool_size=8, max_overflow=56, connect_args={"check_same_thread": False, "timeout": _BUSY_S}
-    )
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_immediate)
-    return engine
+def _take_over(source: Engine, target: Connection, root: Path) -> None:
+    """Replace the index by the one in another database, which no older build can use from then on.
 
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself; _begin_immediate does
-    # FULL in WAL mode: each commit is forced to the disk, so a power cut takes nothing that was acknowledged.
-    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
-        connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _begin_immediate(connection: Connection) -> None:
-    # Takes the write lock at once: a transaction that reads first and writes later could otherwise fail half-way.
-    if not connection.get_execution_options().get(_WITHOUT_BEGIN):
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    The transaction of `target` is committed by the caller, who then drops the tables of `source`. After a kill in
+    between, all of it happens again.
+    """
+    with source.begin() as connection:
+        _SCHEMA.retire(connection)
+    with source.connect() as connection:
+        blobs = list(connection.scalars(select(objects.c.blob).limit(_SAMPLE_ROWS)))
+        if blobs and not any((root / "blobs" / blob[:2] / blob).exists() for blob in blobs):
+            count = connection.scalar(select(func.count()).select_from(objects))
+            raise ServiceStartError(
+                f"the database has the index of {count} objects whose contents are not in {root}; start the "
+                "service with the data folder that it was used with"
+            )
+        for table in reversed(_metadata.sorted_tables):
+            target.execute(delete(table))
+        for table in (buckets, objects, uploads, parts):
+            for rows in connection.execution_options(yield_per=_COPIED_ROWS).execute(select(table)).partitions():
+                target.execute(insert(table), [dict(row._mapping) for row in rows])

@@ -1,12 +1,12 @@
-"""Whether content that is read is what was stored: by its size, and by its MD5 where that is known."""
+"""Compares content that is read with what was stored: its size, and its MD5 where that is known."""
 
 from __future__ import annotations
 
 import hashlib
 
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import StoredObject
+from pai_sdk.service.objects.error_codes import oss_error
+from pai_sdk.service.objects.object_rows import StoredObject
 
 __all__ = ["DAMAGED", "IntegrityCheck", "content_is_short"]
 
@@ -49,7 +49,7 @@ class IntegrityCheck:
             self._update_parts(memoryview(piece))
 
     def problem(self) -> str:
-        """What is wrong with the content as a whole; empty when it is the object's."""
+        """The problem of the content as a whole; empty when it is the object's."""
         info = self._info
         if self._size_bytes != info.size_bytes:
             return _said(info, f"has {self._size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
@@ -80,7 +80,7 @@ class IntegrityCheck:
 def content_is_short(info: StoredObject, size_bytes: int) -> StorageError:
     """The error for an object of whose content only so many bytes are left."""
     said = _said(info, f"has {size_bytes:,} of its {info.size_bytes:,} bytes on the service's disk")
-    return fault(DAMAGED, said, bucket=info.bucket, key=info.key)
+    return oss_error(DAMAGED, said, bucket=info.bucket, key=info.key)
 
 
 def _said(info: StoredObject, what: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+import sqlite3
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -11,20 +13,27 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, insert, select, update
-
-from pai_sdk.errors import StorageError
 from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
-from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import ObjectIndex, StoredObject, in_shard, require_bucket
-from pai_sdk.service.objects.index_database import IndexDatabase, parts, uploads
-from pai_sdk.service.objects.object_names import encode_key, successor
+from pai_sdk.service.objects.error_codes import oss_error
+from pai_sdk.service.objects.index_database import IndexDatabase
+from pai_sdk.service.objects.object_rows import StoredObject, encode_key, record, require_bucket, successor
 
 __all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartOfUpload", "UploadInfo", "UploadedPart"]
 
 MAX_PARTS = 10_000
 MIN_PART_BYTES = 100 * 1024
 _ID = re.compile("[0-9A-F]{32}")
+_END = b"\xff"  # behind all keys: UTF-8 has no such byte
+
+_UPLOAD = "id, bucket, key, content_type, headers, started_at"
+_PART = "number, size_bytes, etag, modified_at, blob"
+_ADD_UPLOAD = f"INSERT INTO oss_uploads ({_UPLOAD}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+_PUT_PART = f"INSERT OR REPLACE INTO oss_parts (upload, {_PART}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+_FIND = f"SELECT {_UPLOAD} FROM oss_uploads WHERE id = ? AND bucket = ? AND key = ?"  # noqa: S608 - constants
+_IDLE = f"""
+    SELECT {_UPLOAD} FROM oss_uploads WHERE started_at < :time
+    AND NOT EXISTS (SELECT 1 FROM oss_parts WHERE upload = id AND oss_parts.modified_at >= :time)
+"""  # noqa: S608 - constants
 
 
 @dataclass(frozen=True)
@@ -61,21 +70,20 @@ class UploadInfo:
 class MultipartUploads:
     """Begins, feeds, completes, aborts and lists uploads in parts."""
 
-    def __init__(self, database: IndexDatabase, index: ObjectIndex, blobs: BlobFolder) -> None:
-        self._database, self._index, self._blobs = database, index, blobs
+    def __init__(self, database: IndexDatabase, blobs: BlobFolder) -> None:
+        self._database, self._blobs = database, blobs
 
     def start(self, bucket: str, key: str, *, content_type: str, headers: Mapping[str, str]) -> str:
         """Begin an upload; returns its id."""
         upload_id = uuid.uuid4().hex.upper()
-        values = {"content_type": content_type, "headers": dict(headers), "started_at": time.time()}
-        begin = insert(uploads).values(id=upload_id, bucket=bucket, key=encode_key(key), **values)
+        values = (upload_id, bucket, encode_key(key), content_type, json.dumps(dict(headers)), time.time())
 
-        def record(connection: Connection) -> str:
+        def begin(connection: sqlite3.Connection) -> str:
             require_bucket(connection, bucket)
-            connection.execute(begin)
+            connection.execute(_ADD_UPLOAD, values)
             return upload_id
 
-        return self._database.write(record)
+        return self._database.write(begin)
 
     def find(self, bucket: str, key: str, upload_id: str) -> UploadInfo:
         """The upload of that id.
@@ -83,8 +91,11 @@ class MultipartUploads:
         Raises:
             StorageError: `NoSuchUpload`.
         """
-        with self._database.read() as connection:
-            return _find(connection, bucket, key, upload_id)
+        rows = _ID.fullmatch(upload_id) and self._database.query(_FIND, (upload_id, bucket, encode_key(key)))
+        if not rows:
+            self._database.require_bucket(bucket)
+            raise oss_error("NoSuchUpload", bucket=bucket, key=key)
+        return _upload(rows[0])
 
     def add_part(self, writer: BlobWriter, bucket: str, key: str, upload_id: str, number: int) -> UploadedPart:
         """Take what was written as a part; one of the same number is replaced."""
@@ -100,33 +111,24 @@ class MultipartUploads:
         return part
 
     def _record_part(self, part: UploadedPart, bucket: str, key: str, upload_id: str) -> str | None:
-        values = {
-            "size_bytes": part.size_bytes,
-            "etag": part.etag,
-            "modified_at": part.modified_at,
-            "blob": part.blob,
-        }
-        where = parts.c.upload == upload_id, parts.c.number == part.number
+        values = (upload_id, part.number, part.size_bytes, part.etag, part.modified_at, part.blob)
+        find = "SELECT blob FROM oss_parts WHERE upload = ? AND number = ?"
 
-        def record(connection: Connection) -> str | None:
-            _find(connection, bucket, key, upload_id)
-            replaced: str | None = connection.execute(select(parts.c.blob).where(*where)).scalar()
-            if replaced is None:
-                connection.execute(insert(parts).values(upload=upload_id, number=part.number, **values))
-            else:
-                connection.execute(update(parts).where(*where).values(**values))
-            return replaced
+        def add(connection: sqlite3.Connection) -> str | None:
+            _require(connection, bucket, key, upload_id)
+            replaced = connection.execute(find, (upload_id, part.number)).fetchone()
+            connection.execute(_PUT_PART, values)
+            return replaced[0] if replaced else None
 
-        return self._database.write(record)
+        return self._database.write(add)
 
     def parts(
         self, bucket: str, key: str, upload_id: str, *, after: int = 0, limit: int = MAX_PARTS
     ) -> list[UploadedPart]:
         """The parts that have arrived, by number."""
-        with self._database.read() as connection:
-            _find(connection, bucket, key, upload_id)
-            query = select(parts).where(parts.c.upload == upload_id, parts.c.number > after)
-            return [_part(row) for row in connection.execute(query.order_by(parts.c.number).limit(limit))]
+        self.find(bucket, key, upload_id)
+        query = f"SELECT {_PART} FROM oss_parts WHERE upload = ? AND number > ? ORDER BY number LIMIT ?"  # noqa: S608
+        return [UploadedPart(*row) for row in self._database.query(query, (upload_id, after, limit))]
 
     def complete(
         self,
@@ -163,12 +165,12 @@ class MultipartUploads:
             part_sizes=[[size, len([*same])] for size, same in groupby(part.size_bytes for part in taken)],
         )
 
-        def record(connection: Connection) -> list[str]:
+        def end(connection: sqlite3.Connection) -> list[str]:
             freed = _forget(connection, bucket, key, upload_id)
-            return [*freed, *self._index.record_within(connection, info, forbid_overwrite=forbid_overwrite)]
+            return [*freed, *record(connection, info, forbid_overwrite=forbid_overwrite).freed]
 
         try:
-            freed = self._database.write(record)
+            freed = self._database.write(end)
         except BaseException:
             self._blobs.remove([blob])
             raise
@@ -187,11 +189,11 @@ class MultipartUploads:
                 if self._blobs.size_of(blob) == sum(part.size_bytes for part in taken):
                     return taken, blob
                 self._blobs.remove([blob])
-                raise fault("InvalidPart", "A part was cut off on the disk of the service; upload it again.")
+                raise oss_error("InvalidPart", "A part was cut off on the disk of the service; upload it again.")
             except FileNotFoundError as error:
                 # A part came again while we were at it, or the upload ended; else its blob is lost.
                 if taken == before:
-                    raise fault("InvalidPart", bucket=bucket, key=key) from error
+                    raise oss_error("InvalidPart", bucket=bucket, key=key) from error
 
     def abort(self, bucket: str, key: str, upload_id: str) -> None:
         """End an upload and remove its parts."""
@@ -199,27 +201,25 @@ class MultipartUploads:
 
     def of_blobs(self, shard: str) -> list[PartOfUpload]:
         """The parts whose blobs are in a shard."""
-        query = select(parts).where(*in_shard(parts.c.blob, shard))
-        with self._database.read() as connection:
-            return [PartOfUpload(row.upload, _part(row)) for row in connection.execute(query)]
+        query = f"SELECT upload, {_PART} FROM oss_parts WHERE blob >= ? AND blob < ?"  # noqa: S608 - constants
+        rows = self._database.query(query, (shard, f"{shard}g"))
+        return [PartOfUpload(upload, UploadedPart(*part)) for upload, *part in rows]
 
     def forget_lost(self, lost: PartOfUpload) -> bool:
         """Forget a part whose content is lost, unless it has come again; whether it was forgotten."""
-        where = (parts.c.upload == lost.upload_id, parts.c.number == lost.part.number)
-        forget = delete(parts).where(*where, parts.c.blob == lost.part.blob)
-        return self._database.write(lambda connection: connection.execute(forget).rowcount) == 1
+        drop = "DELETE FROM oss_parts WHERE upload = ? AND number = ? AND blob = ?"
+        of = (lost.upload_id, lost.part.number, lost.part.blob)
+        return self._database.write(lambda connection: connection.execute(drop, of).rowcount) == 1
 
     def idle_since(self, time_s: float) -> Sequence[UploadInfo]:
         """The uploads of all buckets that were begun before then, and have no part that came later."""
-        with self._database.read() as connection:
-            return [_upload(row) for row in connection.execute(select(uploads).where(*_is_idle_since(time_s)))]
+        return [_upload(row) for row in self._database.query(_IDLE, {"time": time_s})]
 
     def expire(self, upload: UploadInfo, time_s: float) -> bool:
         """Abort an upload, unless a part has arrived since then or it has ended; whether it was aborted."""
-        still_idle = select(uploads.c.id).where(uploads.c.id == upload.id, *_is_idle_since(time_s))
 
-        def end(connection: Connection) -> list[str] | None:
-            if connection.execute(still_idle).first() is None:
+        def end(connection: sqlite3.Connection) -> list[str] | None:
+            if connection.execute(f"{_IDLE} AND id = :id", {"time": time_s, "id": upload.id}).fetchone() is None:
                 return None
             return _forget(connection, upload.bucket, upload.key, upload.id)
 
@@ -231,12 +231,11 @@ class MultipartUploads:
         """The unfinished uploads of a bucket, by key and id, behind a key or behind one upload of a key."""
         key_marker, id_marker = after[0].encode(), after[1]
         stem = prefix.encode()
-        query = select(uploads).where(uploads.c.bucket == bucket, uploads.c.key >= max(stem, key_marker))
-        if (end := successor(stem)) is not None:
-            query = query.where(uploads.c.key < end)
-        with self._database.read() as connection:
-            require_bucket(connection, bucket)
-            found = [_upload(row) for row in connection.execute(query.order_by(uploads.c.key, uploads.c.id))]
+        query = f"SELECT {_UPLOAD} FROM oss_uploads WHERE bucket = ? AND key >= ? AND key < ? ORDER BY key, id"  # noqa: S608
+        rows = self._database.query(query, (bucket, max(stem, key_marker), successor(stem) or _END))
+        if not rows:
+            self._database.require_bucket(bucket)
+        found = [_upload(row) for row in rows]
         return [upload for upload in found if _is_behind(upload, key_marker, id_marker)]
 
 
@@ -245,32 +244,17 @@ def _is_behind(upload: UploadInfo, key_marker: bytes, id_marker: str) -> bool:
     return key > key_marker or (key == key_marker and bool(id_marker) and upload.id > id_marker)
 
 
-def _is_idle_since(time_s: float) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    newer_part = exists().where(parts.c.upload == uploads.c.id, parts.c.modified_at >= time_s)
-    return uploads.c.started_at < time_s, ~newer_part
-
-
-def _find(connection: Connection, bucket: str, key: str, upload_id: str) -> UploadInfo:
-    if not _ID.fullmatch(upload_id):
+def _require(connection: sqlite3.Connection, bucket: str, key: str, upload_id: str) -> None:
+    if connection.execute(_FIND, (upload_id, bucket, encode_key(key))).fetchone() is None:
         require_bucket(connection, bucket)
-        raise _no_such_upload(bucket, key)
-    query = select(uploads).where(uploads.c.id == upload_id, uploads.c.bucket == bucket)
-    row = connection.execute(query.where(uploads.c.key == encode_key(key))).first()
-    if row is None:
-        require_bucket(connection, bucket)
-        raise _no_such_upload(bucket, key)
-    return _upload(row)
+        raise oss_error("NoSuchUpload", bucket=bucket, key=key)
 
 
-def _no_such_upload(bucket: str, key: str) -> StorageError:
-    return fault("NoSuchUpload", bucket=bucket, key=key)
-
-
-def _forget(connection: Connection, bucket: str, key: str, upload_id: str) -> list[str]:
-    _find(connection, bucket, key, upload_id)
-    freed = list(connection.execute(select(parts.c.blob).where(parts.c.upload == upload_id)).scalars())
-    connection.execute(delete(parts).where(parts.c.upload == upload_id))
-    connection.execute(delete(uploads).where(uploads.c.id == upload_id))
+def _forget(connection: sqlite3.Connection, bucket: str, key: str, upload_id: str) -> list[str]:
+    _require(connection, bucket, key, upload_id)
+    freed = [blob for (blob,) in connection.execute("SELECT blob FROM oss_parts WHERE upload = ?", (upload_id,))]
+    connection.execute("DELETE FROM oss_parts WHERE upload = ?", (upload_id,))
+    connection.execute("DELETE FROM oss_uploads WHERE id = ?", (upload_id,))
     return freed
 
 
@@ -280,18 +264,18 @@ def _choose(arrived: Sequence[UploadedPart], listed: Sequence[tuple[int, str]] |
     else:
         numbers = [number for number, _ in listed]
         if any(later <= earlier for earlier, later in pairwise(numbers)):
-            raise fault("InvalidPartOrder")
+            raise oss_error("InvalidPartOrder")
         by_number = {part.number: part for part in arrived}
         chosen = []
         for number, etag in listed:
             part = by_number.get(number)
             if part is None or part.etag != etag.strip('"').upper():
-                raise fault("InvalidPart", f"Part {number} was not uploaded, or has another ETag.")
+                raise oss_error("InvalidPart", f"Part {number} was not uploaded, or has another ETag.")
             chosen.append(part)
     if not chosen:
-        raise fault("InvalidPart", "There are no parts to make an object of.")
+        raise oss_error("InvalidPart", "There are no parts to make an object of.")
     if any(part.size_bytes < MIN_PART_BYTES for part in chosen[:-1]):
-        raise fault("EntityTooSmall")
+        raise oss_error("EntityTooSmall")
     return chosen
 
 
@@ -301,8 +285,5 @@ def _combined_etag(taken: Sequence[UploadedPart]) -> str:
 
 
 def _upload(row: Any) -> UploadInfo:
-    return UploadInfo(row.id, row.bucket, bytes(row.key).decode(), row.content_type, row.headers, row.started_at)
-
-
-def _part(row: Any) -> UploadedPart:
-    return UploadedPart(row.number, row.size_bytes, row.etag, row.modified_at, row.blob)
+    upload_id, bucket, key, content_type, headers, started_at = row
+    return UploadInfo(upload_id, bucket, key.decode(), content_type, json.loads(headers), started_at)

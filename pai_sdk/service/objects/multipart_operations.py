@@ -1,4 +1,4 @@
-"""What can be done with uploads in parts."""
+"""The operations of OSS on uploads in parts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from xml.etree import ElementTree
 
 from starlette.responses import Response
 
-from pai_sdk.service.objects.body import read_small_body, write_body
-from pai_sdk.service.objects.conditions import check_source, copy_range
-from pai_sdk.service.objects.error_codes import fault
+from pai_sdk.service.objects.body import Threads, read_small_body, write_body
+from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.multipart import MAX_PARTS, UploadedPart, UploadInfo
 from pai_sdk.service.objects.object_operations import (
+    check_source,
     content_type_of,
+    copy_range,
     copy_source,
     kept_headers,
     refuse_unknown_wishes,
 )
 from pai_sdk.service.objects.oss_request import OssRequest
 from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.objects.threads import Threads
-from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse
-from pai_sdk.service.objects.xml_responses import xml_answer
+from pai_sdk.service.objects.xml import Children, iso_time, name_writer, parse, xml_response
 
 __all__ = ["MultipartOperations"]
 
@@ -45,7 +44,7 @@ class MultipartOperations:
             content_type=content_type_of(request),
             headers=kept_headers(request),
         )
-        return xml_answer(
+        return xml_response(
             "InitiateMultipartUploadResult",
             [*encoding, ("Bucket", request.bucket), ("Key", written(request.key)), ("UploadId", upload_id)],
         )
@@ -54,13 +53,13 @@ class MultipartOperations:
         """UploadPart, and UploadPartCopy when a source is named."""
         number = request.number("partNumber", 0, 1, MAX_PARTS)
         if not number:
-            raise fault("InvalidArgument", "partNumber is missing.")
+            raise oss_error("InvalidArgument", "partNumber is missing.")
         address = request.bucket, request.key, request.query["uploadId"]
         await self._threads.run(self._uploads.find, *address)
         if request.header("x-oss-copy-source"):
             part = await self._threads.run(self._copy_part, request, number)
             facts = [("ETag", f'"{part.etag}"'), ("LastModified", iso_time(part.modified_at))]
-            return xml_answer("CopyPartResult", facts, {"ETag": f'"{part.etag}"'})
+            return xml_response("CopyPartResult", facts, {"ETag": f'"{part.etag}"'})
         part = await write_body(
             request,
             self._threads,
@@ -83,7 +82,7 @@ class MultipartOperations:
         body = await read_small_body(request, _MAX_REQUEST_XML_BYTES)
         everything = request.header("x-oss-complete-all").lower() == "yes"
         if everything and body:
-            raise fault("InvalidArgument", "With x-oss-complete-all no parts may be listed.")
+            raise oss_error("InvalidArgument", "With x-oss-complete-all no parts may be listed.")
         listed = None if everything else _listed_parts(body)
         written, encoding = name_writer(request.query, [request.key])
         info = await self._threads.run(
@@ -94,7 +93,7 @@ class MultipartOperations:
             listed,
             forbid_overwrite=request.header("x-oss-forbid-overwrite").lower() == "true",
         )
-        return xml_answer(
+        return xml_response(
             "CompleteMultipartUploadResult",
             [
                 *encoding,
@@ -121,7 +120,7 @@ class MultipartOperations:
         )
         page, more = found[:limit], len(found) > limit
         written, encoding = name_writer(request.query, [request.key])
-        return xml_answer(
+        return xml_response(
             "ListPartsResult",
             [
                 *encoding,
@@ -149,7 +148,7 @@ class MultipartOperations:
         page, groups, last = _grouped(found, prefix, delimiter, key_marker, limit)
         names = [prefix, delimiter, key_marker, *groups, *(upload.key for upload in page)]
         written, encoding = name_writer(query, names)
-        return xml_answer(
+        return xml_response(
             "ListMultipartUploadsResult",
             [
                 ("Bucket", request.bucket),
@@ -195,7 +194,7 @@ def _listed_parts(body: bytes) -> list[tuple[int, str]]:
 def _listed_part(element: ElementTree.Element) -> tuple[int, str]:
     number, etag = (element.findtext("PartNumber") or "").strip(), (element.findtext("ETag") or "").strip()
     if not number.isascii() or not number.isdigit() or len(number) > 5 or not etag:
-        raise fault("MalformedXML", "A Part needs its PartNumber and its ETag.")
+        raise oss_error("MalformedXML", "A Part needs its PartNumber and its ETag.")
     return int(number), etag
 
 

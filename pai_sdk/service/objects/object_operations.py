@@ -1,30 +1,36 @@
-"""What can be done with objects."""
+"""The operations of OSS on objects, with the conditions and ranges that a client may give."""
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import BinaryIO
 from urllib.parse import unquote
 
 from starlette.responses import Response
 
-from pai_sdk.service.objects.body import read_content, write_body
-from pai_sdk.service.objects.conditions import byte_range, check_conditions, check_source
-from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import StoredObject
-from pai_sdk.service.objects.object_names import check_bucket, encode_key
+from pai_sdk.service.objects.body import Threads, read_content, write_body
+from pai_sdk.service.objects.error_codes import oss_error
+from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES, CopyOfRow, StoredObject, check_bucket, encode_key
 from pai_sdk.service.objects.oss_request import OssRequest
-from pai_sdk.service.objects.sqlite_index import MOST_ROW_BYTES, CopyOfRow, SqliteIndex
 from pai_sdk.service.objects.store import ObjectStore, guess_type
-from pai_sdk.service.objects.threads import Threads
-from pai_sdk.service.objects.xml import iso_time
-from pai_sdk.service.objects.xml_responses import content_answer, object_headers, xml_answer
+from pai_sdk.service.objects.xml import content_response, iso_time, object_headers, xml_response
 
-__all__ = ["ObjectOperations", "content_type_of", "copy_source", "kept_headers", "refuse_unknown_wishes"]
+__all__ = [
+    "ObjectOperations",
+    "check_source",
+    "content_type_of",
+    "copy_range",
+    "copy_source",
+    "kept_headers",
+    "refuse_unknown_wishes",
+]
 
 _KEPT = ("cache-control", "content-disposition", "content-encoding", "content-language", "expires")
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})(,.*)?")
 _META = "x-oss-meta-"
 _MAX_META_BYTES = 8 << 10
 _OVERRIDES = (
@@ -49,12 +55,12 @@ _WISHES = {
 class ObjectOperations:
     """The operations of OSS on objects, but for uploads in parts.
 
-    Where the store has rows, the event loop reads them itself, and awaits the writer of the index: for a small
-    object, a thread of its own would cost more than the work.
+    The event loop reads rows of the index itself, and awaits the writer of the index: for a small object, a thread
+    of its own would cost more than the work.
     """
 
     def __init__(self, store: ObjectStore, threads: Threads) -> None:
-        self._store, self._rows, self._threads = store, store.rows, threads
+        self._store, self._index, self._threads = store, store.index, threads
 
     async def put(self, request: OssRequest) -> Response:
         """PutObject, and CopyObject when a source is named."""
@@ -62,8 +68,8 @@ class ObjectOperations:
             return await self._copy(request)
         refuse_unknown_wishes(request)
         length = request.content_length
-        if self._rows is not None and length is not None and length <= MOST_ROW_BYTES:
-            info = await self._put_row(request, self._rows, length)
+        if length is not None and length <= MOST_ROW_BYTES:
+            info = await self._put_row(request, length)
         else:
             info = await write_body(
                 request,
@@ -80,7 +86,7 @@ class ObjectOperations:
             )
         return Response(headers={"ETag": f'"{info.etag}"'})
 
-    async def _put_row(self, request: OssRequest, rows: SqliteIndex, length: int) -> StoredObject:
+    async def _put_row(self, request: OssRequest, length: int) -> StoredObject:
         content, md5 = await read_content(request, length)
         info = StoredObject(
             bucket=request.bucket,
@@ -90,7 +96,7 @@ class ObjectOperations:
             content_type=content_type_of(request),
             headers=kept_headers(request),
         )
-        recorded = await rows.put_soon(info, content, forbid_overwrite=_forbids_overwrite(request))
+        recorded = await self._index.put_soon(info, content, forbid_overwrite=_forbids_overwrite(request))
         await self._remove_files(recorded.freed)
         return recorded.info
 
@@ -101,16 +107,15 @@ class ObjectOperations:
     async def get(self, request: OssRequest) -> Response:
         """GetObject."""
         overrides = _overrides(request)
-        if self._rows is not None:
-            info, content = self._rows.find_with_content(request.bucket, request.key)
-            if content is not None and len(content) == info.size_bytes:
-                return self._answer(request, overrides, info, io.BytesIO(content))
+        info, content = self._index.find_with_content(request.bucket, request.key)
+        if content is not None and len(content) == info.size_bytes:
+            return self._content_response(request, overrides, info, io.BytesIO(content))
         return await self._threads.run(self._get, request, overrides)
 
     def _get(self, request: OssRequest, overrides: Mapping[str, str]) -> Response:
-        return self._answer(request, overrides, *self._store.open_with_info(request.bucket, request.key))
+        return self._content_response(request, overrides, *self._store.open_with_info(request.bucket, request.key))
 
-    def _answer(
+    def _content_response(
         self, request: OssRequest, overrides: Mapping[str, str], info: StoredObject, stream: BinaryIO
     ) -> Response:
         try:
@@ -124,19 +129,14 @@ class ObjectOperations:
                 headers["content-range"] = f"bytes {first}-{first + size_bytes - 1}/{info.size_bytes}"
                 stream.seek(first)
             status = 206 if chosen else 200
-            return content_answer(stream, size_bytes, status=status, headers=headers, threads=self._threads)
+            return content_response(stream, size_bytes, status=status, headers=headers, threads=self._threads)
         except BaseException:
             stream.close()
             raise
 
-    async def _find(self, request: OssRequest) -> StoredObject:
-        if self._rows is not None:
-            return self._rows.find(request.bucket, request.key)
-        return await self._threads.run(self._store.head, request.bucket, request.key)
-
     async def head(self, request: OssRequest) -> Response:
         """HeadObject."""
-        info = await self._find(request)
+        info = self._index.find(request.bucket, request.key)
         headers = {**object_headers(info), **_overrides(request)}
         if info.kind == "Appendable":
             headers["x-oss-next-append-position"] = str(info.size_bytes)
@@ -146,29 +146,26 @@ class ObjectOperations:
 
     async def meta(self, request: OssRequest) -> Response:
         """GetObjectMeta: the few facts that cost nothing."""
-        info = await self._find(request)
+        info = self._index.find(request.bucket, request.key)
         known = object_headers(info)
         headers = {name: known[name] for name in ("etag", "last-modified")}
         return Response(headers={**headers, "content-length": str(info.size_bytes)})
 
     async def acl(self, request: OssRequest) -> Response:
         """GetObjectAcl: that of the bucket."""
-        await self._find(request)
-        return xml_answer("AccessControlPolicy", [("AccessControlList", [("Grant", "default")])])
+        self._index.find(request.bucket, request.key)
+        return xml_response("AccessControlPolicy", [("AccessControlList", [("Grant", "default")])])
 
     async def delete(self, request: OssRequest) -> Response:
         """DeleteObject."""
-        if self._rows is not None:
-            await self._remove_files(await self._rows.forget_soon(request.bucket, [request.key]))
-        else:
-            await self._threads.run(self._store.delete, request.bucket, request.key)
+        await self._remove_files(await self._index.forget_soon(request.bucket, [request.key]))
         return Response(status_code=204)
 
     async def append(self, request: OssRequest) -> Response:
         """AppendObject."""
         refuse_unknown_wishes(request)
         if "position" not in request.query:
-            raise fault("MissingArgument", "AppendObject needs the position.")
+            raise oss_error("MissingArgument", "AppendObject needs the position.")
         position = request.number("position", 0, 0, 1 << 50)
         info = await write_body(
             request,
@@ -189,19 +186,17 @@ class ObjectOperations:
         refuse_unknown_wishes(request)
         directive = request.header("x-oss-metadata-directive").upper()
         if directive not in ("", "COPY", "REPLACE"):
-            raise fault("InvalidArgument", "x-oss-metadata-directive is COPY or REPLACE.")
+            raise oss_error("InvalidArgument", "x-oss-metadata-directive is COPY or REPLACE.")
         changed = (kept_headers(request), content_type_of(request)) if directive == "REPLACE" else None
         info = await self._copy_row(request, changed)
         if info is None:
             info = await self._threads.run(self._copied, request, changed)
         facts = [("ETag", f'"{info.etag}"'), ("LastModified", iso_time(info.modified_at))]
-        return xml_answer("CopyObjectResult", facts, {"ETag": f'"{info.etag}"'})
+        return xml_response("CopyObjectResult", facts, {"ETag": f'"{info.etag}"'})
 
     async def _copy_row(
         self, request: OssRequest, changed: tuple[Mapping[str, str], str] | None
     ) -> StoredObject | None:
-        if self._rows is None:
-            return None
         wanted = CopyOfRow(
             *copy_source(request),
             request.bucket,
@@ -210,7 +205,7 @@ class ObjectOperations:
             _forbids_overwrite(request),
             partial(check_source, request),
         )
-        recorded = await self._rows.copy_soon(wanted)
+        recorded = await self._index.copy_soon(wanted)
         if recorded is None:
             return None
         await self._remove_files(recorded.freed)
@@ -235,7 +230,7 @@ def content_type_of(request: OssRequest) -> str:
 
 
 def kept_headers(request: OssRequest) -> dict[str, str]:
-    """What the client wants to get back with the object.
+    """The headers that the client gets back with the object.
 
     Raises:
         StorageError: it is too much.
@@ -244,7 +239,7 @@ def kept_headers(request: OssRequest) -> dict[str, str]:
         name: request.header(name) for name in request.signed.headers if name in _KEPT or name.startswith(_META)
     }
     if sum(len(name) + len(value) for name, value in kept.items() if name.startswith(_META)) > _MAX_META_BYTES:
-        raise fault("InvalidArgument", f"The x-oss-meta headers may have {_MAX_META_BYTES} bytes at most.")
+        raise oss_error("InvalidArgument", f"The x-oss-meta headers may have {_MAX_META_BYTES} bytes at most.")
     return kept
 
 
@@ -252,7 +247,7 @@ def refuse_unknown_wishes(request: OssRequest) -> None:
     """Raise `NotImplemented` for what the client wants and cannot have."""
     for name in sorted(_WISHES.keys() & request.signed.headers.keys()):
         if request.header(name) not in _WISHES[name]:
-            raise fault("NotImplemented", f"{name}: {request.header(name)} is not offered here; leave it out.")
+            raise oss_error("NotImplemented", f"{name}: {request.header(name)} is not offered here; leave it out.")
 
 
 def copy_source(request: OssRequest) -> tuple[str, str]:
@@ -263,14 +258,14 @@ def copy_source(request: OssRequest) -> tuple[str, str]:
     """
     source, _, version = request.header("x-oss-copy-source").partition("?")
     if version:
-        raise fault("NotImplemented", "There are no versions here.")
+        raise oss_error("NotImplemented", "There are no versions here.")
     try:
         path = unquote(source.encode("latin-1").decode(), errors="strict").removeprefix("/")
     except UnicodeDecodeError as error:
-        raise fault("InvalidArgument", "x-oss-copy-source is not UTF-8.") from error
+        raise oss_error("InvalidArgument", "x-oss-copy-source is not UTF-8.") from error
     bucket, _, key = path.partition("/")
     if not source.startswith(("/", "%2F", "%2f")) or not key:
-        raise fault("InvalidArgument", "x-oss-copy-source must be /bucket/key.")
+        raise oss_error("InvalidArgument", "x-oss-copy-source must be /bucket/key.")
     encode_key(key)
     return check_bucket(bucket), key
 
@@ -283,5 +278,102 @@ def _overrides(request: OssRequest) -> Mapping[str, str]:
     asked = {name: request.query.get(f"response-{name}", "") for name in _OVERRIDES}
     chosen = {name: value for name, value in asked.items() if value}
     if any(not character.isprintable() for value in chosen.values() for character in value):
-        raise fault("InvalidArgument", "A response-* parameter holds a control character.")
+        raise oss_error("InvalidArgument", "A response-* parameter holds a control character.")
     return {name: value.encode().decode("latin-1") for name, value in chosen.items()}
+
+
+# ---- conditions and ranges ----------------------------------------------------------------------------------
+
+
+def check_conditions(request: OssRequest, info: StoredObject, prefix: str = "") -> bool:
+    """True if the client needs the content; False when it has it already.
+
+    Args:
+        request: the request.
+        info: the object it is about.
+        prefix: what the headers' names begin with: `x-oss-copy-source-` in a copy.
+
+    Raises:
+        StorageError: `PreconditionFailed`.
+    """
+    match, none_match = request.header(f"{prefix}if-match"), request.header(f"{prefix}if-none-match")
+    if match and not _names(match, info.etag):
+        raise oss_error("PreconditionFailed")
+    before = _time(request.header(f"{prefix}if-unmodified-since"))
+    if before is not None and not match and int(info.modified_at) > before:
+        raise oss_error("PreconditionFailed")
+    if none_match:
+        return not _names(none_match, info.etag)
+    since = _time(request.header(f"{prefix}if-modified-since"))
+    return since is None or int(info.modified_at) > since
+
+
+def check_source(request: OssRequest, source: StoredObject) -> None:
+    """Check what a client demands of the object that it copies.
+
+    Raises:
+        StorageError: `PreconditionFailed`; `NotModified` when the object is still the one that the client knows.
+    """
+    if not check_conditions(request, source, "x-oss-copy-source-"):
+        raise oss_error("NotModified")
+
+
+def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:
+    """First byte and length of what is asked for; None for all of it.
+
+    A range that does not fit is no range at all, as in OSS; a client that sends `x-oss-range-behavior: standard`
+    gets what HTTP says instead.
+
+    Raises:
+        StorageError: `InvalidRange`, in the standard behaviour only.
+    """
+    text = request.header("range")
+    found = _RANGE.fullmatch(text)
+    if not found or (not found[1] and not found[2]):
+        return None
+    standard = request.header("x-oss-range-behavior") == "standard"
+    if found[1]:
+        first, last = int(found[1]), int(found[2] or size_bytes - 1)
+    else:
+        first, last = size_bytes - int(found[2]), size_bytes - 1
+        if standard and int(found[2]) > 0:
+            first = max(first, 0)
+    if standard and found[1] and found[2] and last < first:
+        return None  # HTTP: such a range is not even one
+    if standard:
+        last = min(last, size_bytes - 1)
+    if 0 <= first <= last < size_bytes:
+        return first, last - first + 1
+    if standard:
+        raise oss_error("InvalidRange")
+    return None
+
+
+def copy_range(request: OssRequest, size_bytes: int) -> tuple[int, int]:
+    """First byte and length of what `x-oss-copy-source-range` names; all without it.
+
+    Raises:
+        StorageError: `InvalidRange`.
+    """
+    text = request.header("x-oss-copy-source-range")
+    if not text:
+        return 0, size_bytes
+    found = _RANGE.fullmatch(text)
+    if not found or not found[1] or found[3]:
+        raise oss_error("InvalidArgument", "x-oss-copy-source-range must be like bytes=0-99.")
+    first, last = int(found[1]), int(found[2] or size_bytes - 1)
+    if not first <= last < size_bytes:
+        raise oss_error("InvalidRange")
+    return first, last - first + 1
+
+
+def _names(header: str, etag: str) -> bool:
+    return any(each.strip() == "*" or each.strip().strip('"').upper() == etag for each in header.split(","))
+
+
+def _time(text: str) -> int | None:
+    """Seconds since 1970; None for no date, or one that cannot be read, which HTTP says to pass over."""
+    try:
+        return int(parsedate_to_datetime(text).timestamp()) if text else None
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None

@@ -12,23 +12,23 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pai_sdk.service.objects.body import Threads
 from pai_sdk.service.objects.bucket_operations import BucketOperations
-from pai_sdk.service.objects.error_codes import fault
+from pai_sdk.service.objects.error_codes import oss_error
 from pai_sdk.service.objects.multipart_operations import MultipartOperations
-from pai_sdk.service.objects.object_names import check_bucket, encode_key
 from pai_sdk.service.objects.object_operations import ObjectOperations
+from pai_sdk.service.objects.object_rows import check_bucket, encode_key
 from pai_sdk.service.objects.oss_auth import Keys, Verifier
 from pai_sdk.service.objects.oss_request import DOMAINS, OssRequest, host_of, is_signed, read_request
 from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.objects.threads import Threads
-from pai_sdk.service.objects.xml_responses import as_fault, fault_answer
+from pai_sdk.service.objects.xml import as_storage_error, error_response
 from pai_sdk.service.rate import RateLimit
 
 __all__ = ["create_app"]
 
 _log = logging.getLogger(__name__)
 
-# Parameters of the signature and of the answer's form; they do not select the operation.
+# Parameters of the signature and of the form of the response; they do not select the operation.
 _COMMON = frozenset({"OSSAccessKeyId", "Expires", "Signature", "security-token", "encoding-type"})
 _CHANGES_MEANING = frozenset(
     {
@@ -157,22 +157,22 @@ class _ObjectApp:
             raise RuntimeError(f"the object store does not serve {scope['type']}")
         request_id = uuid.uuid4().hex[:24].upper()
         try:
-            answer = await self._answer(scope, receive)
+            response = await self._respond(scope, receive)
         except ClientDisconnect:
             _log.info("%s %s: the client went away", scope["method"], request_id)
-            answer = _fault(fault("IncompleteBody"), scope, request_id)
-        except Exception as error:  # whatever it was, the client gets an answer in OSS's words
-            answer = _fault(error, scope, request_id)
-        answer.headers["x-oss-request-id"] = request_id
-        await answer(scope, receive, send)
+            response = _error_response(oss_error("IncompleteBody"), scope, request_id)
+        except Exception as error:  # whatever it was, the client gets a response of OSS
+            response = _error_response(error, scope, request_id)
+        response.headers["x-oss-request-id"] = request_id
+        await response(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+    async def _respond(self, scope: Scope, receive: Receive) -> Response:
         if not is_signed(scope):  # before anything is looked at
-            raise fault("AccessDenied", "The request is not signed; give an access key.")
+            raise oss_error("AccessDenied", "The request is not signed; give an access key.")
         request = read_request(scope, receive, domains=self._domains)
         self._verifier.check(request.signed)
         if self._rate is not None and self._rate.take():
-            raise fault("QpsLimitExceeded")
+            raise oss_error("QpsLimitExceeded")
         return await self._operation(request)(request)
 
     def _operation(self, request: OssRequest) -> Handler:
@@ -183,7 +183,7 @@ class _ObjectApp:
             encode_key(request.key)
         operations = self._operations.get((level, request.method))
         if operations is None:
-            raise fault("MethodNotAllowed")
+            raise oss_error("MethodNotAllowed")
         names = {name for name in request.query if not _is_common(name)}
         names.update(name for name in _CHANGES_MEANING & request.signed.headers.keys() if request.header(name))
         for operation in operations:
@@ -191,7 +191,7 @@ class _ObjectApp:
                 return operation.handler
         # To pass over a parameter could mean to overwrite an object where its tags were meant.
         unknown = ", ".join(sorted(names)) or "nothing"
-        raise fault("NotImplemented", f"{request.method} on a {level} with {unknown} is not offered here.")
+        raise oss_error("NotImplemented", f"{request.method} on a {level} with {unknown} is not offered here.")
 
 
 def _operation(handler: Handler, marks: str = "", options: str = "") -> Operation:
@@ -202,5 +202,7 @@ def _is_common(name: str) -> bool:
     return name in _COMMON or (name.startswith("x-oss-") and name not in _CHANGES_MEANING)
 
 
-def _fault(error: Exception, scope: Scope, request_id: str) -> Response:
-    return fault_answer(as_fault(error), method=scope["method"], host=host_of(scope), request_id=request_id)
+def _error_response(error: Exception, scope: Scope, request_id: str) -> Response:
+    return error_response(
+        as_storage_error(error), method=scope["method"], host=host_of(scope), request_id=request_id
+    )

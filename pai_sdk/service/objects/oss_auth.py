@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import hmac
 import re
 import time
@@ -9,18 +11,20 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from urllib.parse import quote
 
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.oss_signature import (
-    ALGORITHM_V4,
-    OssSignedRequest,
-    signature_v4,
-    signatures_v1,
-    signing_key_v4,
-)
+from pai_sdk.service.objects.error_codes import oss_error
+from pai_sdk.service.objects.oss_request import OssSignedRequest
 
-__all__ = ["MAX_SKEW_S", "Keys", "Verifier"]
+__all__ = [
+    "MAX_SKEW_S",
+    "Keys",
+    "Verifier",
+    "signature_v1",
+    "signature_v4",
+    "signing_key_v4",
+]
 
 # The secret of an access key id, or None for an unknown one.
 Keys = Mapping[str, str] | Callable[[str], str | None]
@@ -30,6 +34,29 @@ _TOKENS = ("x-oss-security-token", "security-token")
 _MAX_LIFE_S = 7 * 24 * 3600
 _MOST_SIGNING_KEYS, _MOST_DATES = 64, 128
 _V4_FIELD = re.compile(r"(Credential|AdditionalHeaders|Signature)=([^,\s]+)")
+
+ALGORITHM_V4 = "OSS4-HMAC-SHA256"
+
+_SUBRESOURCES = """
+accessPoint accessPointPolicy acl append asyncFetch bucketArchiveDirectRead bucketInfo callback callback-var
+cloudboxes cname comp continuation-token cors delete encryption endTime group httpsConfig img inventory
+inventoryId lifecycle link live location logging metaQuery objectInfo objectMeta partNumber policy position
+publicAccessBlock qos qosInfo qosRequester redundancyTransition referer regionList replication
+replicationLocation replicationProgress requestPayment requesterQosInfo resourceGroup resourcePool
+resourcePoolBuckets resourcePoolInfo response-cache-control response-content-disposition
+response-content-encoding response-content-language response-content-type response-expires restore
+security-token sequential startTime stat status style styleName symlink tagging transferAcceleration uploadId
+uploads versionId versioning versions vod website worm wormExtend wormId x-oss-ac-forward-allow
+x-oss-ac-source-ip x-oss-ac-subnet-mask x-oss-ac-vpc-id x-oss-access-point-name x-oss-async-process
+x-oss-process x-oss-redundancy-transition-taskid x-oss-request-payer x-oss-target-redundancy-type
+x-oss-traffic-limit x-oss-write-get-object-response
+"""
+# The query parameters that version 1 signs; it leaves all others out.
+SUBRESOURCES = frozenset(_SUBRESOURCES.split())
+# What some official clients sign in version 1 and others do not. None of it is offered, so a request with one of
+# these is refused as not implemented, whether it was signed or not.
+_SIGNED_BY_SOME = frozenset({"cleanRestoredObject", "seal", "x-oss-async-process", "x-oss-process"})
+_SIGNED_BY_DEFAULT = ("content-type", "content-md5")
 
 
 class Verifier:
@@ -60,7 +87,7 @@ class Verifier:
         key_id = self._check_signature(request)
         query = dict(request.query)
         if any(request.header(name) or query.get(name) for name in _TOKENS):
-            raise fault(
+            raise oss_error(
                 "InvalidAccessKeyId", "The keys of this object store have no security token; send the key alone."
             )
         return key_id
@@ -69,20 +96,20 @@ class Verifier:
         authorization = request.header("authorization")
         query = dict(request.query)
         if len(query) != len(request.query):
-            raise fault("InvalidArgument", "A query parameter is there twice.")
+            raise oss_error("InvalidArgument", "A query parameter is there twice.")
         if authorization.startswith(f"{ALGORITHM_V4} "):
             return self._check_v4_header(request, authorization)
         if authorization.startswith("OSS "):
             return self._check_v1_header(request, authorization)
         if authorization:
-            raise fault(
+            raise oss_error(
                 "AccessDenied", "Only the signature versions 1 (OSS) and 4 (OSS4-HMAC-SHA256) are accepted."
             )
         if "x-oss-signature-version" in query:
             return self._check_v4_query(request, query)
         if "OSSAccessKeyId" in query:
             return self._check_v1_query(request, query)
-        raise fault("AccessDenied", "The request is not signed; give an access key.")
+        raise oss_error("AccessDenied", "The request is not signed; give an access key.")
 
     # ---- version 1 ------------------------------------------------------------------------------------------
 
@@ -97,7 +124,7 @@ class Verifier:
         key_id, expires, signature = (query.get(name, "") for name in ("OSSAccessKeyId", "Expires", "Signature"))
         secret = self._secret(key_id)
         if not re.fullmatch("[0-9]{1,12}", expires) or not signature:
-            raise fault("AccessDenied", "A presigned URL needs OSSAccessKeyId, Expires and Signature.")
+            raise oss_error("AccessDenied", "A presigned URL needs OSSAccessKeyId, Expires and Signature.")
         _accept(key_id, signatures_v1(request, secret, expires), signature)
         self._check_not_over(int(expires))
         return key_id
@@ -117,7 +144,7 @@ class Verifier:
     def _check_v4_query(self, request: OssSignedRequest, query: Mapping[str, str]) -> str:
         date, expires = query.get("x-oss-date", ""), query.get("x-oss-expires", "")
         if query["x-oss-signature-version"] != ALGORITHM_V4 or not re.fullmatch("[0-9]{1,6}", expires):
-            raise fault("AccessDenied", f"A presigned URL needs {ALGORITHM_V4} and x-oss-expires in seconds.")
+            raise oss_error("AccessDenied", f"A presigned URL needs {ALGORITHM_V4} and x-oss-expires in seconds.")
         key_id, scope = self._scope(query.get("x-oss-credential", ""), date)
         secret = self._secret(key_id)
         signed_at = self._compact_date(date).timestamp()
@@ -126,9 +153,9 @@ class Verifier:
             request, key_id, secret, scope, date, also_signed, {"Signature": query.get("x-oss-signature", "")}
         )
         if not 1 <= int(expires) <= _MAX_LIFE_S:
-            raise fault("AccessDenied", "A presigned URL can live for 1 second to 7 days.")
+            raise oss_error("AccessDenied", "A presigned URL can live for 1 second to 7 days.")
         if signed_at > self._now() + MAX_SKEW_S:
-            raise fault("RequestTimeTooSkewed")
+            raise oss_error("RequestTimeTooSkewed")
         self._check_not_over(signed_at + int(expires))
         return key_id
 
@@ -143,10 +170,10 @@ class Verifier:
         fields: Mapping[str, str],
     ) -> str:
         if request.header("x-oss-content-sha256") not in ("", "UNSIGNED-PAYLOAD"):
-            raise fault("InvalidArgument", "x-oss-content-sha256 must be UNSIGNED-PAYLOAD.")
+            raise oss_error("InvalidArgument", "x-oss-content-sha256 must be UNSIGNED-PAYLOAD.")
         names = [name for name in also_signed.lower().split(";") if name]
         if any(name not in request.headers for name in names):
-            raise fault("SignatureDoesNotMatch", "A header that was signed is missing.")
+            raise oss_error("SignatureDoesNotMatch", "A header that was signed is missing.")
         key = self._signing_key(secret, scope)
         expected = signature_v4(request, key, scope=scope, date=date, also_signed=names)
         return _accept(key_id, {expected}, fields.get("Signature", ""))
@@ -155,9 +182,9 @@ class Verifier:
         key_id, _, scope = credential.partition("/")
         day, region, product, ending = [*scope.split("/"), "", "", "", ""][:4]
         if scope.count("/") != 3 or product != "oss" or ending != "aliyun_v4_request" or day != date[:8]:
-            raise fault("InvalidArgument", "The credential must be id/day/region/oss/aliyun_v4_request.")
+            raise oss_error("InvalidArgument", "The credential must be id/day/region/oss/aliyun_v4_request.")
         if region != self._region:
-            raise fault(
+            raise oss_error(
                 "InvalidArgument", f"The request is signed for region {region!r}; this is {self._region!r}."
             )
         return key_id, scope
@@ -167,21 +194,21 @@ class Verifier:
     def _secret(self, key_id: str) -> str:
         secret = self._secret_of(key_id) if key_id else None
         if not secret:
-            raise fault("InvalidAccessKeyId")
+            raise oss_error("InvalidAccessKeyId")
         return secret
 
     def _check_skew(self, signed_at: datetime) -> None:
         if abs(signed_at.timestamp() - self._now()) > MAX_SKEW_S:
-            raise fault("RequestTimeTooSkewed")
+            raise oss_error("RequestTimeTooSkewed")
 
     def _check_not_over(self, end_s: float) -> None:
         if self._now() > end_s:
-            raise fault("AccessDenied", "Request has expired; make a new presigned URL.")
+            raise oss_error("AccessDenied", "Request has expired; make a new presigned URL.")
 
 
 def _accept(key_id: str, expected: Collection[str], signature: str) -> str:
     if not any(hmac.compare_digest(right.encode(), signature.encode()) for right in expected):
-        raise fault("SignatureDoesNotMatch")
+        raise oss_error("SignatureDoesNotMatch")
     return key_id
 
 
@@ -201,4 +228,97 @@ def _parse_compact_date(text: str) -> datetime:
 
 
 def _bad_date() -> StorageError:
-    return fault("AccessDenied", "The request has no date, or one that cannot be read.")
+    return oss_error("AccessDenied", "The request has no date, or one that cannot be read.")
+
+
+# ---- what is signed -----------------------------------------------------------------------------------------
+
+
+def signatures_v1(request: OssSignedRequest, secret: str, date: str) -> set[str]:
+    """Each of them is right; there are two where official clients disagree on what is to be signed.
+
+    Args:
+        request: the request.
+        secret: the access key secret.
+        date: the time that was signed: a date header, or the `Expires` of a presigned URL.
+    """
+    return {
+        signature_v1(request, secret, date, names)
+        for names in (SUBRESOURCES | _SIGNED_BY_SOME, SUBRESOURCES - _SIGNED_BY_SOME)
+    }
+
+
+def signature_v1(
+    request: OssSignedRequest, secret: str, date: str, subresources: Collection[str] = SUBRESOURCES
+) -> str:
+    """Base64 of HMAC-SHA1.
+
+    Args:
+        request: the request.
+        secret: the access key secret.
+        date: the time that was signed: a date header, or the `Expires` of a presigned URL.
+        subresources: the parameters of the query that are signed.
+    """
+    signed = sorted((name, value) for name, value in request.query if name in subresources)
+    resource = request.resource + ("?" + "&".join(map(_parameter, signed)) if signed else "")
+    lines = [
+        request.method.encode(),
+        request.headers.get("content-md5", b""),
+        request.headers.get("content-type", b""),
+        date.encode("latin-1"),
+        *(name + b":" + value for name, value in _chosen_headers(request, ())),
+        resource.encode(),
+    ]
+    return base64.b64encode(hmac.digest(secret.encode(), b"\n".join(lines), "sha1")).decode()
+
+
+def signing_key_v4(secret: str, scope: str) -> bytes:
+    """The key of version 4 for a day, a region and a product: `20261121/cn-hangzhou/oss/aliyun_v4_request`."""
+    key = f"aliyun_v4{secret}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
+def signature_v4(
+    request: OssSignedRequest, signing_key: bytes, *, scope: str, date: str, also_signed: Collection[str]
+) -> str:
+    """Hexadecimal HMAC-SHA256.
+
+    Args:
+        request: the request.
+        signing_key: that of the secret and the scope.
+        scope: `20261121/cn-hangzhou/oss/aliyun_v4_request`.
+        date: `20261121T101500Z`.
+        also_signed: the additional headers that were signed, in lower case.
+    """
+    query = sorted((_encode(name), _encode(value)) for name, value in request.query if name != "x-oss-signature")
+    headers = _chosen_headers(request, (*_SIGNED_BY_DEFAULT, *also_signed))
+    canonical = b"\n".join(
+        [
+            request.method.encode(),
+            quote(request.resource, safe="/").encode(),
+            "&".join(map(_parameter, query)).encode(),
+            b"".join(name + b":" + value + b"\n" for name, value in headers),
+            ";".join(sorted(also_signed)).encode(),
+            request.headers.get("x-oss-content-sha256", b"UNSIGNED-PAYLOAD"),
+        ]
+    )
+    text = "\n".join([ALGORITHM_V4, date, scope, hashlib.sha256(canonical).hexdigest()])
+    return hmac.digest(signing_key, text.encode("latin-1"), "sha256").hex()
+
+
+def _chosen_headers(request: OssSignedRequest, names: Collection[str]) -> list[tuple[bytes, bytes]]:
+    return sorted(
+        (name.encode("latin-1"), value.strip())
+        for name, value in request.headers.items()
+        if name.startswith("x-oss-") or name in names
+    )
+
+
+def _parameter(pair: tuple[str, str]) -> str:
+    return "=".join(pair) if pair[1] else pair[0]
+
+
+def _encode(text: str) -> str:
+    return quote(text, safe="")

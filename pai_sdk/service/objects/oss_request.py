@@ -3,22 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.oss_signature import OssSignedRequest
+from pai_sdk.service.objects.error_codes import oss_error
 
-__all__ = ["DOMAINS", "OssRequest", "bucket_in_host", "host_of", "is_signed", "read_request"]
+__all__ = [
+    "DOMAINS",
+    "OssRequest",
+    "OssSignedRequest",
+    "bucket_in_host",
+    "host_of",
+    "is_signed",
+    "read_request",
+]
 
 DOMAINS = ("localhost",)
 """Hosts below which the first label names the bucket, as in `bucket.localhost`."""
 
 _MAX_PARAMETERS = 64
+
+
+@dataclass(frozen=True)
+class OssSignedRequest:
+    """The parts of a request that signatures speak of.
+
+    Attributes:
+        method: in upper case.
+        bucket: empty for the service itself.
+        key: decoded; empty for a bucket.
+        query: names and values, decoded.
+        headers: names in lower case, values as they came.
+    """
+
+    method: str
+    bucket: str
+    key: str
+    query: Sequence[tuple[str, str]]
+    headers: Mapping[str, bytes]
+
+    def header(self, name: str) -> str:
+        """A header as text, byte by byte; empty when it is missing."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+    @property
+    def resource(self) -> str:
+        """`/bucket/key`."""
+        return f"/{self.bucket}/{self.key}" if self.bucket else "/"
 
 
 @dataclass(frozen=True)
@@ -66,17 +101,17 @@ class OssRequest:
         if not text:
             return default
         if not re.fullmatch("[0-9]{1,18}", text) or not low <= int(text) <= high:
-            raise fault("InvalidArgument", f"{name} must be a number from {low} to {high}.")
+            raise oss_error("InvalidArgument", f"{name} must be a number from {low} to {high}.")
         return int(text)
 
     @property
     def content_length(self) -> int | None:
-        """How long the body is to be; None when it comes in chunks."""
+        """The length that the body is to have; None when it comes in chunks."""
         text = self.header("content-length")
         if not text:
             return None if self.header("transfer-encoding") else 0
         if not re.fullmatch("[0-9]{1,18}", text):
-            raise fault("InvalidArgument", "Content-Length is not a number.")
+            raise oss_error("InvalidArgument", "Content-Length is not a number.")
         return int(text)
 
     async def stream(self) -> AsyncIterator[bytes]:
@@ -121,13 +156,13 @@ def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> O
             max_num_fields=_MAX_PARAMETERS,
         )
     except ValueError as error:
-        raise fault("InvalidArgument", "The query cannot be read.") from error
+        raise oss_error("InvalidArgument", "The query cannot be read.") from error
     signed = OssSignedRequest(scope["method"], bucket, key, query, headers)
     return OssRequest(signed, dict(query), host, receive)
 
 
 def is_signed(scope: Scope) -> bool:
-    """Whether the request claims to be signed, in its headers or in a presigned URL."""
+    """True if the request claims to be signed, in its headers or in a presigned URL."""
     query = scope.get("query_string", b"")
     return (
         b"OSSAccessKeyId" in query
@@ -158,4 +193,4 @@ def _address(scope: Scope, host: str, domains: Iterable[str]) -> tuple[str, str]
         bucket, _, key = path.partition(b"/")
         return unquote_to_bytes(bucket).decode(), unquote_to_bytes(key).decode()
     except UnicodeDecodeError as error:
-        raise fault("InvalidObjectName") from error
+        raise oss_error("InvalidObjectName") from error

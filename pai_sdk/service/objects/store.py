@@ -3,8 +3,8 @@
 A large object is a file that grows beside the others, is renamed into its place when whole, and becomes the object
 by one row committed. File and folder are forced to the disk before the commit, and the commit before it is
 acknowledged; a process that dies before leaves a file without a row, which is swept away. A row whose file is lost
-or cut off all the same, by a fault of the disk, is dropped at the next start. With SQLite, a small object is
-committed together with its content.
+or cut off all the same, by an error of the disk, is dropped at the next start. A small object is committed
+together with its content.
 """
 
 from __future__ import annotations
@@ -25,13 +25,19 @@ from pai_sdk.base.files import locked
 from pai_sdk.errors import ServiceStartError, StorageError
 from pai_sdk.service.objects.appending import Appender, BoundedReader
 from pai_sdk.service.objects.blobs import Blob, BlobFolder, BlobWriter
-from pai_sdk.service.objects.error_codes import fault
-from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex, ObjectKind, StoredObject
+from pai_sdk.service.objects.error_codes import oss_error
+from pai_sdk.service.objects.index import BucketInfo, CommonPrefix, ObjectIndex
 from pai_sdk.service.objects.index_database import IndexDatabase
 from pai_sdk.service.objects.integrity import content_is_short
 from pai_sdk.service.objects.multipart import MultipartUploads
-from pai_sdk.service.objects.object_names import check_bucket, encode_key
-from pai_sdk.service.objects.sqlite_index import MOST_ROW_BYTES, CopyOfRow, SqliteIndex, is_row
+from pai_sdk.service.objects.object_rows import (
+    CopyOfRow,
+    ObjectKind,
+    StoredObject,
+    check_bucket,
+    encode_key,
+    is_row,
+)
 from pai_sdk.service.objects.sweep import Sweeper
 
 __all__ = ["DEFAULT_CONTENT_TYPE", "DEFAULT_UPLOAD_LIFE_S", "ObjectStore", "guess_type"]
@@ -45,11 +51,11 @@ class ObjectStore:
 
     Args:
         root: the folder; made when missing.
-        database: a database URL or an engine for the index; without it, SQLite in the folder itself.
+        earlier: the database in which older builds kept the index of a service with PostgreSQL; it is taken over.
         upload_life_s: an upload in parts that has got no part for so long is aborted.
 
     Attributes:
-        rows: the index, where it keeps the contents of small objects; None with PostgreSQL, where all are files.
+        index: the objects, and the contents of small ones.
         uploads: the uploads in parts.
 
     Raises:
@@ -67,27 +73,26 @@ class ObjectStore:
     def __init__(
         self,
         root: str | Path,
-        database: str | Engine | None = None,
         *,
+        earlier: Engine | None = None,
         upload_life_s: float = DEFAULT_UPLOAD_LIFE_S,
     ) -> None:
         root = Path(root).absolute()
         self._claim = _claim(root)
         try:
-            self._database = IndexDatabase(database or f"sqlite:///{root / 'objects.db'}")
-            writer = self._database.writer
-            self._blobs = BlobFolder(root, most_row_bytes=MOST_ROW_BYTES if writer else -1)
+            self._database = IndexDatabase(root, earlier)
+            self._claim.callback(self._database.close)
+            self._blobs = BlobFolder(root)
         except OSError as error:
             self._claim.close()
             raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
         except BaseException:
             self._claim.close()
             raise
-        self.rows = SqliteIndex(self._database, writer) if writer else None
-        self._index = self.rows or ObjectIndex(self._database)
-        self._appender = Appender(self._index, self._blobs)
-        self.uploads = MultipartUploads(self._database, self._index, self._blobs)
-        self._sweeper = Sweeper(self._index, self._blobs, self.uploads, upload_life_s=upload_life_s)
+        self.index = ObjectIndex(self._database)
+        self._appender = Appender(self.index, self._blobs)
+        self.uploads = MultipartUploads(self._database, self._blobs)
+        self._sweeper = Sweeper(self.index, self._blobs, self.uploads, upload_life_s=upload_life_s)
 
     def __enter__(self) -> ObjectStore:
         return self
@@ -98,7 +103,6 @@ class ObjectStore:
     def close(self) -> None:
         """Stop, and let another process have the folder."""
         self._sweeper.close()
-        self._database.close()
         self._claim.close()
 
     # ---- buckets --------------------------------------------------------------------------------------------
@@ -109,41 +113,41 @@ class ObjectStore:
         Raises:
             StorageError: the name cannot be used.
         """
-        return self._index.add_bucket(check_bucket(bucket))
+        return self.index.add_bucket(check_bucket(bucket))
 
     def bucket(self, bucket: str) -> BucketInfo:
-        """What is known of a bucket.
+        """The facts about a bucket.
 
         Raises:
             StorageError: there is no such bucket.
         """
-        return self._index.bucket(bucket)
+        return self.index.bucket(bucket)
 
     def bucket_exists(self, bucket: str) -> bool:
-        """Whether there is such a bucket."""
+        """True if there is such a bucket."""
         try:
-            self._index.bucket(bucket)
+            self.index.bucket(bucket)
         except StorageError:
             return False
         return True
 
     def list_buckets(self) -> list[BucketInfo]:
         """All buckets, by name."""
-        return self._index.buckets()
+        return self.index.buckets()
 
     def delete_bucket(self, bucket: str) -> None:
         """Delete an empty bucket."""
-        self._index.drop_bucket(bucket)
+        self.index.drop_bucket(bucket)
 
     # ---- reading --------------------------------------------------------------------------------------------
 
     def head(self, bucket: str, key: str) -> StoredObject:
-        """What is known of an object.
+        """The facts about an object.
 
         Raises:
             StorageError: `code` is `NoSuchKey` or `NoSuchBucket`.
         """
-        return self._index.find(bucket, key)
+        return self.index.find(bucket, key)
 
     def open(self, bucket: str, key: str) -> BinaryIO:
         """The content of an object, as it is now; replacing or deleting the object does not disturb the reader."""
@@ -156,7 +160,7 @@ class ObjectStore:
             StorageError: `NoSuchKey`, `NoSuchBucket`, or `ObjectDamaged` when less than all of it is on the disk.
         """
         while True:
-            info, content = self._find(bucket, key)
+            info, content = self.index.find_with_content(bucket, key)
             if is_row(info.blob):
                 if content is None or len(content) < info.size_bytes:
                     raise content_is_short(info, len(content or b""))
@@ -171,12 +175,6 @@ class ObjectStore:
                 stream.close()
                 raise content_is_short(info, size_bytes)
             return info, BoundedReader.over(stream, info) if info.kind == "Appendable" else stream
-
-    def _find(self, bucket: str, key: str) -> tuple[StoredObject, bytes | None]:
-        """An object, and its content if that is a row."""
-        if self.rows is not None:
-            return self.rows.find_with_content(bucket, key)
-        return self._index.find(bucket, key), None
 
     def path_of_blob(self, blob: str) -> Path:
         """The file of that name."""
@@ -206,7 +204,7 @@ class ObjectStore:
         self, bucket: str, *, prefix: str = "", delimiter: str = "", after: str = ""
     ) -> Iterator[StoredObject | CommonPrefix]:
         """Like `list`, but what the delimiter takes together is there as one `CommonPrefix` each."""
-        return self._index.entries(bucket, prefix=prefix, delimiter=delimiter, after=after)
+        return self.index.entries(bucket, prefix=prefix, delimiter=delimiter, after=after)
 
     # ---- writing --------------------------------------------------------------------------------------------
 
@@ -237,10 +235,10 @@ class ObjectStore:
         """
         encode_key(key)
         facts = _Facts(bucket, key, content_type, headers or {})
-        if self.rows is None or (content := writer.small_content) is None:
+        if (content := writer.small_content) is None:
             return self._record(facts, writer.finish(), forbid_overwrite=forbid_overwrite)
         info = facts.object_of(Blob("", len(content), writer.md5.hex().upper()))
-        recorded = self.rows.put(info, content, forbid_overwrite=forbid_overwrite)
+        recorded = self.index.put(info, content, forbid_overwrite=forbid_overwrite)
         self.remove_files(recorded.freed)
         return recorded.info
 
@@ -268,7 +266,7 @@ class ObjectStore:
                 return self._record(facts, writer.finish(), kind="Appendable", forbid_overwrite=True)
             except StorageError as error:
                 if error.code == "FileAlreadyExists":  # put there since we looked
-                    raise fault("ObjectNotAppendable", bucket=bucket, key=key) from error
+                    raise oss_error("ObjectNotAppendable", bucket=bucket, key=key) from error
                 raise
 
     def copy(
@@ -296,13 +294,12 @@ class ObjectStore:
             check_source: raises, unless the object is the one that is meant; shown that whose content is copied.
         """
         encode_key(key)
-        if self.rows is not None:
-            changed = None if headers is None else (headers, content_type or guess_type(key))
-            wanted = CopyOfRow(source_bucket, source_key, bucket, key, changed, forbid_overwrite, check_source)
-            recorded = self.rows.copy(wanted)
-            if recorded is not None:
-                self.remove_files(recorded.freed)
-                return recorded.info
+        changed = None if headers is None else (headers, content_type or guess_type(key))
+        wanted = CopyOfRow(source_bucket, source_key, bucket, key, changed, forbid_overwrite, check_source)
+        recorded = self.index.copy(wanted)
+        if recorded is not None:
+            self.remove_files(recorded.freed)
+            return recorded.info
         self.bucket(bucket)
         info, stream = self.open_with_info(source_bucket, source_key)
         if headers is None:
@@ -330,7 +327,7 @@ class ObjectStore:
 
     def delete_many(self, bucket: str, keys: Iterable[str]) -> None:
         """Delete objects, all or none."""
-        self._blobs.remove(self._index.forget(bucket, keys))
+        self._blobs.remove(self.index.forget(bucket, keys))
 
     def remove_files(self, names: Iterable[str]) -> None:
         """Remove files of contents that no object names any more."""
@@ -350,7 +347,7 @@ class ObjectStore:
     ) -> StoredObject:
         info = facts.object_of(blob, kind)
         try:
-            freed = self._index.record(info, forbid_overwrite=forbid_overwrite)
+            freed = self.index.record(info, forbid_overwrite=forbid_overwrite)
         except BaseException:
             self._blobs.remove([blob.name])
             raise
@@ -360,7 +357,7 @@ class ObjectStore:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a client says of an object beside its content."""
+    """The facts that a client gives about an object beside its content."""
 
     bucket: str
     key: str

@@ -8,8 +8,9 @@ import time
 from collections.abc import Mapping
 
 from pai_sdk.service.objects.blobs import SHARDS, BlobFolder
-from pai_sdk.service.objects.index import ObjectIndex, StoredObject
+from pai_sdk.service.objects.index import ObjectIndex
 from pai_sdk.service.objects.multipart import MultipartUploads
+from pai_sdk.service.objects.object_rows import StoredObject
 
 __all__ = ["Sweeper"]
 
@@ -21,7 +22,7 @@ class Sweeper:
     """Sweeps beside the work of the store: once over all blobs, and every hour over the unfinished uploads.
 
     Args:
-        index: the objects. One whose blob is missing or too short lost it to a fault of the disk: it is dropped.
+        index: the objects. One whose blob is missing or too short lost it to an error of the disk: it is dropped.
         blobs: the content. What is in it without a row, an earlier process wrote or replaced, and died.
         uploads: those that may lie unfinished.
         upload_life_s: how long an upload may lie without a new part.

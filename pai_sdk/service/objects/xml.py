@@ -1,18 +1,47 @@
-"""The XML that OSS speaks."""
+"""The XML of OSS, and responses: documents, errors, and the content of objects in chunks."""
 
 from __future__ import annotations
 
+import base64
+import errno
+import logging
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from email.utils import formatdate
 from html import escape
+from typing import BinaryIO
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from pai_sdk.service.objects.error_codes import fault
+from starlette.responses import Response, StreamingResponse
 
-__all__ = ["Children", "document", "iso_time", "name_writer", "parse", "printable"]
+from pai_sdk.errors import StorageError
+from pai_sdk.service.objects.body import Threads
+from pai_sdk.service.objects.error_codes import WrongPositionError, oss_error
+from pai_sdk.service.objects.object_rows import StoredObject
 
+__all__ = [
+    "Children",
+    "as_storage_error",
+    "content_response",
+    "document",
+    "error_response",
+    "iso_time",
+    "name_writer",
+    "object_headers",
+    "parse",
+    "printable",
+    "xml_response",
+]
+
+_log = logging.getLogger(__name__)
+_CHUNK_BYTES = 1 << 19  # a client that does not read holds about twice as much in memory
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_WRITING = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_CANNOT_WRITE = "The folder of the object store cannot be written: {}. Nothing was stored."
 Children = Sequence[tuple[str, "str | int | bool | Children"]]
 
 _MOST_TAGS = 200_000  # 10,000 parts with some facts each; an element takes many times its text in memory
@@ -48,13 +77,13 @@ def printable(text: str) -> str:
 
 
 def name_writer(query: Mapping[str, str], names: Iterable[str]) -> tuple[Callable[[str], str], Children]:
-    """How keys are written in an answer, and what the answer says of it.
+    """A function that writes keys into a response, and what the response says of it.
 
     Encoded as in a URL when the client asked for it, and also when one of the names cannot be said otherwise.
     """
     wanted = query.get("encoding-type", "")
     if wanted not in ("", "url"):
-        raise fault("InvalidArgument", "encoding-type can only be url.")
+        raise oss_error("InvalidArgument", "encoding-type can only be url.")
     if wanted or any(_UNSPEAKABLE.search(name) for name in names):
         return lambda name: quote(name, safe="/"), [("EncodingType", "url")]
     return lambda name: name, []
@@ -74,14 +103,99 @@ def parse(body: bytes, tag: str) -> ElementTree.Element:
     try:
         text = body.decode()  # the parser would read other encodings too, in which `<!` looks different
         if "<!" in text:  # no request needs a DOCTYPE, and entities are how XML is made to explode
-            raise fault("MalformedXML")
+            raise oss_error("MalformedXML")
         if text.count("<") > _MOST_TAGS:
-            raise fault("MalformedXML", "The body has more elements than any request needs.")
+            raise oss_error("MalformedXML", "The body has more elements than any request needs.")
         root = ElementTree.fromstring(text)  # noqa: S314 - without a DOCTYPE there is nothing to expand
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise fault("MalformedXML") from error
+        raise oss_error("MalformedXML") from error
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]  # some clients name a namespace, some do not
     if root.tag != tag:
-        raise fault("MalformedXML", f"The root element must be {tag}.")
+        raise oss_error("MalformedXML", f"The root element must be {tag}.")
     return root
+
+
+def xml_response(tag: str, content: Children | str, headers: Mapping[str, str] | None = None) -> Response:
+    """A document."""
+    return Response(document(tag, content), headers={"Content-Type": "application/xml", **(headers or {})})
+
+
+def error_response(error: StorageError, *, method: str, host: str, request_id: str) -> Response:
+    """An error as a document; for HEAD, whose response has no body, as a header."""
+    body = document(
+        "Error",
+        [("Code", error.code), ("Message", str(error)), ("RequestId", request_id), ("HostId", host)],
+    )
+    if error.status_code == 304:
+        return Response(status_code=304)  # HTTP: without a body
+    headers = {"Content-Type": "application/xml"}
+    if isinstance(error, WrongPositionError):
+        headers["x-oss-next-append-position"] = str(error.size_bytes)
+    if method == "HEAD":
+        headers["x-oss-err"] = base64.b64encode(body).decode()
+        headers["Content-Length"] = "0"
+        body = b""
+    return Response(body, error.status_code, headers)
+
+
+def as_storage_error(error: Exception) -> StorageError:
+    """Translate an error into one of OSS; an unexpected one goes to the log."""
+    if isinstance(error, StorageError):
+        return error
+    said = str(error) if isinstance(error, sqlite3.Error) else ""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in _NO_ROOM or "is full" in said:  # SQLite's words
+        _log.error("the disk of the object store is full: %s", type(error).__name__)
+        return oss_error("InsufficientStorage")
+    if number in _NO_WRITING or "readonly" in said:
+        _log.error("the folder of the object store cannot be written: %s", error)
+        return oss_error(
+            "InternalError", _CANNOT_WRITE.format(os.strerror(number) if number else "it is read-only")
+        )
+    _log.error("the object store failed", exc_info=error)
+    return oss_error("InternalError")
+
+
+def object_headers(info: StoredObject) -> dict[str, str]:
+    """The headers that describe an object; names in lower case."""
+    return {
+        **info.headers,
+        "content-type": info.content_type,
+        "etag": f'"{info.etag}"',
+        "last-modified": formatdate(info.modified_at, usegmt=True),
+        "accept-ranges": "bytes",
+        "x-oss-object-type": info.kind,
+        "x-oss-storage-class": "Standard",
+    }
+
+
+def content_response(
+    stream: BinaryIO, size_bytes: int, *, status: int, headers: Mapping[str, str], threads: Threads
+) -> Response:
+    """So many bytes of a file, from where it stands; the file is closed at the end. To be called in a thread."""
+    if size_bytes <= _CHUNK_BYTES:
+        try:
+            return Response(_read(stream, size_bytes), status, headers)
+        finally:
+            stream.close()
+    sized = {**headers, "content-length": str(size_bytes)}
+    return StreamingResponse(_chunks(stream, size_bytes, threads), status, sized)
+
+
+async def _chunks(stream: BinaryIO, size_bytes: int, threads: Threads) -> AsyncIterator[bytes]:
+    left = size_bytes
+    try:
+        while left > 0:
+            chunk = await threads.run(_read, stream, min(left, _CHUNK_BYTES))
+            left -= len(chunk)
+            yield chunk
+    finally:
+        stream.close()
+
+
+def _read(stream: BinaryIO, size_bytes: int) -> bytes:
+    chunk = stream.read(size_bytes)
+    if len(chunk) < size_bytes:
+        raise OSError(errno.EIO, "a file of the object store is shorter than its record says")
+    return chunk

@@ -11,18 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pai_sdk.errors import RunNotFoundError
 from pai_sdk.service.budgets import COMPARE, DIFF, BudgetedRoute, Work, WorkOf, within
-from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, comparison_answer, value_bytes
+from pai_sdk.service.runs.curve_responses import CSV, JSON, PAIC, comparison_response, value_bytes
 from pai_sdk.service.runs.kept_manager import loaded
-from pai_sdk.service.runs.list_answers import diff_row
-from pai_sdk.service.runs.run_answers import LIVE, best_of, json_list, tagged
+from pai_sdk.service.runs.list_responses import diff_row
+from pai_sdk.service.runs.responses import LIVE, best_of, json_list, tagged
 from pai_sdk.service.runs.run_routes import XName, asked
-from pai_sdk.service.runs.run_source import RunsOf
+from pai_sdk.service.runs.source import RunsOf
 from pai_sdk.service.wire_errors import invalid_parameter
 
 if TYPE_CHECKING:
-    from pai_sdk.run.buckets import Comparison
-    from pai_sdk.run.manager import RunManager
-    from pai_sdk.run.records import RunBrief
+    from pai_sdk.run.plots.buckets import Comparison
+    from pai_sdk.run.watch.manager import RunManager
+    from pai_sdk.run.watch.records import RunBrief
 
 __all__ = ["check_comparison", "router"]
 
@@ -94,7 +94,7 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
             yield tag, asked(manager.compare, selected, tag, **options)
 
     members = [[brief.id for brief in _having(briefs, tag)] for tag in body.tags] if body.group_by else []
-    content = comparison_answer(
+    content = comparison_response(
         found(), media_type, {}, members, work=work, has_last=body.last, is_double=is_double
     )
     return tagged(request, content, media_type, LIVE)
@@ -120,7 +120,7 @@ def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str, *, is_smo
     """Refuse the comparison of one metric that would have too many points in memory.
 
     Raises:
-        Fault: it would.
+        WireError: it would.
     """
     points = sum(brief.tags[tag].count for brief in _having(briefs, tag))
     if is_smoothed:
@@ -129,7 +129,7 @@ def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str, *, is_smo
 
 
 def _entries(briefs: Sequence[RunBrief], tag: str, buckets: int) -> int:
-    """How many entries the curves of a metric have, at least where the view has all of its points."""
+    """The number of entries of the curves of a metric, at least where the view has all of its points."""
     counts = [brief.tags[tag].count for brief in _having(briefs, tag)]
     if all(count <= 2 * buckets for count in counts):
         return sum(counts)
@@ -145,7 +145,7 @@ def _briefs(manager: RunManager, selected: str | list[str], work: Work) -> list[
     """The runs that are asked for; an id of no run is left out here, and refused by the comparison.
 
     Raises:
-        Fault: there are too many, or the filter cannot be read.
+        WireError: there are too many, or the filter cannot be read.
     """
     if isinstance(selected, str):
         page = asked(manager.runs, selected, "-created", _MOST_RUNS)
@@ -163,7 +163,7 @@ def _selected(body: _Selection) -> str | list[str]:
     """Ids of runs, or a filter.
 
     Raises:
-        Fault: neither is given, or both are.
+        WireError: neither is given, or both are.
     """
     if (body.runs is None) == (body.filter is None):
         raise invalid_parameter("runs, filter: give one of them.")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pai_sdk.run.series import Series
+    from pai_sdk.run.events.series import Series
 
 __all__ = ["Position", "epoch_of_points", "join_cursor", "read_cursor"]
 
@@ -23,7 +23,7 @@ _LONGEST = 16_384
 
 @dataclass(frozen=True)
 class Position:
-    """How far one source was read.
+    """The place up to which one source was read.
 
     Attributes:
         epoch: of the source.
@@ -51,7 +51,7 @@ def join_cursor(positions: Mapping[str, Position]) -> str:
 
 
 def read_cursor(text: str, sources: list[str]) -> dict[str, Position]:
-    """What a cursor says about these sources; nothing about those that it does not have, or in another form."""
+    """The places of these sources in a cursor, without those that it does not have, or in another form."""
     found: dict[str, Position] = {}
     keys = {_key(source): source for source in sources}
     for part in text[:_LONGEST].split("~"):

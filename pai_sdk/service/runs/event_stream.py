@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 
 from pai_sdk.service.budgets import EVENTS, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.runs.cursors import Position, join_cursor, read_cursor
-from pai_sdk.service.runs.run_source import RunsOf, RunSource
+from pai_sdk.service.runs.source import RunsOf, RunSource
 from pai_sdk.service.runs.topics import LogTopic, Message, PointsTopic, RunsTopic, Topic, count_points, read_topics
 
 __all__ = ["EventStream", "router"]
@@ -34,7 +34,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class EventStream:
-    """What one client follows. Used by one thread at a time.
+    """The topics that one client follows. Used by one thread at a time.
 
     Args:
         source: the runs.
@@ -43,7 +43,7 @@ class EventStream:
         work: the request.
 
     Raises:
-        Fault: there is no such run, or there are too many points to be followed.
+        WireError: there is no such run, or there are too many points to be followed.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class EventStream:
 
     @property
     def cursor(self) -> str:
-        """Where a later stream goes on."""
+        """The cursor at which a later stream continues."""
         return join_cursor({topic.name: topic.position for topic in self._topics})
 
     @property
     def has_more(self) -> bool:
-        """Whether the next piece is there already."""
+        """True if the next piece is there already."""
         return self._messages is not None
 
     def piece(self) -> bytes:

@@ -5,30 +5,24 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import RunNotFoundError
-from pai_sdk.execution.log_index import LogIndex
-from pai_sdk.execution.log_times import LogTimes
-from pai_sdk.run.layout import RunLayout
-from pai_sdk.service.jobs.merged_log import MergedLog
+from pai_sdk.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs
+from pai_sdk.run.report.layout import RunLayout
 from pai_sdk.service.runs.kept_manager import KeptManager, loaded
-from pai_sdk.service.runs.run_answers import AnswerCache
-from pai_sdk.service.runs.run_log import LogPart, RunLog
-from pai_sdk.service.runs.run_source import RunMark, checkpoint_marks, is_inside
-from pai_sdk.service.wire_errors import Fault
-from pai_sdk.storage.local_store import LocalStore, path_of_file_uri
+from pai_sdk.service.runs.responses import ResponseCache
+from pai_sdk.service.runs.source import RunMark, checkpoint_marks, is_inside
+from pai_sdk.service.wire_errors import WireError
+from pai_sdk.storage.stores.local import LocalStore, path_of_file_uri
 from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
-    from pai_sdk.run.manager import RunManager
+    from pai_sdk.run.watch.manager import RunManager
 
 __all__ = ["FolderRuns"]
 
@@ -40,23 +34,20 @@ _MOST_INSTANCES = 1000
 class FolderRuns:
     """The runs below a folder, with the logs and checkpoints beside their event files, where those are local.
 
-    `_lock` guards the logs that are known. It is not held while a log is read.
-
     Args:
         prefix: the folder, or its URI.
         longest_stream_s: see `RunSource`.
     """
 
     def __init__(self, prefix: str | Path, *, longest_stream_s: float = 3600.0) -> None:
-        self.answers = AnswerCache()
+        self.responses = ResponseCache()
         self.longest_stream_s = longest_stream_s
         self.is_closing = False
         self._prefix = prefix
         is_local = isinstance(prefix, Path) or uri_scheme(prefix) in (None, "file")
         self._root = _local_path(str(prefix)) if is_local else None
         self._manager = KeptManager(self._new_manager)
-        self._lock = threading.Lock()
-        self._logs: OrderedDict[tuple[object, ...], tuple[list[LogPart], MergedLog | None]] = OrderedDict()
+        self._logs: OpenLogs[tuple[tuple[Path, int], ...]] = OpenLogs(_KEPT_LOGS)
         self._orders = tempfile.TemporaryDirectory(prefix="pai-ui-")  # of the lines of several instances
 
     @property
@@ -70,11 +61,11 @@ class FolderRuns:
         self._manager.close()
         self._orders.cleanup()
 
-    def log(self, run_id: str, instance: str | None) -> RunLog:
+    def log(self, run_id: str, instance: str | None) -> LogReader:
         """The log of a run: the files `*.log` of its folder `logs`.
 
         Raises:
-            Fault: there is no such run, or it has no such log.
+            WireError: there is no such run, or it has no such log.
         """
         folder = self._folder_of(run_id)
         files = {} if folder is None else self._log_files(Path(RunLayout(str(folder)).logs))
@@ -82,17 +73,16 @@ class FolderRuns:
             files = {path: facts for path, facts in files.items() if path.stem == instance}
         if not files:
             what = f"a log of {instance[:100]!r}" if instance is not None else "a log here"
-            raise Fault(404, "RUN_LOG_NOT_FOUND", f"Run {run_id[:200]!r} has no {what}.")
+            raise WireError(404, "RUN_LOG_NOT_FOUND", f"Run {run_id[:200]!r} has no {what}.")
         epoch = blake2b(repr([facts.st_ino for facts in files.values()]).encode(), digest_size=8).hexdigest()
-        parts, merged = self._known_log(files)
         is_open = any(time.time() - facts.st_mtime < _GROWS_S for facts in files.values())
-        return RunLog(parts, merged, is_open=is_open, epoch=epoch)
+        return LogReader(self._open(files), is_open=is_open, epoch=epoch)
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """The checkpoints of a run.
 
         Raises:
-            Fault: there is no such run.
+            WireError: there is no such run.
         """
         folder = self._folder_of(run_id)
         if folder is None or self._root is None:
@@ -100,7 +90,7 @@ class FolderRuns:
         return [*checkpoint_marks(Path(RunLayout(str(folder)).checkpoints), self._root)]
 
     def _new_manager(self) -> RunManager:
-        from pai_sdk.run.manager import RunManager
+        from pai_sdk.run.watch.manager import RunManager
 
         place = self._prefix if self._root is None else LocalStore(self._root, links="inside")
         return RunManager(place, refresh_s=0.5).start()
@@ -110,7 +100,7 @@ class FolderRuns:
         try:
             uri = loaded(self.manager).run(run_id).brief.uri
         except RunNotFoundError as error:
-            raise Fault(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
+            raise WireError(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
         if uri_scheme(uri) not in (None, "file"):
             return None
         path = _local_path(uri)
@@ -135,32 +125,18 @@ class FolderRuns:
             return {}
         return found
 
-    def _known_log(self, files: dict[Path, os.stat_result]) -> tuple[list[LogPart], MergedLog | None]:
+    def _open(self, files: dict[Path, os.stat_result]) -> OpenLog:
         key = tuple((path, facts.st_ino) for path, facts in files.items())
-        with self._lock:
-            found = self._logs.pop(key, None)
-            if found is not None and any(
-                part.index.known_bytes > facts.st_size
-                for part, facts in zip(found[0], files.values(), strict=True)
-            ):
-                found = None  # a file was truncated
-            found = found or self._opened(list(files))
-            self._logs[key] = found
-            if len(self._logs) > _KEPT_LOGS:
-                self._logs.popitem(last=False)
-            return found
 
-    def _opened(self, paths: Sequence[Path]) -> tuple[list[LogPart], MergedLog | None]:
-        parts = [
-            LogPart(
-                path.stem, LogIndex(path, makes_cuts=False), partial(LogTimes.read, path.with_suffix(".times"))
-            )
-            for path in paths
-        ]
-        if len(parts) == 1:
-            return parts, None
-        order = Path(self._orders.name, f"{time.monotonic_ns()}.order")
-        return parts, MergedLog(order, [part.index for part in parts])
+        def open_log() -> OpenLog:
+            order = Path(self._orders.name, f"{time.monotonic_ns()}.order")
+            return OpenLog([InstanceLog(path, makes_cuts=False) for path in files], order)
+
+        log = self._logs.get(key, open_log)
+        if log.is_truncated:
+            self._logs.forget(lambda known: known == key)
+            log = self._logs.get(key, open_log)
+        return log
 
 
 def _local_path(uri: str) -> Path:

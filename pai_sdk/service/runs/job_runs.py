@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
 from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.execution.log_times import LogTimes
-from pai_sdk.run.layout import RunLayout
-from pai_sdk.run.records import RunRecord
+from pai_sdk.logs.reader import LogReader
+from pai_sdk.run.report.layout import RunLayout
+from pai_sdk.run.watch.records import RunRecord
 from pai_sdk.schemas.status import JobStatus
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
-from pai_sdk.service.jobs.merged_log import MergedLog
 from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.runs.kept_manager import KeptManager
-from pai_sdk.service.runs.run_answers import AnswerCache
-from pai_sdk.service.runs.run_log import LogPart, RunLog
-from pai_sdk.service.runs.run_source import RunMark, checkpoint_marks
+from pai_sdk.service.runs.responses import ResponseCache
+from pai_sdk.service.runs.source import RunMark, checkpoint_marks
 from pai_sdk.service.state.folder import DataFolder
 from pai_sdk.service.state.models import Event, Job
 from pai_sdk.storage.base import Store
-from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.stores.local import LocalStore
 from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
-    from pai_sdk.run.manager import RunManager
+    from pai_sdk.run.watch.manager import RunManager
 
 __all__ = ["JobRuns"]
 
@@ -52,9 +49,9 @@ class JobRuns:
     """
 
     def __init__(
-        self, jobs: Jobs, logs: JobLogReader, folder: DataFolder, store: ObjectStore, *, longest_stream_s: float
+        self, jobs: Jobs, logs: JobLogReader, folder: DataFolder, store: ObjectStore, longest_stream_s: float
     ) -> None:
-        self.answers = AnswerCache()
+        self.responses = ResponseCache()
         self.longest_stream_s = longest_stream_s
         self._jobs = jobs
         self._logs = logs
@@ -70,7 +67,7 @@ class JobRuns:
         return self._manager.get()
 
     def _new_manager(self) -> RunManager:
-        from pai_sdk.run.manager import RunManager
+        from pai_sdk.run.watch.manager import RunManager
 
         self._known = {}
         manager = RunManager(
@@ -88,30 +85,22 @@ class JobRuns:
 
     @property
     def is_closing(self) -> bool:
-        """Whether the service ends."""
+        """True if the service is shutting down."""
         return self._jobs.changes.closed
 
-    def log(self, run_id: str, instance: str | None) -> RunLog:
+    def log(self, run_id: str, instance: str | None) -> LogReader:
         """The log of a job.
 
         Raises:
-            Fault: there is no such job, or it has no such instance.
+            WireError: there is no such job, or it has no such instance.
         """
-        opened = self._logs.open(self._jobs.get(run_id), instance)
-        sandbox = self._sandbox(run_id)
-        merged = opened.log if isinstance(opened.log, MergedLog) else None
-        indexes = opened.log.logs if isinstance(opened.log, MergedLog) else [opened.log]
-        parts = [
-            LogPart(name, index, partial(LogTimes.read, sandbox.times_file(name)))
-            for name, index in zip(opened.names, indexes, strict=True)
-        ]
-        return RunLog(parts, merged, is_open=opened.is_open)
+        return self._logs.open(self._jobs.get(run_id), instance)
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """The statuses and events of a job, and its checkpoints.
 
         Raises:
-            Fault: there is no such job.
+            WireError: there is no such job.
         """
         job = self._jobs.get(run_id)
         marks = [RunMark("status", change.status, change.started_at) for change in job.transitions]
@@ -139,7 +128,7 @@ class JobRuns:
         return LocalStore(uri, links="inside")  # a job can put any link into its folder
 
     def _records(self) -> list[RunRecord]:
-        """What the job table says of each run; only jobs that have changed are read in full."""
+        """The record of each run by the job table; only jobs that have changed are read in full."""
         with self._jobs.database.read() as session:
             versions = {row.id: row.version for row in session.execute(select(Job.id, Job.version))}
             changed = [run_id for run_id, version in versions.items() if self._version_of(run_id) != version]
@@ -175,7 +164,7 @@ class JobRuns:
 
 
 def _published(job: Job, channel: str) -> str | None:
-    """Where an output channel of a job is published; None where it has no such channel."""
+    """The URI to which an output channel of a job is published; None if it has no such channel."""
     for output in job.request.get("OutputChannels") or []:
         if isinstance(output, dict) and output.get("Name") == channel:
             uri = output.get("OutputUri")

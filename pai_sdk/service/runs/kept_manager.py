@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pai_sdk.run.manager import RunManager
+    from pai_sdk.run.watch.manager import RunManager
 
 __all__ = ["KeptManager", "loaded"]
 
@@ -18,7 +18,7 @@ _LOOK_S = 5.0
 _QUIET_S = 10.0  # a page that is open asks more often
 _SLOWEST_S = 60.0
 _FRESH_S = 2.0  # a client that returns waits so long for what has happened meanwhile
-_LOADED_S = 2.0  # a first answer waits so long for what is on the disk already
+_LOADED_S = 2.0  # a first response waits so long for what is on the disk already
 
 
 class KeptManager:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from starlette.responses import StreamingResponse
 
+from pai_sdk.logs.search import LogQuery, SearchStep, search
 from pai_sdk.service.budgets import DOWNLOAD, RUNS, SEARCH, BudgetedRoute, WorkOf, within
-from pai_sdk.service.runs.log_search import LogQuery, SearchStep, search
-from pai_sdk.service.runs.run_answers import LIVE, json_response
-from pai_sdk.service.runs.run_source import RunsOf
+from pai_sdk.service.jobs.patterns import pattern_problems
+from pai_sdk.service.runs.responses import LIVE, json_response
+from pai_sdk.service.runs.source import RunsOf
 from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["router"]
@@ -35,8 +35,8 @@ def search_log(
     runs: RunsOf,
     work: WorkOf,
     run_id: str,
-    q: Annotated[str, Query(description="What to search for, within a line.")],
-    regex: Annotated[bool, Query(description="Whether it is a regular expression.")] = False,
+    q: Annotated[str, Query(description="The text to search for, within a line.")],
+    regex: Annotated[bool, Query(description="True if it is a regular expression.")] = False,
     ignore_case: bool = False,
     instance: _Instance = None,
     after: _After = None,
@@ -47,20 +47,17 @@ def search_log(
 
     A `hit` has the line's number, its byte and where the match is. A `progress` has how many hits the next part of
     the log has. The last object is `done`, with all hits counted; `complete` is false if the search was ended
-    before the end of the log, and `trouble` says why. Close the connection to stop the search. The numbers of
-    lines are those of the instance.
+    before the end of the log, and `trouble` says why. Close the connection to stop the search. Lines are
+    numbered within their instance.
     """
     log = runs.log(run_id, instance)
-    if after is not None and len(log.parts) > 1:
+    if after is not None and len(log.instances) > 1:
         raise invalid_parameter("after: is a byte of one log; name its instance too.")
-    steps = search(
-        log.parts,
-        LogQuery(q, regex, ignore_case),
-        after=after or 0,
-        shown=shown,
-        time_limit_s=time_limit,
-        check=work.check,
-    )
+    try:
+        query = LogQuery(q, regex, ignore_case, problem_of=_pattern_problem)
+    except ValueError as error:
+        raise invalid_parameter(f"q: {error}") from error
+    steps = search(log.instances, query, after=after or 0, shown=shown, time_limit_s=time_limit, check=work.check)
     pieces = work.pieces(_in_ndjson(steps))
     return StreamingResponse(pieces, media_type=_NDJSON, headers={"Cache-Control": "no-store"})
 
@@ -108,20 +105,24 @@ def read_log(
     page = log.page(-tail if tail else start, tail or lines)
     return json_response(
         {
-            "lines": [asdict(found) for found in page.lines],
+            "lines": [found._asdict() for found in page.lines()],
             "total": page.total,
-            "complete": page.is_complete,
-            "instances": [part.instance for part in log.parts],
+            "complete": page.is_final,
+            "instances": [one.name for one in log.instances],
         },
         LIVE,
     )
+
+
+def _pattern_problem(pattern: str) -> str:
+    return pattern_problems([pattern], readable=False)[0]
 
 
 def _in_ndjson(steps: Iterator[SearchStep]) -> Iterator[bytes]:
     total, last = 0, None
     for step in steps:
         total, last = total + step.count, step
-        found = [{"kind": "hit", **asdict(hit)} for hit in step.hits]
+        found = [{"kind": "hit", **hit._asdict()} for hit in step.hits]
         yield _lines_of([*found, _progress(step)])
     trouble = last.trouble if last else ""
     yield _lines_of([{"kind": "done", "hits": total, "complete": not trouble, "trouble": trouble}])

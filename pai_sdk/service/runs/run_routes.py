@@ -13,17 +13,17 @@ from fastapi import APIRouter, Query, Request, Response
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
 from pai_sdk.service.budgets import RUNS, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
-from pai_sdk.service.runs.curve_answers import CSV, JSON, PAIC, series_answer
+from pai_sdk.service.runs.curve_responses import CSV, JSON, PAIC, series_response
 from pai_sdk.service.runs.kept_manager import loaded
-from pai_sdk.service.runs.list_answers import FIELDS, brief_row, tag_row, tags_of
-from pai_sdk.service.runs.run_answers import IMMUTABLE, LIVE, best_of, json_list, tagged
-from pai_sdk.service.runs.run_source import RunMark, RunsOf
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.runs.list_responses import FIELDS, brief_row, tag_row, tags_of
+from pai_sdk.service.runs.responses import IMMUTABLE, LIVE, best_of, json_list, tagged
+from pai_sdk.service.runs.source import RunMark, RunsOf
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 if TYPE_CHECKING:
-    from pai_sdk.run.manager import RunManager
-    from pai_sdk.run.records import RunBrief
-    from pai_sdk.run.watched_run import WatchedRun
+    from pai_sdk.run.watch.manager import RunManager
+    from pai_sdk.run.watch.records import RunBrief
+    from pai_sdk.run.watch.watched_run import WatchedRun
 
 __all__ = ["XName", "asked", "found_run", "names_of", "router"]
 
@@ -34,7 +34,7 @@ _MOST_NAMES = 1000
 _MARKED_TAGS = 100
 _TERMINAL = frozenset({"Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"})
 _Names = Annotated[str, Query(max_length=65_536)]
-_Version = Annotated[str, Query(max_length=100, description="The run's version: then the answer can be kept.")]
+_Version = Annotated[str, Query(max_length=100, description="The run's version: then the response can be kept.")]
 XName = Literal["step", "relative_step", "relative_time", "wall"]
 
 
@@ -54,14 +54,14 @@ def list_runs(
     """A page of runs, each with its last values.
 
     `tags` and `fields` are lists, joined by commas or as JSON. The lists of numbers of a run (`last`, `min`,
-    `max`, `step`, `count`, `nan`) have one entry for each of the `tags` of the answer, null where the run has
-    none; `nonfinite` has the indices of those that are NaN or infinite. Without `tags`, the answer has those of
+    `max`, `step`, `count`, `nan`) have one entry for each of the `tags` of the response, null where the run has
+    none; `nonfinite` has the indices of those that are NaN or infinite. Without `tags`, the response has those of
     all runs on the page. A later page is asked for with the `next` of this one as `cursor`.
     """
     manager = loaded(runs.manager)
     version = _version_of(manager)
     key = (filter, sort, fields, tags, limit, cursor)
-    content = runs.answers.get(key, version)
+    content = runs.responses.get(key, version)
     if content is None:
         wanted, given = _fields_of(fields), names_of(tags, "tags")
         page = asked(manager.runs, filter, sort, limit, cursor or None)
@@ -77,14 +77,14 @@ def list_runs(
             "error": state.error,
         }
         content = json_list("runs", rows, rest, work)
-        runs.answers.put(key, version, content)
+        runs.responses.put(key, version, content)
     return tagged(request, content, JSON, LIVE)
 
 
 @router.get("/{run_id:path}/tags")
 @within(RUNS)
 def list_run_tags(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Version = "") -> Response:
-    """What is in the event files of a run: each tag with its kind, count, first and last point, extremes."""
+    """The content of the event files of a run: each tag with its kind, count, first and last point, extremes."""
     brief = found_run(runs.manager, run_id).brief
     content = json_list("tags", map(tag_row, brief.tags.values()), {}, work)
     return tagged(request, content, JSON, _headers(runs, brief, v))
@@ -93,7 +93,7 @@ def list_run_tags(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: 
 @router.get("/{run_id:path}/events")
 @within(RUNS)
 def list_run_events(request: Request, runs: RunsOf, work: WorkOf, run_id: str) -> Response:
-    """What happened to a run, for the x axis: statuses, events, checkpoints, first values that are not finite."""
+    """The marks of a run for the x axis: statuses, events, checkpoints, first values that are not finite."""
     run = found_run(runs.manager, run_id)
     marks = sorted([*runs.marks(run_id), *_first_nonfinite(run, work)], key=lambda mark: mark.time or 0.0)
     return tagged(request, json_list("events", map(asdict, marks), {}, work), JSON, LIVE)
@@ -112,7 +112,7 @@ def read_scalars(
     end: Annotated[float | None, Query(alias="to", description="The largest x.")] = None,
     buckets: Annotated[int, Query(ge=0, le=100_000, description="0 for all points.")] = 0,
     smooth: Annotated[float, Query(ge=0, lt=1)] = 0.0,
-    after: Annotated[str, Query(max_length=4096, description="The cursor of an earlier answer.")] = "",
+    after: Annotated[str, Query(max_length=4096, description="The cursor of an earlier response.")] = "",
     v: _Version = "",
 ) -> Response:
     """The points of one metric: JSON, CSV (`text/csv`) or columns (`application/vnd.pai.columns`), by `Accept`.
@@ -138,7 +138,7 @@ def read_scalars(
     state = runs.manager.state
     position = Position(epoch_of_points(series, len(series)), state.version, len(series))
     facts = {"run": run_id, "tag": tag, "first": first, "reset": is_reset, "cursor": join_cursor({key: position})}
-    content = asked(series_answer, series[first:], media_type, facts, x, start, end, buckets, smooth, work)
+    content = asked(series_response, series[first:], media_type, facts, x, start, end, buckets, smooth, work)
     return tagged(request, content, media_type, _headers(runs, run.brief, v))
 
 
@@ -156,7 +156,7 @@ def found_run(manager: RunManager, run_id: str) -> WatchedRun:
     """One run.
 
     Raises:
-        Fault: there is none.
+        WireError: there is none.
     """
     run: WatchedRun = asked(loaded(manager).run, run_id)
     return run
@@ -166,7 +166,7 @@ def names_of(text: str, parameter: str) -> list[str]:
     """A list in a query: joined by commas, or a JSON array.
 
     Raises:
-        Fault: it is too long, or is none.
+        WireError: it is too long, or is none.
     """
     if not text.startswith("["):
         names = [name for name in text.split(",") if name]
@@ -191,12 +191,12 @@ def asked(question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Call a method of the manager; what it refuses is refused here.
 
     Raises:
-        Fault: there is no such run or tag, or an argument cannot be used.
+        WireError: there is no such run or tag, or an argument cannot be used.
     """
     try:
         return question(*arguments, **options)
     except RunNotFoundError as error:
-        raise Fault(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
+        raise WireError(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
     except InvalidInputError as error:
         raise invalid_parameter(str(error)[:2000]) from error
 
@@ -213,7 +213,7 @@ def _check_range(start: float | None, end: float | None) -> None:
 
 
 def _headers(runs: RunsOf, brief: RunBrief, version: str) -> dict[str, str]:
-    """Whether the answer can be kept: that of a run that has ended, asked for by its version."""
+    """True if the response can be kept: that of a run that has ended, asked for by its version."""
     is_final = brief.status in _TERMINAL and version == f"{runs.manager.state.epoch}.{brief.version}"
     return IMMUTABLE if is_final else LIVE
 

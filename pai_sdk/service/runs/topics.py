@@ -1,4 +1,4 @@
-"""What a client can follow on an event stream: the list of runs, the points of a metric, the lines of a log.
+"""Topics of an event stream: the list of runs, the points of a metric, the lines of a log.
 
 Each topic knows how far its client is. When it is asked, it gives what is new since then and moves on, so a client
 that is slow gets more at once, and nothing is kept for it. Points and lines are numbered: a client that gets some
@@ -15,14 +15,14 @@ from urllib.parse import unquote
 
 from pai_sdk.errors import RunNotFoundError
 from pai_sdk.service.runs.cursors import Position, epoch_of_points
-from pai_sdk.service.runs.run_answers import finite
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.runs.responses import finite
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 if TYPE_CHECKING:
-    from pai_sdk.run.manager import RunManager
-    from pai_sdk.run.records import Change
-    from pai_sdk.run.series import Series
-    from pai_sdk.service.runs.run_source import RunSource
+    from pai_sdk.run.events.series import Series
+    from pai_sdk.run.watch.manager import RunManager
+    from pai_sdk.run.watch.records import Change
+    from pai_sdk.service.runs.source import RunSource
 
 __all__ = ["LogTopic", "Message", "PointsTopic", "RunsTopic", "Topic", "count_points", "read_topics"]
 
@@ -64,7 +64,7 @@ class RunsTopic:
         return self._since
 
     def look(self, change: Change | None) -> Iterator[Message]:
-        """What is new."""
+        """The changes since the last call."""
         if change is None:
             return
         self.position = replace(self.position, version=change.version)
@@ -90,7 +90,7 @@ class PointsTopic:
             self._move_to(self._read())
 
     def look(self, change: Change | None) -> Iterator[Message]:
-        """What is new."""
+        """The changes since the last call."""
         known = self._known
         if known is None and (change is None or not self._is_in(change)):
             return
@@ -115,7 +115,7 @@ class PointsTopic:
             yield self._points(series, begin, min(begin + _POINTS_A_MESSAGE, len(series)))
 
     def _is_loading(self) -> bool:
-        """Whether the points that the client has may not have been read yet, after the service was started."""
+        """True if the points that the client has may not have been read yet, after the service was started."""
         if self._manager.state.loaded_at is None:
             return True
         try:
@@ -127,7 +127,7 @@ class PointsTopic:
         return change.resync or self._run_id in change.run_ids or self._run_id in change.removed
 
     def _read(self) -> Series:
-        from pai_sdk.run.series import empty_series
+        from pai_sdk.run.events.series import empty_series
 
         try:
             return self._manager.run(self._run_id).scalars(self._tag)
@@ -196,13 +196,13 @@ class LogTopic:
         self.position = known or Position(log.epoch, 0, log.total)
 
     def look(self, change: Change | None) -> Iterator[Message]:
-        """What is new."""
+        """The changes since the last call."""
         now = time.monotonic()
         try:
             log = self._source.log(self._run_id, None)
-        except Fault:  # the run was deleted
+        except WireError:  # the run was deleted
             return
-        size_bytes = log.size_bytes()
+        size_bytes = log.size_bytes
         if size_bytes == self._size_bytes and (self._is_complete or now - self._looked_at < _LONGEST_PAUSE_S):
             return
         self._size_bytes, self._looked_at = size_bytes, now
@@ -212,14 +212,13 @@ class LogTopic:
             return
         for _ in range(_MESSAGES_A_LOOK):
             page = log.page(self.position.offset, _LINES_A_MESSAGE)
-            end = self.position.offset + len(page.lines)
-            is_complete = page.is_complete and end >= page.total
-            if page.lines or (is_complete and not self._is_complete):
+            end, is_complete = self.position.offset + page.count, page.is_complete
+            if page.count or (is_complete and not self._is_complete):
                 data = {
                     "topic": self.name,
                     "run": self._run_id,
                     "first": self.position.offset,
-                    "lines": [line.text for line in page.lines],
+                    "lines": [line.text for line in page.lines()],
                     "complete": is_complete,
                 }
                 self.position = replace(self.position, offset=end)
@@ -234,7 +233,7 @@ Topic = RunsTopic | PointsTopic | LogTopic
 
 
 def count_points(manager: RunManager, run_id: str, tag: str) -> int:
-    """How many points a topic of points has to remember; 0 where there is no such run yet."""
+    """The number of points that a topic of points has to remember; 0 where there is no such run yet."""
     try:
         summary = manager.run(run_id).brief.tags.get(tag)
     except RunNotFoundError:
@@ -246,7 +245,7 @@ def read_topics(text: str) -> list[tuple[str, list[str]]]:
     """The topics of a query: their names and their parts.
 
     Raises:
-        Fault: one of them is none, or there are too many.
+        WireError: one of them is none, or there are too many.
 
     Example:
         >>> read_topics("runs,scalars:train-x7k2:eval%2Floss")

@@ -59,7 +59,7 @@ class DatabaseLock:
             connection.close()
 
     def is_lost(self) -> bool:
-        """Whether another service took the database while the server could not be reached; asks the server."""
+        """True if another service took the database while the server could not be reached; asks the server."""
         try:
             if self._connection is not None:
                 self._connection.execute(_ASK)

@@ -1,4 +1,4 @@
-"""Recognises and logs two faults of a disk: it is full, or it cannot be written."""
+"""Recognises and logs two errors of a disk: it is full, or it cannot be written."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _READ_ONLY = ("readonly database", "Read-only file system")
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an error says that a disk is full."""
+    """True if an error says that a disk is full."""
     return any(words in str(error) for words in _FULL)
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Whether an error says that nothing can be written where it could be before."""
+    """True if an error says that nothing can be written where it could be before."""
     return any(words in str(error) for words in _READ_ONLY)
 
 
 class DiskWatch:
-    """Logs faults: one line, once, for a disk that cannot be written; the traceback for any other fault.
+    """Logs errors: one line, once, for a disk that cannot be written; the traceback for any other error.
 
     Args:
         root: the service's data folder; the reserve in it is released when the disk is full.

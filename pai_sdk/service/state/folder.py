@@ -68,7 +68,7 @@ class DataFolder:
 
     @property
     def nonces_file(self) -> Path:
-        """What was signed for requests that were let in."""
+        """The nonces of requests that were let in."""
         return self.root / "nonces"
 
     @property
@@ -117,7 +117,7 @@ class DataFolder:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the folder was deleted or moved away, while we hold its lock."""
+        """True if the folder was deleted or moved away, while we hold its lock."""
         if self._lock is None:
             return False
         try:
@@ -140,7 +140,7 @@ class DataFolder:
         self.close()
 
     def saved(self) -> ServiceInfo | None:
-        """What the last start wrote down, or None."""
+        """The facts that the last start wrote down, or None."""
         return read_info(self.root)
 
     def keys(self, settings: ServiceSettings) -> Keys:
@@ -189,7 +189,7 @@ def _lock_for_us(descriptor: int, path: Path) -> bool:
 
 
 def is_locked(root: Path) -> bool:
-    """Whether a service runs on the folder now."""
+    """True if a service runs on the folder now."""
     try:
         return files.is_locked(root / "lock")
     except OSError:

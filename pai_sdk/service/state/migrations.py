@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, column, select, table, text, update
+from sqlalchemy import Connection, column, delete, func, insert, select, table, text, update
 
-from pai_sdk.service.state.models import Base, Job
+from pai_sdk.service.state.models import Base, Job, LatestMetric, Metric
 from pai_sdk.service.state.schema import Schema
 
 __all__ = ["JOBS"]
@@ -30,4 +30,20 @@ def _with_metric_times(connection: Connection) -> None:
     connection.execute(text("CREATE INDEX IF NOT EXISTS metrics_by_time ON metrics (job_id, timestamp, number)"))
 
 
-JOBS = Schema("jobs", Base.metadata, [_with_priority, _with_steps, _with_metric_times])
+def _with_event_files(connection: Connection) -> None:
+    """To version 5: points are in event files; the table keeps those of jobs that have ended, and no others.
+
+    The files and logs of a job that has not ended are read from the beginning by this build.
+    """
+    ended = select(Job.id).where(Job.ended_at.is_not(None))
+    connection.execute(delete(Metric).where(Metric.job_id.not_in(ended)))
+    connection.execute(text("DROP TABLE IF EXISTS log_cursors"))
+    latest, points = (Base.metadata.tables[model.__tablename__] for model in (LatestMetric, Metric))
+    latest.create(connection, checkfirst=True)
+    newest = select(func.max(points.c.number)).group_by(points.c.job_id, points.c.name)
+    names = [column.name for column in latest.columns]
+    rows = select(*(points.c[name] for name in names)).where(points.c.number.in_(newest))
+    connection.execute(insert(latest).from_select(names, rows))
+
+
+JOBS = Schema("jobs", Base.metadata, [_with_priority, _with_steps, _with_metric_times, _with_event_files])

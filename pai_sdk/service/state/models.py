@@ -1,4 +1,4 @@
-"""What the service keeps of its jobs, as tables."""
+"""The tables of the jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
     "Job",
     "JobAlgorithm",
     "JobLabel",
-    "LogCursor",
+    "LatestMetric",
     "Metric",
     "Progress",
     "Transition",
@@ -117,8 +117,21 @@ class Job(Base):
     algorithm: Mapped[JobAlgorithm | None] = relationship(lazy="selectin", passive_deletes="all")
 
 
+class LatestMetric(Base):
+    """The last value of a metric; `step` is None where the value is from a log. All points are in event files."""
+
+    __tablename__ = "latest_metrics"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    timestamp: Mapped[float]
+    value: Mapped[float]
+    step: Mapped[int | None] = mapped_column(BigInteger)
+    instance: Mapped[str | None]
+
+
 class Metric(Base):
-    """A value that a metric had; `step` and `instance` are None where they are not known."""
+    """A point of a job that had ended before points were in event files only. Nothing is added any more."""
 
     __tablename__ = "metrics"
     __table_args__ = (
@@ -146,16 +159,6 @@ class Event(Base):
     instance: Mapped[str | None]
     happened_at: Mapped[float]
     text: Mapped[str] = mapped_column(Text)
-
-
-class LogCursor(Base):
-    """How far a file has been read for metrics, in bytes: a log by the name of its instance, or an event file."""
-
-    __tablename__ = "log_cursors"
-
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
-    instance: Mapped[str] = mapped_column(primary_key=True)
-    offset: Mapped[int] = mapped_column(BigInteger)
 
 
 class Algorithm(Base):

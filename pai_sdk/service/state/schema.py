@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, delete, insert, inspect, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    delete,
+    insert,
+    inspect,
+    select,
+    update,
+)
 
 from pai_sdk.errors import ServiceStartError
 
 __all__ = ["Migration", "Schema"]
 
 Migration = Callable[[Connection], None]
+
+_RETIRED = 1000  # a version that every build takes for a newer one
 
 _metadata = MetaData()
 _versions = Table(
@@ -63,6 +77,12 @@ class Schema:
         self._check(connection)
         connection.execute(delete(_versions).where(_versions.c.name == self.name))
         connection.execute(insert(_versions).values(name=self.name, version=self.version))
+
+    def retire(self, connection: Connection) -> None:
+        """Bring the tables up to date, and let no build open them again: their content is moved elsewhere."""
+        if self._version_of(connection) != _RETIRED:
+            self.prepare(connection)
+            connection.execute(update(_versions).where(_versions.c.name == self.name).values(version=_RETIRED))
 
     def _version_of(self, connection: Connection) -> int:
         noted = connection.scalar(select(_versions.c.version).where(_versions.c.name == self.name))

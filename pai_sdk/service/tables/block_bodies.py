@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 
 __all__ = ["compressed", "decompressed"]
 
@@ -26,22 +26,22 @@ def decompressed(body: BinaryIO, encoding: str, most_bytes: int) -> Iterator[byt
         most_bytes: of the content.
 
     Raises:
-        TableFault: the body is not compressed so, is cut off, or has a larger content.
+        TableError: the body is not compressed so, is cut off, or has a larger content.
     """
     pieces = {"": _plain, "deflate": _inflated, "zstd": _unpacked}.get(encoding)
     if pieces is None:
         text = f"The encoding {encoding[:60]!r} is not offered; use deflate or zstd."
-        raise TableFault(400, "InvalidArgument", text)
+        raise TableError(400, "InvalidArgument", text)
     size_bytes = 0
     try:
         for piece in pieces(body):
             size_bytes += len(piece)
             if size_bytes > most_bytes:
                 text = f"The block has more than {most_bytes:,} bytes when decompressed."
-                raise TableFault(413, "RequestTooLarge", text)
+                raise TableError(413, "RequestTooLarge", text)
             yield piece
     except (zlib.error, OSError, ValueError, struct.error) as error:
-        raise TableFault(400, "InvalidArgument", f"The body is not {encoding}: {error}.") from error
+        raise TableError(400, "InvalidArgument", f"The body is not {encoding}: {error}.") from error
 
 
 def compressed(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
@@ -107,7 +107,7 @@ def _unpacked(body: BinaryIO) -> Iterator[bytes]:
 
     if (window := _largest_window(body)) > _LARGEST_WINDOW:
         text = f"The zstd frame needs a window of {window:,} bytes; HTTP allows {_LARGEST_WINDOW:,} (RFC 9659)."
-        raise TableFault(413, "RequestTooLarge", text)
+        raise TableError(413, "RequestTooLarge", text)
     body.seek(0)
     with pa.CompressedInputStream(pa.PythonFile(body, mode="r"), "zstd") as stream:
         yield from iter(lambda: stream.read(_PIECE), b"")

@@ -6,15 +6,14 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 
-from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.base.files import replace_file
+from pai_sdk.execution.base import JobFiles
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.service.state.folder import Keys
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 from pai_sdk.service.tables.table_rights import ALL_TABLES, NamedTable, TableRights, is_table, named_table
 from pai_sdk.service.tables.table_store import TableStore
+from pai_sdk.storage.base import Store
 
 __all__ = ["JobTables", "TableKeys"]
 
@@ -45,13 +44,13 @@ class TableKeys(Mapping[str, str]):
         """The tables that a key opens.
 
         Raises:
-            TableFault: the job has ended just now.
+            TableError: the job has ended just now.
         """
         if key_id == self._own[0]:
             return ALL_TABLES
         request = self._request_of(key_id.removeprefix(_OF_A_JOB))
         if request is None:
-            raise TableFault(401, "ODPS-0410042", "The access key id is not known here.")
+            raise TableError(401, "ODPS-0410042", "The access key id is not known here.")
         return TableRights(
             _tables_of(channel.input_uri for channel in request.input_channels),
             _tables_of(channel.output_uri for channel in request.output_channels),
@@ -86,31 +85,29 @@ class JobTables:
         self._endpoint = endpoint
         self._keys = keys
 
-    def put(self, sandbox: Sandbox, job_id: str, folder: Path, uri: str, must_exist: bool) -> None:
+    def put(self, files: JobFiles, job_id: str, channel: Store, uri: str, must_exist: bool) -> None:
         """Write what a job needs to use a table: `meta.json` in the channel's folder, and the key.
 
         Args:
-            sandbox: of the job.
+            files: of the job.
             job_id: of the job.
-            folder: of the channel.
+            channel: its folder.
             uri: of the table.
             must_exist: whether table and partition must be there; a job may create those of its outputs.
 
         Raises:
-            TableFault: there is no such table or partition, or the URI names none.
+            TableError: there is no such table or partition, or the URI names none.
         """
         named = named_table(uri)
         if must_exist:
             table = self._store.table(named.project, named.name)
             if named.partition and not table.partition_folder(named.partition).exists():
                 partition = ",".join(f"{name}={value}" for name, value in named.partition.items())
-                raise TableFault(404, "NoSuchPartition", f"Partition not found: {partition}")
+                raise TableError(404, "NoSuchPartition", f"Partition not found: {partition}")
         meta = json.dumps({"endpoint": self._endpoint, "path": uri})
-        replace_file(folder / "meta.json", meta, mode=0o644)
+        channel.write("meta.json", meta.encode())
         key_id, secret = self._keys.of_job(job_id)
-        sandbox.odps_credential_file.parent.mkdir(parents=True, exist_ok=True)
-        key = json.dumps({"AccessKeyId": key_id, "AccessKeySecret": secret})
-        replace_file(sandbox.odps_credential_file, key, mode=0o600)
+        files.write_table_key(json.dumps({"AccessKeyId": key_id, "AccessKeySecret": secret}))
 
 
 def _tables_of(uris: Iterable[str | None]) -> list[NamedTable]:

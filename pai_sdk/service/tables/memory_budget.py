@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 
 __all__ = ["MemoryBudget"]
 
@@ -41,15 +41,15 @@ class MemoryBudget:
         """Hold some bytes.
 
         Raises:
-            TableFault: they are more than the whole budget, or were not free in time.
+            TableError: they are more than the whole budget, or were not free in time.
         """
         if size_bytes > self.total_bytes:
             text = f"The rows need {size_bytes:,} bytes of memory at once; {self.total_bytes:,} are allowed."
-            raise TableFault(413, "RequestTooLarge", f"{text} Send smaller record batches.")
+            raise TableError(413, "RequestTooLarge", f"{text} Send smaller record batches.")
         with self._changed:
             if not self._changed.wait_for(lambda: self.free_bytes >= size_bytes, self._longest_wait_s):
                 text = "Other requests use the memory that the service has for rows; try again later."
-                raise TableFault(429, "FlowExceeded", text)
+                raise TableError(429, "FlowExceeded", text)
             self.free_bytes -= size_bytes
         try:
             yield

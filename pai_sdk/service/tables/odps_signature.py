@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote
 
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 
 __all__ = ["OdpsVerifier", "canonical_text", "odps_signature"]
 
@@ -69,23 +69,23 @@ class OdpsVerifier:
         """The access key id that signed a request; arguments as for `canonical_text`.
 
         Raises:
-            TableFault: the key is unknown, the signature or the date is wrong.
+            TableError: the key is unknown, the signature or the date is wrong.
         """
         scheme, _, rest = headers.get("authorization", "").partition(" ")
         credential, _, given = rest.partition(":")
         if scheme != "ODPS" or not given:
-            raise TableFault(401, "ODPS-0410061", "The request is not signed.")
+            raise TableError(401, "ODPS-0410061", "The request is not signed.")
         key_id, *scope = credential.split("/")
         secret = self._keys.get(key_id)
         if secret is None:
-            raise TableFault(401, "ODPS-0410042", "The access key id is not known here.")
+            raise TableError(401, "ODPS-0410042", "The access key id is not known here.")
         if scope and (len(scope) != 4 or scope[2:] != ["odps", f"{_V4}_request"]):
-            raise TableFault(401, "ODPS-0410051", "The credential's scope is not that of signature V4.")
+            raise TableError(401, "ODPS-0410051", "The credential's scope is not that of signature V4.")
         self._check_date(headers.get("date", ""))
         date, region = scope[:2] if scope else ("", "")
         expected = odps_signature(secret, canonical_text(method, path, query, headers), date=date, region=region)
         if not hmac.compare_digest(expected.encode(), given.strip().encode()):
-            raise TableFault(
+            raise TableError(
                 401, "ODPS-0410042", "The signature does not fit the request: check the access key secret."
             )
         return key_id
@@ -94,6 +94,6 @@ class OdpsVerifier:
         try:
             seconds = parsedate_to_datetime(unquote(text)).timestamp()
         except (TypeError, ValueError, IndexError, OverflowError):
-            raise TableFault(401, "ODPS-0410051", "The header Date is missing or cannot be read.") from None
+            raise TableError(401, "ODPS-0410051", "The header Date is missing or cannot be read.") from None
         if abs(self._now() - seconds) > _LONGEST_SKEW_S:
-            raise TableFault(401, "ODPS-0410031", "The header Date is more than 15 minutes off; set the clock.")
+            raise TableError(401, "ODPS-0410031", "The header Date is more than 15 minutes off; set the clock.")

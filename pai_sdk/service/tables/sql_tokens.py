@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 
 __all__ = ["Token", "Tokens", "unclear"]
 
@@ -49,7 +49,7 @@ class Tokens:
         sql: the statement.
 
     Raises:
-        TableFault: a quote is not closed, or there are too many tokens.
+        TableError: a quote is not closed, or there are too many tokens.
 
     Example:
         >>> tokens = Tokens("DROP TABLE `t`")
@@ -103,7 +103,7 @@ class Tokens:
         """Take this sign.
 
         Raises:
-            TableFault: something else comes.
+            TableError: something else comes.
         """
         if not self.take_sign(sign):
             raise self.unexpected(repr(sign))
@@ -120,7 +120,7 @@ class Tokens:
         """The statement's text from one token to another."""
         return self._sql[first.start : last.end]
 
-    def unexpected(self, expected: str) -> TableFault:
+    def unexpected(self, expected: str) -> TableError:
         """The error of a statement that goes on in another way than it should."""
         token = self.next
         if token.kind == "end":
@@ -129,9 +129,9 @@ class Tokens:
         return unclear(f"{expected} is expected instead of {rest!r}, at character {token.start + 1}.")
 
 
-def unclear(message: str) -> TableFault:
+def unclear(message: str) -> TableError:
     """The error of a statement that cannot be parsed."""
-    return TableFault(400, "ODPS-0130161", message)
+    return TableError(400, "ODPS-0130161", message)
 
 
 def _split(sql: str) -> list[Token]:

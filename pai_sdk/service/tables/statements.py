@@ -61,7 +61,7 @@ def read_statement(sql: str) -> Statement:
     """Parse a statement. All of its text must be understood: no clause and no second statement is left out.
 
     Raises:
-        TableFault: it is none of those that are offered here, or longer than MaxCompute allows.
+        TableError: it is none of those that are offered here, or longer than MaxCompute allows.
 
     Example:
         >>> read_statement("CREATE TABLE t (`a` BIGINT) PARTITIONED BY (`dt` STRING)").partition_columns
@@ -96,7 +96,7 @@ def read_partition(text: str) -> dict[str, str]:
     """The pairs of a partition: `dt=1,hour='2'` or `dt=1/hour=2`; none for an empty text.
 
     Raises:
-        TableFault: it cannot be read, or a value cannot be the name of a folder.
+        TableError: it cannot be read, or a value cannot be the name of a folder.
     """
     return _checked_partition(_pairs(text))
 

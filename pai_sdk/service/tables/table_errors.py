@@ -1,11 +1,11 @@
-"""What is wrong with a request for tables, in MaxCompute's codes."""
+"""Errors of requests for tables, with MaxCompute's codes."""
 
 from __future__ import annotations
 
-__all__ = ["TableFault"]
+__all__ = ["TableError"]
 
 
-class TableFault(Exception):
+class TableError(Exception):
     """A request that is refused.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pai_sdk.service.tables.statements import read_partition
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 
 __all__ = ["ALL_TABLES", "NamedTable", "TableRights", "is_table", "named_table"]
 
@@ -27,12 +27,12 @@ class NamedTable:
     partition: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, partition: Mapping[str, str]) -> bool:
-        """Whether a partition belongs to what is named."""
+        """True if a partition belongs to what is named."""
         return self.partition.items() <= partition.items()
 
 
 def is_table(uri: str | None) -> bool:
-    """Whether the URI of a channel is that of a table."""
+    """True if the URI of a channel is that of a table."""
     return uri is not None and uri.startswith("odps://")
 
 
@@ -40,7 +40,7 @@ def named_table(uri: str) -> NamedTable:
     """The table of `odps://project/tables/table/dt=1`; a slash at the end means nothing.
 
     Raises:
-        TableFault: the text is no such URI.
+        TableError: the text is no such URI.
 
     Example:
         >>> named_table("odps://shop/tables/clicks/dt=1").partition
@@ -48,13 +48,13 @@ def named_table(uri: str) -> NamedTable:
     """
     found = _URI.fullmatch(uri)
     if found is None:
-        raise TableFault(400, "ODPS-0130161", f"{uri[:200]!r} is not odps://project/tables/table/partition=value")
+        raise TableError(400, "ODPS-0130161", f"{uri[:200]!r} is not odps://project/tables/table/partition=value")
     partition = read_partition((found["partition"] or "").removesuffix("/"))
     return NamedTable(found["project"], found["table"].lower(), partition)
 
 
 class TableRights:
-    """What a key may do: everything, or to read and write the tables that it was given for.
+    """The rights of a key: everything, or to read and write the tables that it was given for.
 
     Args:
         readable: what the key may read; None for all tables.
@@ -66,7 +66,7 @@ class TableRights:
         >>> rights.check("shop", "clicks", writes=True)
         Traceback (most recent call last):
         ...
-        pai_sdk.service.tables.table_errors.TableFault: The key does not open table shop.clicks for writing: ...
+        pai_sdk.service.tables.table_errors.TableError: The key does not open table shop.clicks for writing: ...
     """
 
     def __init__(self, readable: Sequence[NamedTable] | None, writable: Sequence[NamedTable] | None) -> None:
@@ -74,7 +74,7 @@ class TableRights:
         self._writable = writable
 
     def may_read(self, project: str, name: str) -> bool:
-        """Whether the key opens the table, or a part of it."""
+        """True if the key opens the table, or a part of it."""
         return bool(self._found(project, name, writes=False))
 
     def check(
@@ -89,7 +89,7 @@ class TableRights:
             writes: whether something is changed.
 
         Raises:
-            TableFault: the key does not open this table, or not this partition.
+            TableError: the key does not open this table, or not this partition.
         """
         found = self._found(project, name, writes=writes)
         if not any(partition is None or table.has(partition) for table in found):
@@ -99,7 +99,7 @@ class TableRights:
         """Let the removal of a table through, or refuse it: the key must open all of it.
 
         Raises:
-            TableFault: as for `check`.
+            TableError: as for `check`.
         """
         self.check(project, name, {}, writes=True)
 
@@ -112,7 +112,7 @@ class TableRights:
     def _refuse(self, project: str, name: str, partition: Mapping[str, str] | None, *, writes: bool) -> None:
         part = "".join(f"/{column}={value}" for column, value in (partition or {}).items())
         what = "writing" if writes else "reading"
-        raise TableFault(
+        raise TableError(
             403,
             "ODPS-0420095",
             f"The key does not open table {project}.{name}{part} for {what}: "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pai_sdk.service.tables.block_bodies import compressed, decompressed
 from pai_sdk.service.tables.memory_budget import MemoryBudget
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 from pai_sdk.trace.frames import FrameError, framed_pieces, unframed_chunks
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def read_block(
         budget: gives the memory of the batches.
 
     Raises:
-        TableFault: they cannot be read, do not have their checksum, or need more memory than is allowed.
+        TableError: they cannot be read, do not have their checksum, or need more memory than is allowed.
     """
     content = _Content(decompressed(body, encoding, _MOST_BYTES))
     if not is_arrow:
@@ -118,7 +118,7 @@ class _Content:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether there is nothing more to read."""
+        """True if there is nothing more to read."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -150,7 +150,7 @@ def _unframed(content: _Content) -> Iterator[bytes]:
 
 
 class _Batches:
-    """What Arrow reads messages from: it says how much it reads next, so that nothing larger is begun."""
+    """A file that Arrow reads messages from; it knows how much is read next, so that nothing larger is begun."""
 
     closed = False
 
@@ -163,7 +163,7 @@ class _Batches:
     def read(self, size_bytes: int = -1) -> bytes:
         if size_bytes > LARGEST_BATCH_BYTES:
             text = f"A record batch has {size_bytes:,} bytes; {LARGEST_BATCH_BYTES:,} are allowed."
-            raise TableFault(413, "RequestTooLarge", f"{text} Send several smaller ones.")
+            raise TableError(413, "RequestTooLarge", f"{text} Send several smaller ones.")
         if size_bytes > _SMALL_READ:
             if self._is_held:
                 raise FrameError("the description of a batch is too large")
@@ -217,7 +217,7 @@ def _batch_of(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _is_compressed(metadata: memoryview) -> bool:
-    """Whether the buffers of a batch are compressed, by the fourth field of the RecordBatch in its flatbuffer.
+    """True if the buffers of a batch are compressed, by the fourth field of the RecordBatch in its flatbuffer.
 
     Arrow would decompress them to whatever size they declare.
     """
@@ -265,7 +265,7 @@ class _RecordContent:
     def read(self, size_bytes: int = -1) -> bytes:
         if self.read_bytes - self.record_began > _LONGEST_RECORD:
             text = f"A record has more than {_LONGEST_RECORD:,} bytes; send such rows as Arrow."
-            raise TableFault(413, "RequestTooLarge", text)
+            raise TableError(413, "RequestTooLarge", text)
         found = self._content.read(min(size_bytes, _LONGEST_RECORD) if size_bytes >= 0 else _SMALL_READ)
         self.tail = (self.tail + found[-_LONGEST_FOOTER:])[-_LONGEST_FOOTER:]
         return found
@@ -308,7 +308,7 @@ def _records(content: _Content, table: Table, budget: MemoryBudget) -> Generator
                     values, began = [], source.read_bytes
             source.check_end(count)
             yield _batch_of_records(values, table.schema)
-        except TableFault:
+        except TableError:
             raise
         except Exception as error:  # whatever a reader of hostile bytes raises
             raise _unreadable(error) from error
@@ -353,5 +353,5 @@ def _as_records(rows: Iterator[pa.Table], table: Table, columns: list[str] | Non
     yield taken()
 
 
-def _unreadable(error: Exception | str) -> TableFault:
-    return TableFault(400, "InvalidArgument", f"The block cannot be read: {str(error)[:500]}.")
+def _unreadable(error: Exception | str) -> TableError:
+    return TableError(400, "InvalidArgument", f"The block cannot be read: {str(error)[:500]}.")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pai_sdk.base.files import replace_file, sync_folder
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 from pai_sdk.trace.types import trace_schema
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Table:
         missing = [name for name in self.partition_columns if name not in partition]
         if missing or len(partition) != len(self.partition_columns):
             names = ", ".join(self.partition_columns) or "none"
-            raise TableFault(400, "ODPS-0110031", f"The table's partition columns are: {names}.")
+            raise TableError(400, "ODPS-0110031", f"The table's partition columns are: {names}.")
         return self.data.joinpath(*(f"{name}={partition[name]}" for name in self.partition_columns))
 
 
@@ -107,7 +107,7 @@ class UploadSession:
 
     @property
     def is_committed(self) -> bool:
-        """Whether its rows are visible."""
+        """True if its rows are visible."""
         return self.target.is_dir()
 
     def block_ids(self) -> list[int]:
@@ -172,13 +172,13 @@ class TableStore:
         """A table.
 
         Raises:
-            TableFault: there is none of this name.
+            TableError: there is none of this name.
         """
         folder = self._folder(project, name)
         try:
             facts = json.loads((folder / "table.json").read_text())
         except FileNotFoundError:
-            raise TableFault(404, "NoSuchTable", f"Table not found - {project}.{name}") from None
+            raise TableError(404, "NoSuchTable", f"Table not found - {project}.{name}") from None
         given = facts["columns"], facts["partitions"], facts["id"], facts["lifecycle"]
         return Table(project, name.lower(), folder, *given)
 
@@ -227,7 +227,7 @@ class TableStore:
         """Begin an upload session.
 
         Raises:
-            TableFault: there is no such partition, and it is not to be made.
+            TableError: there is no such partition, and it is not to be made.
         """
         self._remove_old_uploads()
         if create:
@@ -259,7 +259,7 @@ class TableStore:
         """An upload session, committed or not.
 
         Raises:
-            TableFault: there is none with this id.
+            TableError: there is none with this id.
         """
         folder = self._root / "uploads" / upload_id
         if not _ID.fullmatch(upload_id) or not (folder / "upload.json").exists():
@@ -267,7 +267,7 @@ class TableStore:
         facts = json.loads((folder / "upload.json").read_text())
         table = self.table(facts["project"], facts["table"])
         if table.table_id != facts["table_id"]:
-            raise TableFault(404, "NoSuchUpload", f"The table of upload {upload_id} was dropped and made again.")
+            raise TableError(404, "NoSuchUpload", f"The table of upload {upload_id} was dropped and made again.")
         return UploadSession(upload_id, table, facts["partition"], folder, facts["overwrite"])
 
     def put_block(self, upload: UploadSession, block_id: int, batches: Iterable[pa.RecordBatch]) -> None:
@@ -279,12 +279,12 @@ class TableStore:
             batches: its rows, which are written one batch after the other.
 
         Raises:
-            TableFault: the id is out of range, or the upload is committed.
+            TableError: the id is out of range, or the upload is committed.
         """
         if not 0 <= block_id < _MOST_BLOCKS:
-            raise TableFault(400, "InvalidArgument", f"Block ids go from 0 to {_MOST_BLOCKS - 1}.")
+            raise TableError(400, "InvalidArgument", f"Block ids go from 0 to {_MOST_BLOCKS - 1}.")
         if upload.is_committed:
-            raise TableFault(400, "StatusConflict", "The upload is committed, and takes no more blocks.")
+            raise TableError(400, "StatusConflict", "The upload is committed, and takes no more blocks.")
         # Not in the folder of the blocks: a commit takes all that is there, also what a crash has left.
         draft = upload.folder / f"{uuid.uuid4().hex}.draft"
         try:
@@ -328,7 +328,7 @@ class TableStore:
         try:
             rows = sum(pq.read_metadata(path).num_rows for path in paths)
         except FileNotFoundError:
-            raise TableFault(409, "StatusConflict", "The rows are being replaced; try again.") from None
+            raise TableError(409, "StatusConflict", "The rows are being replaced; try again.") from None
         download = DownloadSession(uuid.uuid4().hex, table, partition, paths, rows)
         with self._lock:
             self._downloads[download.download_id] = download
@@ -340,12 +340,12 @@ class TableStore:
         """A download session.
 
         Raises:
-            TableFault: there is none with this id, or the service was started again since.
+            TableError: there is none with this id, or the service was started again since.
         """
         try:
             return self._downloads[download_id]
         except KeyError:
-            raise TableFault(404, "NoSuchDownload", f"There is no download {download_id[:60]}.") from None
+            raise TableError(404, "NoSuchDownload", f"There is no download {download_id[:60]}.") from None
 
     def rows(
         self, download: DownloadSession, start: int, count: int, columns: list[str] | None = None
@@ -361,7 +361,7 @@ class TableStore:
             try:
                 opened = pq.ParquetFile(path)
             except FileNotFoundError:
-                raise TableFault(404, "NoSuchDownload", "The rows of this download were replaced.") from None
+                raise TableError(404, "NoSuchDownload", "The rows of this download were replaced.") from None
             with opened as file:
                 for group in range(file.num_row_groups):
                     here = file.metadata.row_group(group).num_rows
@@ -406,16 +406,16 @@ def _order(path: Path) -> tuple[float, str, int]:
 
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise TableFault(400, "ODPS-0130161", f"{name[:130]!r} is not the name of a project or a table.")
+        raise TableError(400, "ODPS-0130161", f"{name[:130]!r} is not the name of a project or a table.")
     return name
 
 
-def _no_upload(upload_id: str) -> TableFault:
-    return TableFault(404, "NoSuchUpload", f"There is no upload {upload_id[:60]}.")
+def _no_upload(upload_id: str) -> TableError:
+    return TableError(404, "NoSuchUpload", f"There is no upload {upload_id[:60]}.")
 
 
-def _no_partition(partition: Mapping[str, str]) -> TableFault:
-    return TableFault(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
+def _no_partition(partition: Mapping[str, str]) -> TableError:
+    return TableError(404, "NoSuchPartition", f"Partition not found: {_partition_text(partition)}")
 
 
 def _partition_text(partition: Mapping[str, Any]) -> str:

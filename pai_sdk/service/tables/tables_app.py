@@ -30,7 +30,7 @@ from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.tables.memory_budget import MemoryBudget
 from pai_sdk.service.tables.odps_signature import OdpsVerifier
 from pai_sdk.service.tables.statements import Statement, read_partition, read_statement
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 from pai_sdk.service.tables.table_rights import ALL_TABLES, TableRights
 from pai_sdk.service.tables.table_rows import ROWS_BUDGET_BYTES, encoded_rows, encoding_for, read_block
 from pai_sdk.service.tables.table_store import DownloadSession, Table, TableStore, UploadSession
@@ -52,7 +52,7 @@ _ROW_RANGE = re.compile(r"\(? *([0-9]{1,18}) *, *([0-9]{1,18}) *\)?")
 
 
 class TablesApp:
-    """Answers signed requests.
+    """Serves signed requests.
 
     Args:
         store: the tables.
@@ -81,33 +81,35 @@ class TablesApp:
         self._longest_block_bytes = longest_block_bytes
         self._budget = MemoryBudget(ROWS_BUDGET_BYTES)
         self._workers: anyio.CapacityLimiter | None = None  # made in the event loop that uses it
-        # What became of each statement: "" or its error. A statement has ended when its request is answered.
+        # What became of each statement: "" or its error. A statement has ended when its response is sent.
         self._instances: OrderedDict[str, str] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         request_id = uuid.uuid4().hex
         try:
-            response = await self._answer(Request(scope, receive))
-        except TableFault as fault:
-            response = _fault(fault, request_id)
+            response = await self._respond(Request(scope, receive))
+        except TableError as error:
+            response = _error_response(error, request_id)
         except ClientDisconnect:
-            response = _fault(TableFault(400, "IncompleteBody", "The body was cut off."), request_id)
+            response = _error_response(TableError(400, "IncompleteBody", "The body was cut off."), request_id)
         except Exception:
-            logger.exception("request %s %s %s met a fault", request_id, scope["method"], scope["path"])
-            response = _fault(TableFault(500, "InternalServerError", "The service met a fault."), request_id)
+            logger.exception("request %s %s %s met an error", request_id, scope["method"], scope["path"])
+            response = _error_response(
+                TableError(500, "InternalServerError", "The service met an error."), request_id
+            )
         response.headers["x-odps-request-id"] = request_id
         response.headers["date"] = formatdate(usegmt=True)
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         scope = request.scope
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         headers = {name.lower(): value for name, value in request.headers.items()}
         path = unquote(scope["raw_path"].decode("latin-1").partition("?")[0])
         key_id = self._verifier.check(request.method, path, query, headers)
         if self._rate is not None and self._rate.take():
-            raise TableFault(429, "FlowExceeded", "The access key makes more requests than this service allows.")
+            raise TableError(429, "FlowExceeded", "The access key makes more requests than this service allows.")
         call = _Call(request, path, dict(query), self._rights_of(key_id))
         handler = self._handler(call)
         return await handler(call)
@@ -115,7 +117,7 @@ class TablesApp:
     def _handler(self, call: _Call) -> Callable[[_Call], Awaitable[Response]]:
         parts, query, method = call.parts, call.query, call.request.method
         if parts[:1] != ["projects"] or len(parts) < 2:
-            raise TableFault(404, "NoSuchObject", f"This service has no {call.path}.")
+            raise TableError(404, "NoSuchObject", f"This service has no {call.path}.")
         match method, parts[2:]:
             case "GET", []:
                 return self._project
@@ -130,7 +132,7 @@ class TablesApp:
             case _, ["tables", _] | ["schemas", "default", "tables", _]:
                 if handler := self._table_handler(call):
                     return handler
-        raise TableFault(404, "NoSuchObject", f"This service has no {method} {call.path}.")
+        raise TableError(404, "NoSuchObject", f"This service has no {method} {call.path}.")
 
     def _table_handler(self, call: _Call) -> Callable[[_Call], Awaitable[Response]] | None:
         query, method = call.query, call.request.method
@@ -156,7 +158,7 @@ class TablesApp:
                 return self._put_block
             case "POST", True:
                 return self._commit
-        raise TableFault(405, "MethodNotAllowed", "Uploads take other methods.")
+        raise TableError(405, "MethodNotAllowed", "Uploads take other methods.")
 
     # ---- the REST calls
 
@@ -173,10 +175,10 @@ class TablesApp:
         try:
             await _in_thread(self._run, call, found)
             self._instances[instance_id] = ""
-        except TableFault as fault:
-            if fault.status_code == 403:
+        except TableError as error:
+            if error.status_code == 403:
                 raise
-            self._instances[instance_id] = f"{fault.code}: {fault.message}"
+            self._instances[instance_id] = f"{error.code}: {error.message}"
         while len(self._instances) > _MOST_INSTANCES:
             self._instances.popitem(last=False)
         host = call.request.headers.get("host", "")
@@ -200,13 +202,13 @@ class TablesApp:
             done = change(table, statement.partition)
             problem = "The partition is there already." if statement.kind == "add" else "Partition not found."
         if not done and not statement.may_exist:
-            raise TableFault(400, "ODPS-0130131", problem)
+            raise TableError(400, "ODPS-0130131", problem)
 
     async def _instance(self, call: _Call) -> Response:
         try:
             problem = self._instances[call.parts[3]]
         except KeyError:
-            raise TableFault(404, "NoSuchObject", "There is no such instance.") from None
+            raise TableError(404, "NoSuchObject", "There is no such instance.") from None
         status = "Failed" if problem else "Success"
         if "taskstatus" in call.query:
             task = ("Task", [("Name", "task"), ("Status", status)])
@@ -235,11 +237,11 @@ class TablesApp:
         def exists() -> bool:
             table = self._readable(call)
             if not table.partition_columns:
-                raise TableFault(400, "ODPS-0110031", "The table has no partitions.")
+                raise TableError(400, "ODPS-0110031", "The table has no partitions.")
             return table.partition_folder(call.partition).exists()
 
         if not await _in_thread(exists):
-            raise TableFault(404, "NoSuchPartition", "Partition not found.")
+            raise TableError(404, "NoSuchPartition", "Partition not found.")
         return _xml(document("Partition", [("Schema", json.dumps({"createTime": 0}))]))
 
     async def _partitions(self, call: _Call) -> Response:
@@ -285,7 +287,7 @@ class TablesApp:
         upload = await _in_thread(self._writable_upload, call)
         block = call.needed("blockid")
         if not _NUMBER.fullmatch(block):
-            raise TableFault(400, "InvalidArgument", f"{block[:60]!r} is not a block id.")
+            raise TableError(400, "InvalidArgument", f"{block[:60]!r} is not a block id.")
         encoding = call.request.headers.get("content-encoding", "")
         with tempfile.TemporaryFile(dir=self._store.drafts) as body:
             await self._receive(call.request, body)
@@ -306,7 +308,7 @@ class TablesApp:
             size_bytes += len(piece)
             if size_bytes > self._longest_block_bytes:
                 text = f"The body has more than {self._longest_block_bytes} bytes."
-                raise TableFault(413, "RequestTooLarge", text)
+                raise TableError(413, "RequestTooLarge", text)
             waiting += piece
             if len(waiting) >= _BODY_PIECE:
                 await _in_thread(file.write, bytes(waiting))
@@ -327,7 +329,7 @@ class TablesApp:
                 await self._workers.acquire_on_behalf_of(function)
         except TimeoutError:
             text = "Other requests occupy all threads that the service has for rows; try again later."
-            raise TableFault(429, "FlowExceeded", text) from None
+            raise TableError(429, "FlowExceeded", text) from None
         try:
             return await anyio.to_thread.run_sync(function)
         finally:
@@ -366,7 +368,7 @@ class TablesApp:
         download = await _in_thread(self._readable_download, call)
         given = _ROW_RANGE.fullmatch(call.needed("rowrange"))
         if given is None:
-            raise TableFault(400, "InvalidRowRange", "rowrange must be (first,count).")
+            raise TableError(400, "InvalidRowRange", "rowrange must be (first,count).")
         first, count = int(given[1]), int(given[2])
         names = _columns_of(download.table, call.query.get("columns", ""))
         accepts = call.request.headers.get("accept-encoding", "")
@@ -412,10 +414,10 @@ class _Call:
         """The value of a parameter.
 
         Raises:
-            TableFault: the request does not have it.
+            TableError: the request does not have it.
         """
         if not self.query.get(name):
-            raise TableFault(400, "MissingArgument", f"The parameter {name} is missing.")
+            raise TableError(400, "MissingArgument", f"The parameter {name} is missing.")
         return self.query[name]
 
 
@@ -428,7 +430,7 @@ async def _body(request: Request, longest_bytes: int) -> bytes:
     async for piece in request.stream():
         body += piece
         if len(body) > longest_bytes:
-            raise TableFault(413, "RequestTooLarge", f"The body has more than {longest_bytes} bytes.")
+            raise TableError(413, "RequestTooLarge", f"The body has more than {longest_bytes} bytes.")
     return bytes(body)
 
 
@@ -443,7 +445,7 @@ def _query_of(body: bytes) -> str:
         nonlocal count
         count += 1
         if count > _MOST_ELEMENTS:
-            raise TableFault(400, "MalformedXML", "The body has more elements than any request needs.")
+            raise TableError(400, "MalformedXML", "The body has more elements than any request needs.")
         path.append(tag)
         if tag == "Query":
             queries.append([])
@@ -453,7 +455,7 @@ def _query_of(body: bytes) -> str:
             queries[-1].append(piece)
 
     def refuse(*_: object) -> None:
-        raise TableFault(400, "MalformedXML", "The body declares a document type.")
+        raise TableError(400, "MalformedXML", "The body declares a document type.")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda tag: path.pop()
@@ -462,9 +464,9 @@ def _query_of(body: bytes) -> str:
     try:
         parser.Parse(body, True)
     except expat.ExpatError as error:
-        raise TableFault(400, "MalformedXML", f"The body cannot be read: {error}.") from error
+        raise TableError(400, "MalformedXML", f"The body cannot be read: {error}.") from error
     if len(queries) != 1:
-        raise TableFault(400, "ODPS-0130161", f"The instance has {len(queries)} queries; one is needed.")
+        raise TableError(400, "ODPS-0130161", f"The instance has {len(queries)} queries; one is needed.")
     return "".join(queries[0])
 
 
@@ -475,9 +477,9 @@ def _columns_of(table: Table, text: str) -> list[str] | None:
         return None
     known = {name.lower(): name for name in table.columns}
     if unknown := [name for name in names if name not in known]:
-        raise TableFault(400, "NoSuchColumn", f"The table has no column {unknown[0][:128]!r}.")
+        raise TableError(400, "NoSuchColumn", f"The table has no column {unknown[0][:128]!r}.")
     if len({*names}) != len(names):
-        raise TableFault(400, "InvalidArgument", "A column is asked for more than once.")
+        raise TableError(400, "InvalidArgument", "A column is asked for more than once.")
     return [known[name] for name in names]
 
 
@@ -513,11 +515,11 @@ def _quoted(text: str) -> str:
     return quoteattr(printable(text))
 
 
-def _fault(fault: TableFault, request_id: str) -> Response:
+def _error_response(error: TableError, request_id: str) -> Response:
     content = [
-        ("Code", fault.code),
-        ("Message", fault.message),
+        ("Code", error.code),
+        ("Message", error.message),
         ("RequestId", request_id),
         ("HostId", "pai-sdk"),
     ]
-    return Response(document("Error", content), status_code=fault.status_code, media_type="application/xml")
+    return Response(document("Error", content), status_code=error.status_code, media_type="application/xml")

@@ -1,4 +1,4 @@
-"""What lets a browser or a program in: one-time codes, what they are exchanged for, and a token.
+"""Access for browsers and programs: one-time codes, what they are exchanged for, and a token.
 
 A code is exchanged for a cookie and a key. Browsers send a cookie to every server of this machine, whatever its
 port, so a program that is such a server could send it on. The page has the key in its own storage, which belongs
@@ -67,13 +67,13 @@ class BrowserKeys:
             return cookie, key
 
     def is_page(self, cookie: str, key: str) -> bool:
-        """Whether these are a cookie that was given here, and the key that was given with it."""
+        """True if these are a cookie that was given here, and the key that was given with it."""
         with self._lock:
             known = self._cookies.get(_digest(cookie))
         return known is not None and hmac.compare_digest(known, _digest(key))
 
     def is_token(self, value: str) -> bool:
-        """Whether it is the token for programs."""
+        """True if it is the token for programs."""
         return self._token is not None and hmac.compare_digest(_digest(value), self._token)
 
 

@@ -1,9 +1,12 @@
-"""The application of `pai-sdk ui`: the routes of runs behind the guard, and one plain page that uses them."""
+"""The application of `pai-sdk ui`, and its server: the routes of runs behind the guard, and one plain page."""
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -12,19 +15,24 @@ from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp
 
 from pai_sdk.service.budgets import COMPARE, BudgetedRoute, Shares, WorkOf, within
-from pai_sdk.service.http.fault_handlers import add_refusals, refusal
+from pai_sdk.service.http.gate import Gate
+from pai_sdk.service.http.http_server import HttpServer
+from pai_sdk.service.http.listening import listen_on, url_of
+from pai_sdk.service.http.routes.json_responses import add_refusals, refusal
 from pai_sdk.service.rate import RateLimit
 from pai_sdk.service.runs.compare_routes import check_comparison
+from pai_sdk.service.runs.folder_runs import FolderRuns
 from pai_sdk.service.runs.kept_manager import loaded
-from pai_sdk.service.runs.run_answers import LIVE, tagged
+from pai_sdk.service.runs.responses import LIVE, tagged
 from pai_sdk.service.runs.run_routers import ROUTERS
 from pai_sdk.service.runs.run_routes import asked, names_of
-from pai_sdk.service.runs.run_source import RunsOf, RunSource
-from pai_sdk.service.web.browser_guard import BrowserGuard, cookie_name
+from pai_sdk.service.runs.source import RunsOf, RunSource
+from pai_sdk.service.settings import ConnectionLimits
+from pai_sdk.service.web.browser_guard import SAFETY_HEADERS, BrowserGuard, cookie_name
 from pai_sdk.service.web.browser_keys import BrowserKeys
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 
-__all__ = ["LOGIN_PATH", "PAGE_PATH", "create_ui"]
+__all__ = ["LOGIN_PATH", "PAGE_PATH", "UiServer", "UiSettings", "create_ui"]
 
 PAGE_PATH = "/ui/"
 LOGIN_PATH = "/ui/session"
@@ -35,13 +43,14 @@ _FILES = {
     "/ui/page.css": ("page.css", "text/css; charset=utf-8"),
 }
 _REQUESTS_PER_S = 1000.0
+_LONGEST_BODY_BYTES = 1 << 20
 _MOST_CURVES = 200
 _PLOT_BUCKETS = 300
 
 
 @dataclass(frozen=True)
 class _UiContext:
-    """What the routes read from."""
+    """The objects that the routes read from."""
 
     runs: RunSource
     keys: BrowserKeys
@@ -78,11 +87,10 @@ def create_ui(runs: RunSource, keys: BrowserKeys, *, port: int, names: list[str]
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
-        # Starlette raises the error once more after this answer is sent; the guard writes it to the log.
-        return refusal(request, Fault(500, "InternalError", "The server met a fault; its log has the details."))
+        # Starlette raises the error once more after this response is sent; the gate writes it to the log.
+        return refusal(request, WireError(500, "InternalError", "The server failed; its log has the details."))
 
-    return BrowserGuard(
-        app,
+    guard = BrowserGuard(
         keys,
         port=port,
         names=names,
@@ -90,6 +98,7 @@ def create_ui(runs: RunSource, keys: BrowserKeys, *, port: int, names: list[str]
         login_path=LOGIN_PATH,
         rate=RateLimit(_REQUESTS_PER_S),
     )
+    return Gate(app, guard.admit, longest_body_bytes=_LONGEST_BODY_BYTES, headers=SAFETY_HEADERS)
 
 
 @_router.get("/ui")
@@ -105,11 +114,11 @@ def log_in(request: Request, body: LoginRequest) -> Response:
     context: _UiContext = request.app.state.context
     found = context.keys.exchange(body.code)
     if found is None:
-        raise Fault(403, "CodeNotValid", "The link was used or has expired; `pai-sdk ui` prints a new one.")
+        raise WireError(403, "CodeNotValid", "The link was used or has expired; `pai-sdk ui` prints a new one.")
     cookie, key = found
-    answer = JSONResponse({"key": key}, headers={"Cache-Control": "no-store"})
-    answer.set_cookie(cookie_name(context.port), cookie, path="/", httponly=True, samesite="strict")
-    return answer
+    response = JSONResponse({"key": key}, headers={"Cache-Control": "no-store"})
+    response.set_cookie(cookie_name(context.port), cookie, path="/", httponly=True, samesite="strict")
+    return response
 
 
 @_router.get("/ui/plot.svg")
@@ -140,3 +149,77 @@ def _file(request: Request) -> Response:
     name, media_type = _FILES[request.url.path]
     content = files("pai_sdk.service.web").joinpath("static").joinpath(name).read_bytes()
     return tagged(request, content, media_type, {"Cache-Control": "no-cache"})
+
+
+_CONNECTIONS = 200
+
+
+@dataclass(frozen=True)
+class UiSettings:
+    """The settings of the server.
+
+    Attributes:
+        logdir: the folder of runs, or its URI.
+        host: the address to listen on.
+        port: the port; 0 takes a free one.
+        names: names of this machine, besides those of loopback, by which browsers may ask for the page.
+        token: for programs, as `Authorization: Bearer`; empty for none.
+    """
+
+    logdir: str | Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    names: Sequence[str] = ()
+    token: str = ""
+
+    def __repr__(self) -> str:
+        return f"UiSettings(logdir={str(self.logdir)!r}, host={self.host!r}, port={self.port})"
+
+
+class UiServer:
+    """Serves the runs of one folder; `run` serves, `stop` ends that from any thread.
+
+    Args:
+        settings: what with.
+
+    Attributes:
+        port: the port that it listens on.
+
+    Raises:
+        ServiceStartError: the port is taken, or the address is not one of this machine.
+    """
+
+    def __init__(self, settings: UiSettings) -> None:
+        self._settings = settings
+        self._listener: socket.socket = listen_on(settings.host, settings.port)
+        self.port: int = self._listener.getsockname()[1]
+        self._keys = BrowserKeys(settings.token)
+        self._runs = FolderRuns(settings.logdir)
+        app = create_ui(self._runs, self._keys, port=self.port, names=[*settings.names])
+        self._server = HttpServer(
+            app,
+            ConnectionLimits(most=_CONNECTIONS),
+            on_end=lambda: setattr(self._runs, "is_closing", True),
+        )
+
+    @property
+    def url(self) -> str:
+        """Its address, without a code."""
+        return url_of(self._settings.names[0] if self._settings.names else self._settings.host, self.port)
+
+    def new_link(self) -> str:
+        """A link for a browser: it is valid once, for a minute. The code is in no request and in no log."""
+        return f"{self.url}{PAGE_PATH}#{self._keys.new_code()}"
+
+    def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until `stop`."""
+        self._server.on_ready = on_ready
+        try:
+            self._server.run(sockets=[self._listener])
+        finally:
+            self._runs.close()
+            self._listener.close()
+
+    def stop(self) -> None:
+        """End; returns at once."""
+        self._server.should_exit = True

@@ -16,7 +16,7 @@ from pai_sdk.api.signature import acs3_signature, payload_hash, roa_signature
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.service.http.authentication import Authenticator, SignedRequest
 from pai_sdk.service.state.folder import Keys
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S
 
@@ -76,7 +76,7 @@ def guard() -> Authenticator:
 
 
 def refused(request: SignedRequest, guard: Authenticator) -> str:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(WireError) as caught:
         guard.check(request)
     assert caught.value.status_code in (401, 403)
     assert "the secret" not in caught.value.message
@@ -120,7 +120,7 @@ def test_what_is_signed_cannot_be_changed() -> None:
         SignedRequest("GET", true.path, true.query, {**true.headers, "host": "elsewhere"}),
     ):
         assert refused(changed, guard()) == "SignatureDoesNotMatch"
-    with pytest.raises(Fault, match="body"):
+    with pytest.raises(WireError, match="body"):
         guard().check_body(true, b"{ }")
 
 

@@ -16,11 +16,11 @@ import pytest
 import requests
 
 from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk.logs import search
 from pai_sdk.service.budgets import COMPARE, SEARCH, Abandoned, Budget, Share, Shares, Work
 from pai_sdk.service.http.api_app import create_api
 from pai_sdk.service.http.description import describe
-from pai_sdk.service.runs import log_search
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import HELD_S, Client, job_body, running_service
@@ -185,7 +185,7 @@ def test_a_share_that_is_full_says_when_to_come_again(
         go_on.wait(PATIENCE_S)
         yield 0, b"a\n"
 
-    monkeypatch.setattr(log_search, "_pieces", pieces)
+    monkeypatch.setattr(search, "_pieces", pieces)
     monkeypatch.setattr("pai_sdk.service.budgets._WAIT_FOR_PLACE_S", 0.1)
     with ExitStack() as stack:
         stack.callback(go_on.set)
@@ -217,7 +217,7 @@ def test_work_ends_with_its_time_and_its_client() -> None:
     work = Work(Budget(Share("x"), 5.0, 100, "less"), clock=lambda: now[0])
     work.check()
     now[0] = 5.1
-    with pytest.raises(Fault, match=r"more than 5 s. Ask for less") as caught:
+    with pytest.raises(WireError, match=r"more than 5 s. Ask for less") as caught:
         work.check()
     assert caught.value.status_code == 400
     work.has_left = True
@@ -228,11 +228,13 @@ def test_work_ends_with_its_time_and_its_client() -> None:
 def test_what_would_fill_the_memory_is_refused_with_what_to_ask_for() -> None:
     work = Work(COMPARE)
     work.hold(COMPARE.values or 0, "points")
-    with pytest.raises(Fault, match=r"needs 7,000,000 points, and 6,000,000 are allowed. Ask for fewer buckets"):
+    with pytest.raises(
+        WireError, match=r"needs 7,000,000 points, and 6,000,000 are allowed. Ask for fewer buckets"
+    ):
         work.hold(7_000_000, "points")
     for _ in range(32):
         work.spend(1 << 20)
-    with pytest.raises(Fault, match="response of more than 32 MiB"):
+    with pytest.raises(WireError, match="response of more than 32 MiB"):
         work.spend(1)
 
 

@@ -19,7 +19,7 @@ import requests
 
 from pai_sdk.service.http import guarded_connections, http_server
 from pai_sdk.service.http.guarded_connections import GuardedProtocol
-from pai_sdk.service.jobs.changes import News
+from pai_sdk.service.jobs.changes import Subscription
 from pai_sdk.service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
@@ -207,7 +207,7 @@ def test_who_is_slow_but_steady_is_not(strict: Client, clock: Clock) -> None:
 
 
 def test_waiting_for_news_is_not_being_slow(
-    strict: Client, executor: ScriptedExecutor, clock: Clock, held: set[News]
+    strict: Client, executor: ScriptedExecutor, clock: Clock, held: set[Subscription]
 ) -> None:
     job_id = strict.create(job_body())
     strict.until(job_id, "Running")
@@ -267,7 +267,7 @@ def test_idle_connections_of_strangers_shut_nobody_out(strict: Client) -> None:
 
 
 def test_when_all_connections_are_in_use_one_more_is_told_to_come_again(
-    strict: Client, executor: ScriptedExecutor, held: set[News]
+    strict: Client, executor: ScriptedExecutor, held: set[Subscription]
 ) -> None:
     job_id = strict.create(job_body())
     strict.until(job_id, "Running")

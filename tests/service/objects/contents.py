@@ -1,11 +1,11 @@
-"""What a store holds on the disk: contents in files, and in rows where it has them."""
+"""What a store holds on the disk: contents in files and in rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from pai_sdk.service.objects import ObjectStore
-from pai_sdk.service.objects.sqlite_index import MOST_ROW_BYTES
+from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES
 
 LARGE = MOST_ROW_BYTES + 1
 """A content of this size is a file in every store."""
@@ -24,8 +24,6 @@ def blob_files(store: ObjectStore) -> list[Path]:
 
 def count_rows(store: ObjectStore) -> int:
     """The rows of contents."""
-    if store.rows is None:
-        return 0
     return store._database.query("SELECT count(*) FROM oss_contents", ())[0][0]
 
 

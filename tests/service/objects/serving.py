@@ -11,15 +11,14 @@ from pathlib import Path
 import uvicorn
 
 from pai_sdk.service.objects import ObjectStore, create_app
-from tests.service.postgres import url_for
 from tests.waiting import PATIENCE_S, until
 
 KEY_ID, SECRET, REGION, BUCKET = "test-id", "test-secret", "cn-test", "my-bucket"
 
 
 def open_store(root: Path, **options: float) -> ObjectStore:
-    """A store on that folder; its index lies in PostgreSQL when the tests are to run on it."""
-    return ObjectStore(root, url_for(root), **options)
+    """A store on that folder."""
+    return ObjectStore(root, **options)
 
 
 def _server(store: ObjectStore) -> uvicorn.Server:

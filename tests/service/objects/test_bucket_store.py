@@ -10,7 +10,7 @@ from pai_sdk.service.objects.bucket_store import BucketStore
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.uri import OssUri
 from tests.service.objects.serving import BUCKET
-from tests.unit.storage.store_conformance import StoreConformance
+from tests.unit.storage.stores.store_conformance import StoreConformance
 
 
 class TestBucketStore(StoreConformance):

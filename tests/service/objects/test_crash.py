@@ -13,10 +13,9 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.service.objects.sqlite_index import MOST_ROW_BYTES
+from pai_sdk.service.objects.object_rows import MOST_ROW_BYTES
 from tests.service.objects.conftest import Serve
 from tests.service.objects.serving import BUCKET
-from tests.service.postgres import is_used
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -213,12 +212,10 @@ def test_killed_again_and_again_in_the_middle_of_everything(serve_apart: Serve, 
 
 
 def is_row(entry: oss2.models.SimplifiedObjectInfo) -> bool:
-    return not is_used() and entry.type == "Normal" and entry.size <= MOST_ROW_BYTES
+    return entry.type == "Normal" and entry.size <= MOST_ROW_BYTES
 
 
 def rows_without_objects(root: Path) -> int:
-    if is_used():
-        return 0
     named = "SELECT CAST(substr(blob, 5) AS INTEGER) FROM oss_objects WHERE blob >= 'row-'"
     with closing(sqlite3.connect(root / "objects.db")) as database:
         query = f"SELECT count(*) FROM oss_contents WHERE id NOT IN ({named})"

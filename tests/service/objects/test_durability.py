@@ -18,7 +18,6 @@ import pytest
 from tests.service.objects.conftest import Serve
 from tests.service.objects.contents import LARGE
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, open_store
-from tests.service.postgres import is_used
 from tests.waiting import PATIENCE_S
 
 KILL_AFTER = 100
@@ -111,7 +110,6 @@ def _name(call: str, arguments: str, root: Path) -> str:
     return ""
 
 
-@pytest.mark.skipif(is_used(), reason="the index is not in SQLite")
 @pytest.mark.skipif(not can_trace(), reason="strace is missing or may not trace; test_writer has the order, too")
 def test_the_disk_has_it_before_the_client_hears_of_it(tmp_path: Path) -> None:
     root, trace = tmp_path / "store", tmp_path / "trace"

@@ -305,7 +305,7 @@ def test_small_objects_of_a_build_that_had_only_files_stay_readable(store: Objec
 
 def test_a_row_whose_content_is_gone_is_not_read(store: ObjectStore) -> None:
     store.put_bytes(BUCKET, "put", b"hello")
-    store._database.write(lambda connection: connection.execute(text("DELETE FROM oss_contents")))
+    store._database.write(lambda connection: connection.execute("DELETE FROM oss_contents"))
     with pytest.raises(StorageError, match=r"0 of its 5 bytes.*upload it again") as caught:
         store.open(BUCKET, "put")
     assert (caught.value.code, caught.value.status_code) == ("ObjectDamaged", 410)

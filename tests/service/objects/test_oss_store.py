@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from pai_sdk.config.credentials import Credentials
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.store import OssStore, Store
 from pai_sdk.storage.uri import OssUri
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
-from tests.unit.storage.store_conformance import StoreConformance
+from tests.unit.storage.stores.store_conformance import StoreConformance
 
 
 class TestOssStore(StoreConformance):

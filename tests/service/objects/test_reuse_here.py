@@ -9,8 +9,8 @@ import pytest
 
 from pai_sdk.config.credentials import Credentials
 from pai_sdk.errors import StorageError
-from pai_sdk.storage import file_upload
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss import file_upload
+from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.transfer import download, upload_tree
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri

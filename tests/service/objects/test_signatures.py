@@ -16,8 +16,8 @@ from oss2 import http
 
 from pai_sdk.errors import StorageError
 from pai_sdk.service.objects import oss_auth
-from pai_sdk.service.objects.oss_auth import Verifier
-from pai_sdk.service.objects.oss_signature import OssSignedRequest, signature_v1, signature_v4, signing_key_v4
+from pai_sdk.service.objects.oss_auth import Verifier, signature_v1, signature_v4, signing_key_v4
+from pai_sdk.service.objects.oss_request import OssSignedRequest
 
 KEYS = {"my-id": "my-secret"}
 BUCKET, REGION = "my-bucket", "cn-test"

@@ -14,7 +14,7 @@ import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.service.objects.index import StoredObject
+from pai_sdk.service.objects.object_rows import StoredObject
 from tests.service.objects.conftest import Wire
 from tests.service.objects.contents import large
 from tests.service.objects.serving import BUCKET
@@ -172,7 +172,7 @@ def test_metadata_of_any_bytes_comes_back(wire: Wire) -> None:
 def test_what_is_copied_is_what_the_condition_was_asked_of(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket, store = wire.bucket(), wire.store
     etag = bucket.put_object("pinned", large(b"as it was")).etag
-    find = store._find
+    find = store.index.find_with_content
 
     def replaced_as_soon_as_seen(*address: str) -> tuple[StoredObject, bytes | None]:
         info, content = find(*address)
@@ -180,7 +180,7 @@ def test_what_is_copied_is_what_the_condition_was_asked_of(wire: Wire, monkeypat
             store.put_bytes(*address, large(b"replaced"))
         return info, content
 
-    monkeypatch.setattr(store, "_find", replaced_as_soon_as_seen)
+    monkeypatch.setattr(store.index, "find_with_content", replaced_as_soon_as_seen)
     with pytest.raises(oss2.exceptions.PreconditionFailed):
         bucket.copy_object(BUCKET, "pinned", "copy of it", headers={"x-oss-copy-source-if-match": etag})
     assert not bucket.object_exists("copy of it")

@@ -10,11 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
-from sqlalchemy.exc import SQLAlchemyError
 
 from pai_sdk.service.objects.index_database import IndexDatabase
-from pai_sdk.service.objects.writer import Writer, sqlite_of
+from pai_sdk.service.objects.writer import Writer
 from tests.waiting import PATIENCE_S, until
 
 NUMBERS = "CREATE TABLE numbers (number INTEGER PRIMARY KEY)"
@@ -23,17 +21,14 @@ CHILDREN = "CREATE TABLE children (parent INTEGER REFERENCES numbers DEFERRABLE 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[IndexDatabase]:
-    database = IndexDatabase(f"sqlite:///{tmp_path / 'index.db'}")
-    database.write(
-        lambda connection: connection.execute(text("CREATE TABLE numbers (number INTEGER PRIMARY KEY)"))
-    )
+    database = IndexDatabase(tmp_path)
+    database.write(lambda connection: connection.execute(NUMBERS))
     yield database
     database.close()
 
 
 @pytest.fixture
 def writer(database: IndexDatabase) -> Writer:
-    assert database.writer is not None
     return database.writer
 
 
@@ -64,9 +59,9 @@ def commits(database: IndexDatabase, monkeypatch: pytest.MonkeyPatch) -> Commits
     return Commits(monkeypatch)
 
 
-def add(number: int) -> Callable[[Connection], int]:
-    def operation(connection: Connection) -> int:
-        connection.execute(text("INSERT INTO numbers VALUES (:number)"), {"number": number})
+def add(number: int) -> Callable[[sqlite3.Connection], int]:
+    def operation(connection: sqlite3.Connection) -> int:
+        connection.execute("INSERT INTO numbers VALUES (?)", (number,))
         return number
 
     return operation
@@ -76,15 +71,15 @@ def numbers(database: IndexDatabase) -> list[int]:
     return [number for (number,) in database.query("SELECT number FROM numbers ORDER BY number", ())]
 
 
-def outcomes(writer: Writer, *operations: Callable[[Connection], object]) -> list[object]:
+def outcomes(writer: Writer, *operations: Callable[[sqlite3.Connection], object]) -> list[object]:
     """Run operations in one batch: the thread is busy until all of them wait."""
     busy, go_on = threading.Event(), threading.Event()
 
-    def wait(connection: Connection) -> None:
+    def wait(connection: sqlite3.Connection) -> None:
         busy.set()
         assert go_on.wait(PATIENCE_S)
 
-    def outcome(operation: Callable[[Connection], object]) -> object:
+    def outcome(operation: Callable[[sqlite3.Connection], object]) -> object:
         try:
             return writer.run(operation)
         except Exception as error:
@@ -103,8 +98,8 @@ def outcomes(writer: Writer, *operations: Callable[[Connection], object]) -> lis
 
 
 def test_what_is_written_is_forced_to_the_disk_with_each_commit(database: IndexDatabase) -> None:
-    def pragmas(connection: Connection) -> list[object]:
-        return [connection.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "synchronous")]
+    def pragmas(connection: sqlite3.Connection) -> list[object]:
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
 
     assert database.write(pragmas) == ["wal", 2]  # 2: FULL
 
@@ -134,7 +129,7 @@ def test_nothing_is_answered_before_it_is_committed(
 def test_an_operation_that_fails_undoes_only_what_it_did(
     database: IndexDatabase, writer: Writer, commits: Commits
 ) -> None:
-    def fail(connection: Connection) -> None:
+    def fail(connection: sqlite3.Connection) -> None:
         add(2)(connection)
         raise ValueError("no")
 
@@ -149,8 +144,8 @@ def test_a_transaction_that_the_database_undid_costs_only_the_operation_that_fai
 ) -> None:
     """As SQLite does when the disk is full."""
 
-    def lose(connection: Connection) -> None:
-        sqlite_of(connection).execute("ROLLBACK")
+    def lose(connection: sqlite3.Connection) -> None:
+        connection.execute("ROLLBACK")
         raise sqlite3.OperationalError("database or disk is full")
 
     first, second, third = outcomes(writer, add(1), lose, add(3))
@@ -164,11 +159,11 @@ def test_operations_whose_commit_failed_are_run_again_each_alone(
     database: IndexDatabase, writer: Writer, commits: Commits
 ) -> None:
     """SQLite leaves a transaction open whose commit failed."""
-    database.write(lambda connection: connection.execute(text(CHILDREN)).rowcount)
-    sqlite_of(writer._connection).execute("PRAGMA foreign_keys=ON")
+    database.write(lambda connection: connection.execute(CHILDREN).rowcount)
+    writer._connection.execute("PRAGMA foreign_keys=ON")
 
-    def add_orphan(connection: Connection) -> None:
-        connection.execute(text("INSERT INTO children VALUES (77)"))
+    def add_orphan(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO children VALUES (77)")
 
     first, second, third = outcomes(writer, add(1), add_orphan, add(3))
     assert (first, third) == (1, 3)
@@ -186,16 +181,16 @@ def test_a_connection_that_fails_in_undoing_is_replaced(
         database.close()
         raise sqlite3.OperationalError("disk I/O error")
 
-    def cannot_connect() -> Connection:
+    def cannot_connect(path: Path) -> sqlite3.Connection:
         raise sqlite3.OperationalError("unable to open database file")
 
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "_commit", fail)
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             writer.run(add(1))
-        patch.setattr(writer._engine, "connect", cannot_connect)
+        patch.setattr("pai_sdk.service.objects.writer.connect", cannot_connect)
         for _ in range(2):
-            with pytest.raises((sqlite3.Error, SQLAlchemyError)):
+            with pytest.raises(sqlite3.Error):
                 writer.run(add(1))
     assert writer.run(add(2)) == 2
     assert numbers(database) == [2]
@@ -204,8 +199,8 @@ def test_a_connection_that_fails_in_undoing_is_replaced(
 def test_a_database_that_is_locked_is_an_error_and_can_be_used_afterwards(
     database: IndexDatabase, writer: Writer, tmp_path: Path
 ) -> None:
-    database.write(lambda connection: connection.exec_driver_sql("PRAGMA busy_timeout = 1") and None)
-    other = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
+    database.write(lambda connection: connection.execute("PRAGMA busy_timeout = 1") and None)
+    other = sqlite3.connect(tmp_path / "objects.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(sqlite3.OperationalError, match="locked"):
         writer.run(add(1))

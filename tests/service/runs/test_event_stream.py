@@ -17,11 +17,11 @@ import requests
 
 from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.config.credentials import static_credentials
-from pai_sdk.run.events import EventWriter
+from pai_sdk.run.events.writer import EventWriter
 from pai_sdk.service.runs import event_stream, job_runs
 from pai_sdk.service.runs.cursors import Position, join_cursor, read_cursor
 from pai_sdk.service.runs.topics import read_topics
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import StreamMessage, messages_of, write_points
 from tests.service.services import Client, job_body, running_service
@@ -257,7 +257,7 @@ def test_a_service_that_ends_waits_for_no_stream(start: Callable[..., Any]) -> N
     "topics", ["nothing", "scalars:a", "log", "log:a:b", ",".join(f"log:{n}" for n in range(101))]
 )
 def test_topics_that_there_are_not_are_refused(client: Client, topics: str) -> None:
-    with pytest.raises(Fault, match="topics"):
+    with pytest.raises(WireError, match="topics"):
         read_topics(topics)
     assert client.call("GET", "/events", topics=topics).status_code == 400
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.run.manager import RunManager
-from pai_sdk.run.run_scan import LocalRunFolders
+from pai_sdk.run.watch.manager import RunManager
+from pai_sdk.run.watch.scan import LocalRunFolders
 from pai_sdk.service.runs import kept_manager
 from pai_sdk.service.runs.kept_manager import KeptManager
 from tests.service.fakes import ScriptedExecutor

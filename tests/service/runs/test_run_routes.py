@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pai_sdk.run.binary_columns import MEDIA_TYPE, read_columns
+from pai_sdk.run.events.binary_columns import MEDIA_TYPE, read_columns
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body, running_service

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from pai_sdk.cli.root import app
 from pai_sdk.service.web.browser_guard import cookie_name
 from pai_sdk.service.web.browser_keys import BrowserKeys
-from pai_sdk.service.web.ui_server import UiServer, UiSettings
+from pai_sdk.service.web.ui_app import UiServer, UiSettings
 from tests.service.runs.event_files import messages_of, write_points
 from tests.waiting import PATIENCE_S, until
 
@@ -342,7 +342,7 @@ def test_the_command_refuses_what_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_token_file_is_made_for_its_user_only(tmp_path: Path) -> None:
-    from pai_sdk.cli.ui_command import _token_in
+    from pai_sdk.cli.serve import _token_in
     from pai_sdk.errors import ServiceStartError
 
     file = tmp_path / "token"

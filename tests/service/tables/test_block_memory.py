@@ -19,7 +19,7 @@ from odps.tunnel import TableTunnel
 from pai_sdk.service.tables import table_rows
 from pai_sdk.service.tables.memory_budget import MemoryBudget
 from pai_sdk.service.tables.statements import read_statement
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 from pai_sdk.service.tables.table_store import Table, TableStore
 from pai_sdk.trace.frames import framed
 from tests.service.tables.conftest import Tables
@@ -70,7 +70,7 @@ def test_a_small_body_that_becomes_large_is_refused(
 ) -> None:
     monkeypatch.setattr(table_rows, "_MOST_BYTES", 500_000)
     body = compress(framed(batch(100).serialize().to_pybytes() * 1000))
-    with pytest.raises(TableFault, match="more than 500,000 bytes when decompressed") as caught:
+    with pytest.raises(TableError, match="more than 500,000 bytes when decompressed") as caught:
         rows_of(body, table, encoding)
     assert caught.value.status_code == 413
 
@@ -78,18 +78,18 @@ def test_a_small_body_that_becomes_large_is_refused(
 def test_a_batch_that_declares_too_much_is_refused_before_it_is_read(table: Table) -> None:
     rows = table_rows.LARGEST_BATCH_BYTES // 8 + 1
     message = batch(rows).serialize().to_pybytes()[: 2 * MIB]  # the rest is never asked for
-    with pytest.raises(TableFault, match="Send several smaller ones") as caught:
+    with pytest.raises(TableError, match="Send several smaller ones") as caught:
         rows_of(framed(message), table)
     assert caught.value.status_code == 413
 
 
 def test_memory_in_use_by_others_is_waited_for(table: Table) -> None:
     body = framed(batch(MIB).serialize())
-    with pytest.raises(TableFault, match="25,165,824 bytes") as caught:
+    with pytest.raises(TableError, match="25,165,824 bytes") as caught:
         rows_of(body, table, budget=MIB)
     assert caught.value.status_code == 413
     budget = MemoryBudget(30 * MIB, longest_wait_s=0.05)
-    with budget.taken(10 * MIB), pytest.raises(TableFault, match="try again later") as caught:
+    with budget.taken(10 * MIB), pytest.raises(TableError, match="try again later") as caught:
         list(table_rows.read_block(io.BytesIO(body), table, encoding="", is_arrow=True, budget=budget))
     assert caught.value.status_code == 429
     assert budget.free_bytes == 30 * MIB
@@ -101,7 +101,7 @@ def test_compressed_buffers_are_refused(table: Table) -> None:
     with pa.ipc.new_stream(out, table.schema, options=options) as writer:
         writer.write_batch(batch(MIB))
     message = out.getvalue().removeprefix(table.schema.serialize().to_pybytes())
-    with pytest.raises(TableFault, match="buffers are compressed"):
+    with pytest.raises(TableError, match="buffers are compressed"):
         rows_of(framed(message), table)
 
 
@@ -109,14 +109,14 @@ def test_a_window_larger_than_http_allows_is_refused(table: Table) -> None:
     options = zstandard.ZstdCompressionParameters(window_log=27)
     large = zstandard.ZstdCompressor(compression_params=options).compressobj()
     body = zstd(framed(b"")) + large.compress(bytes(100)) + large.flush()  # hidden in the second frame
-    with pytest.raises(TableFault, match=r"window of 134,217,728 bytes") as caught:
+    with pytest.raises(TableError, match=r"window of 134,217,728 bytes") as caught:
         rows_of(body, table, "zstd")
     assert caught.value.status_code == 413
 
 
 @pytest.mark.parametrize("encoding", ["x-snappy-framed", "x-lz4-frame", "x-odps-lz4-frame", "gzip", "zzz"])
 def test_other_compressions_are_refused(table: Table, encoding: str) -> None:
-    with pytest.raises(TableFault, match="not offered; use deflate or zstd"):
+    with pytest.raises(TableError, match="not offered; use deflate or zstd"):
         rows_of(b"", table, encoding)
 
 
@@ -125,16 +125,16 @@ def test_bodies_that_are_cut_off_or_not_compressed(table: Table, encoding: str) 
     content = framed(batch(10_000).serialize())
     body = zlib.compress(content) if encoding == "deflate" else zstd(content)
     for cut in (1, 2, 3, 5, 8, len(body) // 2, len(body) - 1):
-        with pytest.raises(TableFault) as caught:
+        with pytest.raises(TableError) as caught:
             rows_of(body[:cut], table, encoding)
         assert caught.value.status_code == 400, caught.value.message
-    with pytest.raises(TableFault, match=r"is not|cannot be read"):
+    with pytest.raises(TableError, match=r"is not|cannot be read"):
         rows_of(b"hello world", table, encoding)
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 31])
 def test_chunks_of_other_sizes_are_refused(table: Table, chunk_bytes: int) -> None:
-    with pytest.raises(TableFault, match="chunk size is"):
+    with pytest.raises(TableError, match="chunk size is"):
         rows_of(chunk_bytes.to_bytes(4, "big") + bytes(100), table)
 
 

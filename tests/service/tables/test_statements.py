@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from odps import errors
 
 from pai_sdk.service.tables.statements import Statement, read_partition, read_statement
-from pai_sdk.service.tables.table_errors import TableFault
+from pai_sdk.service.tables.table_errors import TableError
 from pai_sdk.service.tables.table_store import TableStore
 from tests.service.tables.conftest import Tables
 
@@ -109,7 +109,7 @@ def test_other_statements(sql: str, found: Statement) -> None:
     ],
 )
 def test_what_is_not_understood_is_refused(sql: str, message: str) -> None:
-    with pytest.raises(TableFault, match=re.escape(message)) as caught:
+    with pytest.raises(TableError, match=re.escape(message)) as caught:
         read_statement(sql)
     assert len(caught.value.message) < 1200
     assert caught.value.status_code == 400
@@ -128,7 +128,7 @@ def test_what_is_not_understood_is_refused(sql: str, message: str) -> None:
 )
 def test_partitions(text: str, found: dict[str, str] | None) -> None:
     if found is None:
-        with pytest.raises(TableFault, match="cannot be the value"):
+        with pytest.raises(TableError, match="cannot be the value"):
             read_partition(text)
     else:
         assert read_partition(text) == found
@@ -158,7 +158,7 @@ BAD_PARTITIONS = (
 
 @pytest.mark.parametrize("text", BAD_PARTITIONS)
 def test_partitions_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(TableFault, match="partition") as caught:
+    with pytest.raises(TableError, match="partition") as caught:
         read_partition(text)
     assert len(caught.value.message) < 500
 
@@ -172,7 +172,7 @@ WORDS = (
 @given(st.lists(st.sampled_from(WORDS), max_size=25), st.sampled_from([" ", "", "\n"]))
 def test_any_text_is_a_statement_or_an_error(words: list[str], between: str) -> None:
     for begin in ("", "CREATE TABLE t (a int) ", "ALTER TABLE t DROP PARTITION (", "CREATE TABLE t (a "):
-        with suppress(TableFault):
+        with suppress(TableError):
             statement = read_statement(begin + between.join(words))
             assert statement.kind != "remove" or statement.partition
 
@@ -181,7 +181,7 @@ def test_any_text_is_a_statement_or_an_error(words: list[str], between: str) -> 
 def test_any_text_is_a_partition_or_an_error(text: str) -> None:
     try:
         pairs = read_partition(text)
-    except TableFault:
+    except TableError:
         return
     assert (
         read_partition(",".join(f"{name}='{value}'" for name, value in pairs.items() if "'" not in value))
@@ -227,6 +227,6 @@ def test_a_partition_that_was_dropped_takes_no_commit(tmp_path: Path) -> None:
     table = store.table("shop", "t")
     upload = store.begin_upload(table, {"dt": "1"}, create=True)
     assert store.remove_partition(table, {"dt": "1"})
-    with pytest.raises(TableFault, match="Partition not found: dt=1") as caught:
+    with pytest.raises(TableError, match="Partition not found: dt=1") as caught:
         store.commit(upload)
     assert caught.value.status_code == 404

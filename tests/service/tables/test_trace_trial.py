@@ -8,7 +8,7 @@ import pytest
 
 from tests.trials import resume, trace
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 
 def test_each_row_once_through_faults_and_kills(tmp_path: Path) -> None:

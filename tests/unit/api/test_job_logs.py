@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pai_sdk.api.job_logs import JobLogs
-from pai_sdk.api.refusals import api_error
-from pai_sdk.api.responses import Answer
+from pai_sdk.api.responses import ApiResponse as Answer
+from pai_sdk.api.responses import api_error
 from pai_sdk.api.transport import Transport
 from pai_sdk.errors import BadAnswerError, InvalidRequestError
 from pai_sdk.schemas.record import LogPage

@@ -28,7 +28,7 @@ from tests.unit.api.scripted_server import BrokenRecord, Reply, Reset, ScriptedS
 
 CLOUD = "https://pai.cn-hangzhou.aliyuncs.com"
 CHECK = "check that the endpoint is one of PAI, and the proxy"
-FAULT = "the service, or a gateway before it, has a fault"
+FAULT = "the service, or a gateway in front of it, failed"
 PROXY = "check HTTPS_PROXY and NO_PROXY"
 HTML = b"<html><body>502 Bad Gateway</body></html>"
 KEY = static_credentials("LTAI-example", "keep-me-secret", "keep-my-token")
@@ -94,52 +94,50 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         pytest.param(
             Reply(HTML, 502),
             BadAnswerError,
-            f"HOST answered HTTP 502 with HTML or XML instead of JSON; {FAULT}",
+            f"HOST sent HTTP 502 with HTML or XML instead of JSON; {FAULT}",
             id="HTML from a gateway",
         ),
         pytest.param(
             Reply(b"", 503),
             BadAnswerError,
-            f"HOST answered HTTP 503 with an empty body; {FAULT}",
+            f"HOST sent HTTP 503 with an empty body; {FAULT}",
             id="empty 503",
         ),
         pytest.param(
             Reply(HTML),
             BadAnswerError,
-            f"HOST answered HTTP 200 with HTML or XML instead of JSON; {CHECK}",
+            f"HOST sent HTTP 200 with HTML or XML instead of JSON; {CHECK}",
             id="a login page",
         ),
-        pytest.param(
-            Reply(b""), BadAnswerError, f"HOST answered HTTP 200 with an empty body; {CHECK}", id="empty"
-        ),
+        pytest.param(Reply(b""), BadAnswerError, f"HOST sent HTTP 200 with an empty body; {CHECK}", id="empty"),
         pytest.param(
             Reply([1]),
             BadAnswerError,
-            f"HOST answered HTTP 200 with a JSON list instead of an object; {CHECK}",
+            f"HOST sent HTTP 200 with a JSON list instead of an object; {CHECK}",
             id="array",
         ),
         pytest.param(
             Reply(b'{"TrainingJobId": "tr'),
             BadAnswerError,
-            f"HOST answered HTTP 200 with JSON that is cut off or broken; {CHECK}",
+            f"HOST sent HTTP 200 with JSON that is cut off or broken; {CHECK}",
             id="truncated JSON",
         ),
         pytest.param(
             Reply({"TrainingJobId": "t"}, cut=4),
             ConnectionFailedError,
-            "the connection to http://HOST broke off before the answer was whole (tried 10 times)",
+            "the connection to http://HOST broke off before the response was complete (tried 10 times)",
             id="cut off",
         ),
         pytest.param(
             Reset,
             ConnectionFailedError,
-            "the connection to http://HOST broke off before the answer was whole (tried 10 times)",
+            "the connection to http://HOST broke off before the response was complete (tried 10 times)",
             id="reset",
         ),
         pytest.param(
             Reply({}, 302, {"Location": "/login"}),
             BadAnswerError,
-            f"HOST answered HTTP 302 with a redirection; {CHECK}",
+            f"HOST sent HTTP 302 with a redirection; {CHECK}",
             id="redirection",
         ),
         pytest.param(
@@ -198,7 +196,7 @@ class TestProxies:
         monkeypatch.setenv("HTTP_PROXY", server.endpoint)
         server.script = [Reply(b"who are you?", 407)]
         assert str(what_is_read("http://pai.example.com")) == (
-            "GetTrainingJob: pai.example.com answered HTTP 407 with a text that is not JSON;"
+            "GetTrainingJob: pai.example.com sent HTTP 407 with a text that is not JSON;"
             " the proxy wants a user and a password, as in HTTPS_PROXY=http://user:password@host:port"
         )
 

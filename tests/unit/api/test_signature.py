@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.api.encoding import path_of, query_of
 from pai_sdk.api.signature import acs3_signature, encode, payload_hash, roa_signature
+from pai_sdk.api.transport import path_of, query_of
 from pai_sdk.config.credentials import Credentials, static_credentials
 from pai_sdk.service.http.authentication import Authenticator, SignedRequest
 from pai_sdk.service.state.folder import Keys
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.wire_errors import WireError
 from tests.unit.api.scripted_server import Asked, ScriptedServer
 
 _text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -229,7 +229,7 @@ def test_the_service_accepts_the_older_scheme_and_nothing_that_was_changed(
     sent = SignedRequest(method, path, query, headers)
     service = Authenticator(Keys("LTAI", "secret"), now=lambda: 1_000_001.0)
     service.check(sent)
-    with pytest.raises(Fault, match="was used before"):
+    with pytest.raises(WireError, match="was used before"):
         service.check(sent)
     other = {
         "path": replace(sent, path=path + "x"),
@@ -240,7 +240,7 @@ def test_the_service_accepts_the_older_scheme_and_nothing_that_was_changed(
         "key": replace(sent, headers={**headers, "authorization": f"acs OTHER:{signature}"}),
         "date": replace(sent, headers={**headers, "date": formatdate(1_000_100, usegmt=True)}),
     }[changed]
-    with pytest.raises(Fault) as refused:
+    with pytest.raises(WireError) as refused:
         Authenticator(Keys("LTAI", "secret"), now=lambda: 1_000_001.0).check(other)
     assert refused.value.status_code == 403
 
@@ -255,10 +255,10 @@ def test_the_body_is_signed(body: bytes, other: bytes) -> None:
     service = Authenticator(Keys("LTAI", "secret"))
     service.check(request)
     service.check_body(request, body)
-    with pytest.raises(Fault, match="not the one that was signed"):
+    with pytest.raises(WireError, match="not the one that was signed"):
         service.check_body(request, other)
     told_otherwise = replace(request, headers={**request.headers, "x-acs-content-sha256": payload_hash(other)})
-    with pytest.raises(Fault, match="does not fit"):
+    with pytest.raises(WireError, match="does not fit"):
         Authenticator(Keys("LTAI", "secret")).check(told_otherwise)
 
 

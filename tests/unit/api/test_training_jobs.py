@@ -46,29 +46,7 @@ def paged(items: str, everything: list[Any], *, largest: int = 1000, total: Call
             {},
             {"Labels": [{"Key": "a", "Value": "b c"}]},
         ),
-        (
-            lambda j: j.delete_labels("t-1", ["a", "b"]),
-            "DELETE",
-            "/api/v1/trainingjobs/t-1/labels",
-            {"Keys": "a,b"},
-            None,
-        ),
-        (
-            lambda j: j.latest_metrics("t-1", ["loss", "acc"]),
-            "GET",
-            "/api/v1/trainingjobs/t-1/latestmetrics",
-            {"Names": "loss,acc"},
-            None,
-        ),
-        (lambda j: j.output_models("t-1"), "GET", "/api/v1/trainingjobs/t-1/outputmodels", {}, None),
         (lambda j: j.error_info("t-1"), "GET", "/api/v1/trainingjobs/t-1/errorinfo", {}, None),
-        (
-            lambda j: j.instance_events("t-1", "t-1-master-0"),
-            "GET",
-            "/api/v1/trainingjobs/t-1/instances/t-1-master-0/events",
-            {"PageNumber": "1", "PageSize": "100"},
-            None,
-        ),
     ],
 )
 def test_paths_and_fields(

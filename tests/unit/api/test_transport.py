@@ -233,7 +233,7 @@ def test_a_truncated_answer_that_stays_is_a_broken_connection(
     server: ScriptedServer, transport: Transport
 ) -> None:
     server.script = [Reply({"RequestId": "r"}, cut=5)]
-    with pytest.raises(ConnectionFailedError, match="broke off before the answer was whole") as caught:
+    with pytest.raises(ConnectionFailedError, match="broke off before the response was complete") as caught:
         get(transport)
     assert caught.value.attempts == 10
     assert "tried 10 times" in str(caught.value)

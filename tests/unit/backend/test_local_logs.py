@@ -9,7 +9,10 @@ import pytest
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.backend.local.watching import LatestMetrics, LocalLogs, MetricFiles, metric_values
 from pai_sdk.execution.contract import instances
-from pai_sdk.run.events import EventWriter
+from pai_sdk.execution.docker.executor import DockerExecutor
+from pai_sdk.execution.job_folder import JobFolder
+from pai_sdk.run.events.writer import EventWriter
+from pai_sdk.run.watch.manager import RunManager
 from pai_sdk.schemas.request import TrainingJobRequest
 
 LAST = b"ValueError: the reason, \xff and \xe6\x8d"
@@ -17,7 +20,9 @@ LAST = b"ValueError: the reason, \xff and \xe6\x8d"
 
 @pytest.mark.parametrize("wait_s", [0.0, 10.0])
 def test_what_is_written_while_the_end_is_found_out_is_still_read(tmp_path: Path, wait_s: float) -> None:
-    log, logs, looks = tmp_path / "log", LocalLogs(), iter([True, True])
+    sandbox, name, logs, looks = Sandbox(tmp_path), "t-master-0", LocalLogs(), iter([True, True])
+    log, files = sandbox.log_file(name), JobFolder(sandbox)
+    log.parent.mkdir()
     log.write_bytes(b"begun\n")
 
     def is_open() -> bool:
@@ -28,12 +33,21 @@ def test_what_is_written_while_the_end_is_found_out_is_still_read(tmp_path: Path
                 writing.write(b"epoch 1\n" + LAST)
         return False
 
-    first = logs.read(log, 0, 100, wait_s=wait_s, is_open=is_open)
+    first = logs.read(files, name, 0, 100, wait_s=wait_s, is_open=is_open)
     assert (first.lines, first.complete) == (("begun",), False)
     lines = list(first.lines)
-    while not (page := logs.read(log, len(lines), 100, wait_s=wait_s, is_open=is_open)).complete:
+    while not (page := logs.read(files, name, len(lines), 100, wait_s=wait_s, is_open=is_open)).complete:
         lines += page.lines
     assert [*lines, *page.lines] == ["begun", "epoch 1", LAST.decode(errors="replace")]
+
+
+def test_lines_have_the_times_that_the_container_has_noted(tmp_path: Path) -> None:
+    sandbox, name = Sandbox(tmp_path), "t-master-0"
+    for folder in (sandbox.logs_dir, sandbox.shared_dir):
+        folder.mkdir()
+    sandbox.log_file(name).write_bytes(b"one\ntwo\nthree\nfour\n")
+    (sandbox.shared_dir / f"{name}.times").write_text("10 4\n20 9\n30 14\n")
+    assert LocalLogs().times(DockerExecutor().files(tmp_path), name, 1, 10, is_open=True) == [20.0, 30.0, None]
 
 
 def test_metrics_are_found_in_the_logs_of_all_instances(tmp_path: Path) -> None:
@@ -59,7 +73,8 @@ def test_metrics_are_found_in_the_logs_of_all_instances(tmp_path: Path) -> None:
 
     def found(name: str | None) -> list[tuple[str | None, float | None]]:
         return [
-            (point.name, point.value) for point in metric_values(MetricFiles(sandbox, "t", request, {}), name=name)
+            (point.name, point.value)
+            for point in metric_values(MetricFiles(sandbox, "t", request, {}), name=name, is_final=True)
         ]
 
     assert found("loss") == [("loss", 1.5), ("loss", 0.01), ("loss", 3.0), ("loss", 4.0)]
@@ -81,7 +96,7 @@ def test_reported_metrics_have_step_and_instance(tmp_path: Path) -> None:
     def found(
         job_id: str, outputs: dict[str, Path]
     ) -> list[tuple[str | None, float | None, int | None, str | None]]:
-        points = metric_values(MetricFiles(sandbox, job_id, request, outputs), name="loss")
+        points = metric_values(MetricFiles(sandbox, job_id, request, outputs), name="loss", is_final=True)
         return [(point.name, point.value, point.step, point.instance) for point in points]
 
     assert found("t", {}) == [("loss", 0.1, 3, "t-master-0")]
@@ -122,3 +137,30 @@ def test_the_last_values_are_read_on_once_a_second_and_at_the_end(tmp_path: Path
     assert last(3.0) == [("loss", 2.0)]  # the line may go on
     assert last(3.1, is_final=True) == [("loss", 1.0)]
     assert asked == ["t"]
+
+
+def test_a_look_at_a_job_writes_the_metrics_of_its_log_into_its_run(tmp_path: Path) -> None:
+    request = TrainingJobRequest.model_validate(
+        {
+            "TrainingJobName": "n",
+            "AlgorithmSpec": {
+                "Image": "i",
+                "Command": ["c"],
+                "MetricDefinitions": [{"Name": "loss", "Regex": r"loss=(\S+)"}],
+            },
+            "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
+        }
+    )
+    sandbox = Sandbox(tmp_path / "t")
+    sandbox.create(request)
+    log, now = sandbox.log_file(instances("t", request)[0].name), [0.0]
+    latest = LatestMetrics(clock=lambda: now[0])
+    files = MetricFiles(sandbox, "t", request, {"tensorboard": tmp_path / "outputs"})
+    log.write_text("loss=3\nloss=2\nloss=1")
+    with RunManager(tmp_path / "outputs", refresh_s=0) as manager:
+        for is_final, expected in ((False, [3.0, 2.0]), (True, [3.0, 2.0, 1.0])):
+            now[0] += 2
+            latest.write("t", lambda: files, is_final=is_final)
+            manager.refresh()
+            assert manager.run(".").scalars("loss").value.tolist() == expected
+    assert [point.value for point in latest.of("t", lambda: files, is_final=True)] == [1.0]

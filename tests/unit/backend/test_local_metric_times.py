@@ -30,7 +30,7 @@ def request(count: int = 1, regex: str = r"loss=(\S+)?") -> TrainingJobRequest:
 def log(folder: Path, instance: str, lines: dict[int, str], *, is_noted: bool = True) -> None:
     """A log whose lines were written at these seconds after the start; the last time is not recorded."""
     sandbox = Sandbox(folder)
-    for place in (sandbox.logs_dir, folder / "shared"):
+    for place in (sandbox.logs_dir, sandbox.state_dir, sandbox.ml / "output", folder / "shared"):
         place.mkdir(parents=True, exist_ok=True)
     size, notes = 0, [f"{START} 0"]
     for second, text in lines.items():
@@ -46,7 +46,7 @@ def log(folder: Path, instance: str, lines: dict[int, str], *, is_noted: bool = 
 def values(folder: Path, wanted: TrainingJobRequest) -> list[tuple[float | None, str | None]]:
     return [
         (point.value, point.timestamp and point.timestamp[14:19])
-        for point in metric_values(MetricFiles(Sandbox(folder), "j", wanted, {}), name=None)
+        for point in metric_values(MetricFiles(Sandbox(folder), "j", wanted, {}), name=None, is_final=True)
     ]
 
 
@@ -69,7 +69,8 @@ def test_a_metric_without_a_noted_time_has_none(tmp_path: Path) -> None:
 def test_what_is_no_number_is_no_value(tmp_path: Path) -> None:
     log(tmp_path, "j-master-0", {1: "loss=", 2: "loss=nan", 3: "loss=inf", 4: "loss=much", 5: "loss=1", 6: "end"})
     assert [value for value, _ in values(tmp_path, request())] == [1.0]
-    assert values(tmp_path, request(regex="loss")) == []
+    log(tmp_path / "other", "j-master-0", {1: "loss=1", 2: "end"})
+    assert values(tmp_path / "other", request(regex="loss")) == []
 
 
 def test_each_state_of_a_progress_bar_is_a_line(tmp_path: Path) -> None:

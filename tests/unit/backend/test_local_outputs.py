@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.backend.local.job_files import copy_output
 from pai_sdk.errors import StorageError, TransferError
-from pai_sdk.execution.output_links import mend_links
+from pai_sdk.execution.job_folder import JobFolder
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def files_of(folder: Path) -> dict[str, str]:
 def test_links_that_name_the_output_as_the_job_saw_it_lead_there(output: Path, tmp_path: Path) -> None:
     (output / "latest").symlink_to("/ml/output/checkpoints/step 1")
     (output / "step 1" / "same").symlink_to("/ml/output/checkpoints/step 1/w.bin")
-    mend_links(output, "/ml/output/checkpoints")
+    JobFolder(Sandbox(tmp_path), {"checkpoints": output}).mend_links("checkpoints")
     assert (output / "latest" / "w.bin").read_text() == "w"
     assert (output / "latest").is_symlink()
     copy_output(output, tmp_path / "copy")

@@ -20,6 +20,7 @@ from pai_sdk.execution.base import ExecutionState
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.submission import submit as submit_plan
 from tests.unit.backend.test_local_submit import PLAN
 from tests.waiting import PATIENCE_S
 
@@ -35,7 +36,7 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalBackend:
 
 
 def submit(backend: LocalBackend) -> str:
-    return backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
+    return submit_plan(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)
 
 
 def test_from_its_first_moment_on_a_job_is_known_to_be_submitted(
@@ -135,7 +136,7 @@ def test_one_submission_made_by_several_processes_is_one_job(
     def submit_once_it_starts(number: int) -> str:
         if number:
             starting.wait(PATIENCE_S)
-        return backend_on(tmp_path).submit(plan_of_one_submission(), progress=False)
+        return submit_plan(plan_of_one_submission(), backend_on(tmp_path), progress=False)
 
     with ThreadPoolExecutor(5) as threads:
         ids = list(threads.map(submit_once_it_starts, range(5)))
@@ -157,8 +158,8 @@ def test_a_submission_whose_start_fails_is_made_by_the_process_that_waits_for_it
 
     monkeypatch.setattr(Launch, "run", run)
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(backend_on(tmp_path).submit, plan_of_one_submission(), progress=False)
+        first = threads.submit(submit_plan, plan_of_one_submission(), backend_on(tmp_path), progress=False)
         starting.wait(PATIENCE_S)
-        assert backend_on(tmp_path).submit(plan_of_one_submission(), progress=False) == launches[-1]
+        assert submit_plan(plan_of_one_submission(), backend_on(tmp_path), progress=False) == launches[-1]
     assert isinstance(first.exception(), LocalRunError)
     assert len(launches) == 2

@@ -21,6 +21,7 @@ from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.submission import submit
 from tests.unit.backend.test_local_submit import PLAN
 
 LINES = ["one", "two", "three"]
@@ -47,7 +48,7 @@ def backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
 def job_id(backends: tuple[LocalBackend, LocalBackend]) -> str:
     """A job with a short log."""
     reader, _ = backends
-    job_id = reader.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
+    job_id = submit(Plan(TrainingJobRequest.model_validate(PLAN)), reader, progress=False)
     log = Sandbox(reader.data_dir / "jobs" / job_id).log_file("i")
     log.write_text("".join(f"{line}\n" for line in LINES))
     return job_id

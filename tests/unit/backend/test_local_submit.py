@@ -18,6 +18,7 @@ from pai_sdk.errors import EngineNotFoundError, InvalidInputError, LocalRunError
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.submission import submit
 
 PLAN = {
     "TrainingJobName": "t",
@@ -53,7 +54,7 @@ def test_a_start_that_is_cut_off(
     monkeypatch.setattr(Launch, "run", run)
     monkeypatch.setattr(backend._executor._containers, "remove", remove)
     with pytest.raises(type(fault) if not isinstance(removal_fault, KeyboardInterrupt) else KeyboardInterrupt):
-        backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
+        submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)
     left = [path.name for path in (backend.data_dir / "jobs").iterdir()]
     if removal_fault is None:
         assert (left, len(removed)) == ([], 1)
@@ -70,7 +71,7 @@ def test_an_interrupted_start_says_what_became_of_the_job(
 
     monkeypatch.setattr(Launch, "run", run)
     with pytest.raises(KeyboardInterrupt, match=r"local-\w+ was given up before it began") as caught:
-        backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
+        submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)
     assert caught.value.__suppress_context__
 
 
@@ -85,7 +86,7 @@ def test_an_output_that_cannot_be_a_folder_is_refused_before_anything_is_made(
     outputs = [{"Name": "model", "OutputUri": (outside / place).as_uri()}]
     request = TrainingJobRequest.model_validate({**PLAN, "OutputChannels": outputs})
     with pytest.raises(InvalidInputError, match=rf"outputs\['model'\].*{place}.*is not a folder"):
-        backend.submit(Plan(request), progress=False)
+        submit(Plan(request), backend, progress=False)
     assert not (backend.data_dir / "jobs").exists()
 
 
@@ -96,7 +97,7 @@ def test_an_output_that_is_not_the_users_to_write_to_is_refused(
     outputs = [{"Name": "model", "OutputUri": (tmp_path / "new" / "model").as_uri()}]
     request = TrainingJobRequest.model_validate({**PLAN, "OutputChannels": outputs})
     with pytest.raises(InvalidInputError, match=f"you may not write to {tmp_path}"):
-        backend.submit(Plan(request), progress=False)
+        submit(Plan(request), backend, progress=False)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_fault_of_the_file_system_names_the_file_and_what_to_do(
 
     monkeypatch.setattr(Sandbox, "create", create)
     with pytest.raises(LocalRunError, match=advice) as refused:
-        backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
+        submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)
     assert (file if names_a_file else str(backend.data_dir)) in str(refused.value)
     assert isinstance(refused.value.__cause__, OSError)
 
@@ -129,4 +130,4 @@ def test_a_data_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     backend = LocalBackend(tmp_path / "data", executor=DockerExecutor(lambda: SimpleNamespace()))  # type: ignore[arg-type]
     with pytest.raises(LocalRunError, match=f"{tmp_path}/data.*file where a folder has to be"):
-        backend.submit(Plan(TrainingJobRequest.model_validate(PLAN)), progress=False)
+        submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)

@@ -15,9 +15,11 @@ from pai_sdk.backend.base import Plan
 from pai_sdk.backend.local import LocalBackend
 from pai_sdk.backend.local.support import check_supported, unused_locally
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.schemas.compute import Settings
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import OssLocation
+from pai_sdk.submission import submit
 
 SUPPORTED = {
     "TrainingJobName",
@@ -206,14 +208,14 @@ def test_a_registered_algorithm_without_its_spec_is_refused() -> None:
 def test_the_notice_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     parts = {"Priority": 3, "RoleArn": "r", "Settings": {"Driver": "535", "Tags": {"team": "vision"}}}
 
-    class Nothing:
-        engine = None
+    class Nothing(DockerExecutor):
+        engine = None  # type: ignore[assignment]
 
         def start(self, *args: object, **named: object) -> None:
             pass
 
     backend = LocalBackend(tmp_path, executor=Nothing())
     with caplog.at_level(logging.INFO):
-        backend.submit(Plan(a_request(parts)), progress=False)
+        submit(Plan(a_request(parts)), backend, progress=False)
     notices = [each.getMessage() for each in caplog.records if each.name.startswith("pai_sdk.backend.local")]
-    assert notices == ["this run is local, so it is without: RoleArn, Priority, Settings.Driver"]
+    assert notices == ["local jobs do not use: RoleArn, Priority, Settings.Driver"]

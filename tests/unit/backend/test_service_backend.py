@@ -17,12 +17,13 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.errors import SettingsError, StorageError
-from pai_sdk.job.follow import FollowPolicy
-from pai_sdk.job.logs import LogStream
-from pai_sdk.run.events import EventWriter
+from pai_sdk.job.follow.follower import FollowPolicy
+from pai_sdk.job.follow.stream import LogStream
+from pai_sdk.run.events.writer import EventWriter
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.tree import FileTree
+from pai_sdk.submission import submit
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing, unused_endpoint
 from tests.unit.simulated import SimulatedTime
 
@@ -118,7 +119,7 @@ class TestSettings:
             with pytest.raises(SettingsError, match="2 settings are missing"):
                 act()
         with pytest.raises(SettingsError, match="workspace_id"):
-            backend.submit(Plan(a_request()))
+            submit(Plan(a_request()), backend)
 
 
 class TestSubmit:
@@ -136,7 +137,7 @@ class TestSubmit:
 
         server.answer = answer
         plan = Plan(a_request(), (Upload(tree, backend.place(tree, "code")),))
-        assert backend.submit(plan, progress=False) == "t-1"
+        assert submit(plan, backend, progress=False) == "t-1"
         puts = [asked.path for asked in server.asked if asked.method == "PUT"]
         assert f"/models/pai%2Fcode%2F{tree.digest[:32]}%2Ftrain.py" in puts
         assert server.asked[-1].method == "POST"
@@ -147,7 +148,7 @@ class TestSubmit:
 
     def test_the_requests_own_workspace_stays(self, server: ScriptedServer, backend: ServiceBackend) -> None:
         server.script = [Reply({"TrainingJobId": "t-1"})]
-        backend.submit(Plan(a_request(WorkspaceId="99")))
+        submit(Plan(a_request(WorkspaceId="99")), backend)
         assert server.asked[0].json["WorkspaceId"] == "99"
 
 

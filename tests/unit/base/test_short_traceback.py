@@ -66,7 +66,7 @@ def test_ctrl_c_ends_in_the_commands_to_go_on(tmp_path: Path) -> None:
     finally:
         server.close()
     assert process.returncode == -signal.SIGINT
-    assert said.splitlines()[-1].startswith("KeyboardInterrupt: train1 goes on; come back with: ")
+    assert said.splitlines()[-1].startswith("KeyboardInterrupt: train1 is still running. To follow it: ")
     assert len(said.splitlines()) <= 9, said
 
 

@@ -16,7 +16,7 @@ from pai_sdk.errors import InvalidInputError
     [
         (None, "spec.json cannot be read: No such file"),
         ('{"Image": "x"', "spec.json is not JSON"),
-        ("[]", "does not hold a JSON object"),
+        ("[]", "does not contain a JSON object"),
         ('{"Imag": "x", "Command": ["true"]}', "did you mean 'Image'?"),
     ],
 )

@@ -10,8 +10,8 @@ import pytest
 import requests
 from typer.testing import CliRunner, Result
 
-from pai_sdk.cli import checks
-from pai_sdk.cli.checks import Finding
+from pai_sdk.cli import doctor
+from pai_sdk.cli.doctor import Finding
 from pai_sdk.cli.root import app
 from pai_sdk.errors import EngineNotFoundError, ServiceStartError, SettingsError
 from pai_sdk.session import Session
@@ -52,7 +52,7 @@ def test_a_value_of_another_region_is_not_used(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PAI_REGION_ID", "cn-shanghai")
     assert "not used: " in pai("config").stdout
     told = pai("config", "set", "region_id", "cn-beijing")
-    assert "environment variable PAI_REGION_ID is set, and wins" in told.stderr
+    assert "environment variable PAI_REGION_ID is set and takes precedence" in told.stderr
 
 
 def test_set_and_unset(clean_home: Path) -> None:
@@ -84,13 +84,15 @@ def test_a_malformed_value_is_not_written(clean_home: Path) -> None:
 
 
 def findings(monkeypatch: pytest.MonkeyPatch) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in checks.examine()}
+    return {finding.subject: finding for finding in doctor.examine()}
 
 
 @pytest.fixture
 def no_docker(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_engine() -> None:
-        raise EngineNotFoundError("no Docker engine answers on this machine. Tried:\n  nothing\nThree ways out: …")
+        raise EngineNotFoundError(
+            "no Docker engine responds on this machine. Tried:\n  nothing\nThree ways out: …"
+        )
 
     monkeypatch.setattr("pai_sdk.execution.docker.engine.find_engine", find_engine)
 
@@ -108,7 +110,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *, date: str = "", refused: bool 
 
 @pytest.mark.usefixtures("no_docker")
 def test_a_machine_without_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "find_spec", lambda name: None if name == "fastapi" else object())
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "fastapi" else object())
     found = findings(monkeypatch)
     assert found["settings"].health == "ok"
     assert (found["service"].health, found["Docker"].health) == ("broken", "note")

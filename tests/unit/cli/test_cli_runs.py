@@ -17,15 +17,15 @@ from pai_sdk.cli.root import run
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.run.manager import RunManager
-from pai_sdk.run.records import RunRecord
+from pai_sdk.run.watch.manager import RunManager
+from pai_sdk.run.watch.records import RunRecord
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.storage.base import Store
-from pai_sdk.storage.local_store import LocalStore
+from pai_sdk.storage.stores.local import LocalStore
 from tests.event_files import event, simple, write_events
 from tests.unit.cli.conftest import Pai
 from tests.unit.fake_backend import FakeBackend
-from tests.unit.run.event_runs import append, write_run
+from tests.unit.run.events.event_runs import append, write_run
 
 NAME = "a-sweep-with-a-rather-long-name"
 

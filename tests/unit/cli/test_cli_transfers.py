@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from pai_sdk.cli import root
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss.client import OssClient
 from tests.unit.storage.conftest import BUCKET, client, oss, retry
 from tests.unit.storage.fake_oss import FakeOss
 

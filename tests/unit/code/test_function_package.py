@@ -19,7 +19,7 @@ import pytest
 
 from pai_sdk.code.function_package import FOLDER, PROGRAM, FunctionCall, job_key, write_package
 from pai_sdk.errors import InvalidInputError, RemoteTraceback
-from pai_sdk.run.calling import CALL_FILE, error_of, open_signed, signed
+from pai_sdk.run.functions.calling import CALL_FILE, error_of, open_signed, signed
 from tests.interpreters import INTERPRETERS
 
 KEY, NONCE = b"k" * 32, "n1"

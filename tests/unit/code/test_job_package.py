@@ -17,7 +17,7 @@ from pai_sdk.run.events import read_scalars
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.storage.tree import FileTree
 from tests.interpreters import IN_JOBS, INTERPRETERS
-from tests.unit.run.test_imported_by_jobs import MODULES
+from tests.unit.run.report.test_imported_by_jobs import MODULES
 
 CompletedText = subprocess.CompletedProcess[str]
 TRAIN = "from pai_sdk import report; report({'loss': 0.5}, step=1); import pai_sdk; print(pai_sdk.__file__)"
@@ -69,8 +69,8 @@ def test_all_of_the_contract_is_shipped(tmp_path: Path) -> None:
 
 
 def test_every_shipped_module_is_checked_on_each_python() -> None:
-    shipped = {f"pai_sdk.{name[:-3].replace('/', '.')}" for name in SHIPPED if name.startswith("run/")}
-    assert shipped - {"pai_sdk.run.__init__"} <= set(MODULES)
+    names = {name.removesuffix(".py").removesuffix("/__init__") for name in SHIPPED if name.startswith("run/")}
+    assert {f"pai_sdk.{name.replace('/', '.')}" for name in names} - {"pai_sdk.run"} <= set(MODULES)
 
 
 def test_the_images_own_package_comes_first(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_the_pythonpath_of_the_image_is_kept(tmp_path: Path) -> None:
 def test_the_folder_is_made_once_and_mended(tmp_path: Path) -> None:
     folder = job_package()
     before = FileTree.scan(folder).digest
-    (folder / "pai_sdk" / "run" / "report.py").write_text("changed by hand")
+    (folder / "pai_sdk" / "run" / "report" / "session.py").write_text("changed by hand")
     (folder / "pai_sdk" / "errors.py").unlink()
     assert job_package() == folder
     assert FileTree.scan(folder).digest == before

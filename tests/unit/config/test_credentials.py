@@ -93,7 +93,7 @@ class TestGiven:
         [
             (lambda: ("id", "hush"), "returned a tuple"),
             (lambda: None, "returned None"),
-            (lambda: Credentials("id", "hush\n"), "holds a space, a line end"),
+            (lambda: Credentials("id", "hush\n"), "contains a space, a line end"),
             (Credentials("id", ""), "the access key secret is empty"),
             (Credentials("id", b"hush"), "the access key secret is of type bytes"),  # type: ignore[arg-type]
         ],

@@ -23,6 +23,7 @@ from pai_sdk.agent.protocol import ExecutionRecord
 from pai_sdk.agent.sandbox import Sandbox
 from pai_sdk.execution.base import ExecutionState, Executor
 from pai_sdk.execution.contract import launch_spec
+from pai_sdk.logs.reader import LogReader, OpenLog
 from pai_sdk.schemas.request import TrainingJobRequest
 from tests import ml
 from tests.waiting import PATIENCE_S, until
@@ -78,16 +79,20 @@ class Harness:
     def __post_init__(self) -> None:
         self.executor = self.make(round(PATIENCE_S))
 
-    def start(self, command: str, *, count: int = 1, **fields: Any) -> Path:
+    def start(self, command: str, **fields: Any) -> Path:
         """Start a job with one output channel, `model`; gives its folder."""
         job_id = f"local-{uuid.uuid4().hex[:12]}"
         root = self.folder / "jobs with space" / job_id
         self.roots.append(root)
-        self.start_again(root, command, count=count, **fields)
+        self.start_again(root, command, **fields)
         return root
 
-    def start_again(self, root: Path, command: str, *, count: int = 1, **fields: Any) -> None:
+    def start_again(self, root: Path, command: str, **fields: Any) -> None:
         """Start a job that has an id and a folder."""
+        self.executor.start(launch_spec(root, root.name, self.request(command, **fields)))
+
+    def request(self, command: str, *, count: int = 1, **fields: Any) -> TrainingJobRequest:
+        """The request of a job with one output channel, `model`."""
         wire = {
             "TrainingJobName": "conforms",
             "ComputeResource": {"EcsSpec": "local", "EcsCount": count},
@@ -95,7 +100,7 @@ class Harness:
             "OutputChannels": [{"Name": "model", "OutputUri": "oss://bucket/model/"}],
             **fields,
         }
-        self.executor.start(launch_spec(root, root.name, TrainingJobRequest.model_validate(wire)))
+        return TrainingJobRequest.model_validate(wire)
 
     def run(self, command: str, **fields: Any) -> tuple[Path, ExecutionState]:
         """Start a job and wait for its end."""
@@ -367,3 +372,24 @@ class ExecutorConformance:
             assert other_has_processes()
             assert stays.name not in harness.executor.sweep()
             assert harness.executor.state(stays).phase == "running"
+
+    # ---- 8: files -----------------------------------------------------------------------------------------
+
+    def test_the_files_of_a_job_are_reached_through_its_executor(self, harness: Harness) -> None:
+        root = harness.folder / "jobs with space" / f"local-{uuid.uuid4().hex[:12]}"
+        files = harness.executor.files(root)
+        inputs = {"InputChannels": [{"Name": "in", "InputUri": "oss://bucket/in/"}]}
+        files.clear(harness.request(""))
+        files.code().write("say.sh", b'cat "$PAI_INPUT_IN/word"; cp "$PAI_INPUT_IN/word" "$PAI_OUTPUT_MODEL"')
+        files.input("in").write("word", b"hello\n")
+        harness.roots.append(root)
+        harness.start_again(root, "echo first; sh say.sh", **inputs)
+        harness.wait(root)
+        files = harness.make(1).files(root)
+        (written,) = files.output("model").list()
+        assert (written.path, b"".join(files.output("model").read("word"))) == ("word", b"hello\n")
+        log = files.log(f"{root.name}-master-0")
+        page = LogReader(OpenLog([log], root / "order"), is_open=False).page(0, 100, most_bytes=1 << 20)
+        assert [*page.texts][-2:] == ["first", "hello"]
+        assert all(size <= log.size_bytes for size in log.times.sizes)
+        assert files.log("another").size_bytes == 0

@@ -16,14 +16,14 @@ def test_it_is_said_once_that_an_engine_is_gone_and_once_that_it_is_back(
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             absence.begin(asked_at=0.0)
-        assert "has not answered since" in absence.sentence
+        assert "has not responded since" in absence.sentence
         for _ in range(3):
             absence.end()
     assert absence.sentence == ""
     gone, back = [each.getMessage() for each in caplog.records if each.name.endswith(".engine_health")]
-    assert "has not answered since" in gone
+    assert "has not responded since" in gone
     assert "looked at again" in gone
-    assert "answers again" in back
+    assert "responds again" in back
 
 
 def test_one_that_hangs_is_asked_less_often_than_one_that_is_gone() -> None:

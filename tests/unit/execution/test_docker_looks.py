@@ -121,7 +121,7 @@ def engine_of(*, containers: object = None, events: list[dict[str, Any]] | None 
         yield from events or []
 
     client = SimpleNamespace(containers=containers, api=SimpleNamespace(events=tell))
-    engine = SimpleNamespace(client=client, is_podman=False, must_answer=lambda: None)
+    engine = SimpleNamespace(client=client, is_podman=False, must_respond=lambda: None)
     return cast("Engine", engine)
 
 

@@ -142,8 +142,8 @@ _NONE = (
         (_NONE, "No matching distribution found for tiny==9"),
         (
             _RETRY + _RETRY + _NONE,
-            "No matching distribution found for tiny==9; the package index does not answer: Failed to establish a "
-            "new connection: [Errno 111] Connection refused",
+            "No matching distribution found for tiny==9; the package index does not respond: Failed to establish "
+            "a new connection: [Errno 111] Connection refused",
         ),
         ("ERROR: Invalid requirement: 'not a ~~ requirement'\n", "Invalid requirement: 'not a ~~ requirement'"),
         (

@@ -105,7 +105,7 @@ def test_an_engine_that_hangs_up_is_named(tmp_path: Path, moment: str) -> None:
     engine = Engine("unix:///none", client)  # type: ignore[arg-type]
     with pytest.raises(LocalRunError) as failed:
         Launch(engine, launch_spec(tmp_path, "local-1", a_request())).run(progress=False)
-    assert f"the Docker engine at unix:///none stopped answering while {moment}" in str(failed.value)
+    assert f"the Docker engine at unix:///none stopped responding while {moment}" in str(failed.value)
 
 
 def test_what_may_be_secret_is_for_its_owner_only(tmp_path: Path) -> None:

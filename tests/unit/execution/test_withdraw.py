@@ -71,7 +71,7 @@ def test_one_that_is_just_beginning_is_waited_for(jobs: Jobs, late_supervisor: l
 def test_one_that_hangs_is_told(jobs: Jobs, late_supervisor: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_START_TIMEOUT_S", 0.05)
     held = Journal(Sandbox(jobs.root("train1")).state_dir).locked()
-    with held, pytest.raises(PaiError, match="neither begins nor ends"):
+    with held, pytest.raises(PaiError, match="stuck before its start"):
         jobs.executor.withdraw(jobs.root("train1"))
 
 

@@ -16,8 +16,8 @@ from email.utils import formatdate
 from typing import Any
 
 from pai_sdk.api.job_logs import JobLogs
-from pai_sdk.api.refusals import api_error
-from pai_sdk.api.responses import Answer
+from pai_sdk.api.responses import ApiResponse as Answer
+from pai_sdk.api.responses import api_error
 from pai_sdk.api.training_jobs import TrainingJobs
 from pai_sdk.errors import BadAnswerError, ConnectionFailedError, PaiError
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage

@@ -13,12 +13,12 @@ import pytest
 
 from pai_sdk.backend.base import JobChanges
 from pai_sdk.errors import JobFailed, JobsFailed, JobStopped, WaitTimeoutError
-from pai_sdk.job.follow import FollowPolicy
-from pai_sdk.job.gather_async import gather_async
-from pai_sdk.job.job_poller import shared_pollers
-from pai_sdk.job.logs import LogStream
+from pai_sdk.job.follow.follower import FollowPolicy
+from pai_sdk.job.follow.poller import shared_pollers
+from pai_sdk.job.follow.stream import LogStream
+from pai_sdk.job.follow.workers import Workers
+from pai_sdk.job.gather import gather_async
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.job.workers import Workers
 from pai_sdk.schemas.record import JobRecord
 from tests.unit.fake_backend import FAST, FakeBackend
 from tests.waiting import PATIENCE_S, until

@@ -13,7 +13,7 @@ import pytest
 from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError
 from pai_sdk.job.board import Board
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.run.report import ReportSession, report
+from pai_sdk.run.report.session import ReportSession, report
 from pai_sdk.storage.store import Store
 from tests.unit.fake_backend import FakeBackend
 from tests.waiting import until

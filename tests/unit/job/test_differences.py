@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pai_sdk.job.differences import differences
-from pai_sdk.job.facts import job_facts
+from pai_sdk.job.facts import differences, job_facts
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 

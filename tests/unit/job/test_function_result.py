@@ -12,7 +12,7 @@ import pytest
 from pai_sdk.code.function_package import LABEL, job_key
 from pai_sdk.errors import FunctionError, InvalidInputError, ObjectNotFoundError
 from pai_sdk.job.function_result import function_outcome
-from pai_sdk.run.calling import error_message, signed
+from pai_sdk.run.functions.calling import error_message, signed
 
 
 @dataclass

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pai_sdk.display.base import Silent
-from pai_sdk.display.buttons import JobButtons, job_buttons
-from pai_sdk.display.jupyter import JupyterDisplay
+from pai_sdk.display.jupyter import JobButtons, JupyterDisplay, job_buttons
 from pai_sdk.errors import InvalidRequestError
 from pai_sdk.job.live_card import LiveCard
 from pai_sdk.job.training_job import TrainingJob
@@ -66,21 +65,21 @@ class Recorder(Silent):
 def test_a_card_goes_on_to_the_end_of_its_job() -> None:
     backend, shown = FakeBackend(), Recorder()
     backend.lines = {"train1-master-0": ["one"]}
-    kept: list[JobRecord] = []
-    card = LiveCard(backend, "train1", None, kept.append, shown, FAST)
+    job = TrainingJob("train1", backend)
+    card = LiveCard(job, shown, FAST)
     until(lambda: shown.seen == ["one"])
     backend.lines["train1-master-0"].append("two")
     backend.status = "Succeed"
     assert shown.has_ended.wait(PATIENCE_S)
     assert shown.seen == ["one", "two", "Succeed"]
     assert card.join(PATIENCE_S)
-    assert kept[-1].status == "Succeed"
+    assert job.record.status == "Succeed"
 
 
 def test_a_card_that_was_left_is_not_touched_again() -> None:
     backend, shown = FakeBackend(), Recorder()
     backend.lines = {"train1-master-0": ["one"]}
-    card = LiveCard(backend, "train1", None, lambda record: None, shown, FAST)
+    card = LiveCard(TrainingJob("train1", backend), shown, FAST)
     until(lambda: shown.seen == ["one"])
     card.leave()
     backend.lines["train1-master-0"].append("two")
@@ -96,7 +95,7 @@ def test_a_job_that_cannot_be_followed_is_a_notice() -> None:
         raise InvalidRequestError("no such thing", code="Invalid", status_code=400, request_id="r")
 
     backend.get = refuse  # type: ignore[method-assign]
-    assert LiveCard(backend, "train1", None, lambda record: None, shown, FAST).join(PATIENCE_S)
+    assert LiveCard(TrainingJob("train1", backend), shown, FAST).join(PATIENCE_S)
     assert shown.seen == ["no longer updated: no such thing"] or "no such thing" in shown.seen[0]
 
 

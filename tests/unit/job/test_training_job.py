@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.api.refusals import api_error
+from pai_sdk.api.responses import api_error
 from pai_sdk.display.base import Silent
 from pai_sdk.errors import (
     AuthenticationError,
@@ -23,8 +23,8 @@ from pai_sdk.errors import (
     PaiError,
     WaitTimeoutError,
 )
-from pai_sdk.job.follow import FollowPolicy
-from pai_sdk.job.interrupt_messages import detached
+from pai_sdk.job.follow.follower import FollowPolicy
+from pai_sdk.job.interrupts import detached
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogLine, LogPage
 from pai_sdk.schemas.status import JobStatus
@@ -250,7 +250,7 @@ def test_a_second_interrupt_does_not_claim_that_a_job_goes_on_that_is_being_stop
 
     display.line = interrupt  # type: ignore[method-assign]
     backend.stop = lambda job_id: setattr(display, "changed", interrupt)  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt, match=r"train1 is being stopped; .*logs -f train1"):
+    with pytest.raises(KeyboardInterrupt, match=r"train1 is being stopped. .*logs -f train1"):
         TrainingJob("train1", backend).wait(display=display, policy=FAST, on_interrupt="stop")
     assert "detached" not in display.shown
 
@@ -400,7 +400,7 @@ def test_an_interrupted_wait_ends_with_the_way_back() -> None:
 
     recorder.line = lambda line: interrupt()  # type: ignore[method-assign]
     backend.lines["train1-master-0"] = ["hello"]
-    with pytest.raises(KeyboardInterrupt, match=r"train1 goes on; .*logs -f train1") as caught:
+    with pytest.raises(KeyboardInterrupt, match=r"train1 is still running. .*logs -f train1") as caught:
         TrainingJob("train1", backend).wait(display=recorder, policy=FAST)
     assert recorder.shown == ["detached"]
     assert caught.value.__suppress_context__
@@ -492,7 +492,7 @@ def test_a_timeout_counts_for_one_who_is_slow_to_show_the_lines() -> None:
     clock.time, backend.status, display.shown = 0, "Succeed", []
     TrainingJob("train1", backend).wait(60, display=display, policy=FollowPolicy(schedule=clock))
     assert display.shown[-1] == "ended Succeed"
-    assert "not all of the log was shown" in display.shown[-2]
+    assert "timed out before the log was complete" in display.shown[-2]
 
 
 @pytest.mark.parametrize("show_logs", [True, False])
@@ -570,7 +570,7 @@ def test_a_timeout_is_kept_on_a_clock_that_nobody_sets(fake_backend: FakeBackend
 def test_a_notebook_shows_an_interrupt_in_a_few_lines() -> None:
     text = "\n".join(detached("train1", ["pai-sdk logs -f train1", "pai-sdk stop train1"])._render_traceback_())
     assert text.splitlines() == [
-        "Interrupted. train1 goes on; come back, or stop it, with",
+        "Interrupted. train1 is still running. To follow or stop it:",
         "  pai-sdk logs -f train1",
         "  pai-sdk stop train1",
     ]

@@ -18,7 +18,7 @@ from pai_sdk import (
     TrainingJob,
     setup_default_session,
 )
-from pai_sdk.storage import oss_http
+from pai_sdk.storage.oss import http as oss_http
 from pai_sdk.submit.submitter import JobSubmitter
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
 

@@ -11,8 +11,8 @@ import pytest
 
 import pai_sdk.session.default
 from pai_sdk.errors import SettingsError
-from pai_sdk.run.store import RunStore
-from pai_sdk.session.reference import SessionReference
+from pai_sdk.run.store.run_store import RunStore
+from pai_sdk.session.default import SessionReference
 from pai_sdk.session.session import Session
 from pai_sdk.storage.store import open_store
 

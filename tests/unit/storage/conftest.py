@@ -9,7 +9,7 @@ import requests.utils
 
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import Credentials
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss.client import OssClient
 from tests.unit.storage.fake_oss import FakeOss
 
 BUCKET = "test-bucket"

@@ -41,7 +41,7 @@ class Seen:
 
 
 @dataclass
-class Fault:
+class WireError:
     """What goes wrong with the next `times` requests that fit.
 
     kind: `reset` (nothing is done), `lost` (done, but not answered), `status`, `truncate` (half of the body),
@@ -62,7 +62,7 @@ class FakeOss:
     def __init__(self, *buckets: str) -> None:
         self.buckets: dict[str, dict[str, StoredObject]] = {bucket: {} for bucket in buckets}
         self.uploads: dict[str, tuple[str, dict[str, str], dict[int, bytes]]] = {}
-        self.faults: list[Fault] = []
+        self.faults: list[WireError] = []
         self.seen: list[Seen] = []
         self.before: Callable[[Seen], object] = lambda seen: None
         self.parts_a_page = PAGE_LIMIT
@@ -85,9 +85,9 @@ class FakeOss:
         self._thread.join()
 
     def fail(self, kind: str, **details: object) -> None:
-        self.faults.append(Fault(kind, **details))  # type: ignore[arg-type]
+        self.faults.append(WireError(kind, **details))  # type: ignore[arg-type]
 
-    def take_fault(self, seen: Seen) -> Fault | None:
+    def take_fault(self, seen: Seen) -> WireError | None:
         with self.lock:
             self.seen.append(seen)
             for fault in self.faults:

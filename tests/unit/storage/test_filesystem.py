@@ -24,7 +24,7 @@ from fsspec.tests.abstract import (
 )
 
 from pai_sdk.storage.filesystem import OssFileSystem, register
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss.client import OssClient
 from tests.unit.storage.conftest import BUCKET
 from tests.unit.storage.fake_oss import FakeOss
 

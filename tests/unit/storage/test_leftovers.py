@@ -13,7 +13,7 @@ import pytest
 from pai_sdk.code.package import package_code
 from pai_sdk.storage import leftovers
 from pai_sdk.storage.leftovers import is_unfinished, open_part, resumable_part
-from pai_sdk.storage.oss import OssClient
+from pai_sdk.storage.oss.client import OssClient
 from pai_sdk.storage.transfer import download, upload
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, Processor, Session
-from pai_sdk.api.refusals import api_error
+from pai_sdk.api.responses import api_error
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import JobFailed, ObjectNotFoundError, PaiError
-from pai_sdk.job.follow import FollowPolicy
+from pai_sdk.job.follow.follower import FollowPolicy
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import JobRecord
 from tests.unit.api.scripted_server import Reply, Reset, ScriptedServer
@@ -156,7 +156,7 @@ def test_ctrl_c_right_after_the_submission_names_the_job(
 
     monkeypatch.setattr(session.backend_for("x"), "get", interrupted)
     processor = Processor("img", "true", instance_type="ecs.x", session=session)
-    with pytest.raises(KeyboardInterrupt, match=r"train9 goes on; .*logs -f train9"):
+    with pytest.raises(KeyboardInterrupt, match=r"train9 is still running. .*logs -f train9"):
         processor.run(wait=False)
     assert [job.id for job in processor.jobs] == ["train9"]
 

@@ -15,7 +15,7 @@ import pai_sdk
 from pai_sdk import Estimator, Session, remote
 from pai_sdk.code.function_package import FOLDER, LABEL, job_key
 from pai_sdk.errors import InvalidInputError, WrongCallError
-from pai_sdk.run.calling import error_message, error_of
+from pai_sdk.run.functions.calling import error_message, error_of
 from pai_sdk.submit.function_estimator import FunctionEstimator, RemoteFunction
 
 HERE = "{}.{}".format(*sys.version_info)

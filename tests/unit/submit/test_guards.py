@@ -12,7 +12,7 @@ from pai_sdk import Estimator, Session
 from pai_sdk.backend.base import Plan
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import ApiError, InvalidInputError, JobFailed
-from pai_sdk.session.capacity import is_capacity_code
+from pai_sdk.submission.capacity import is_capacity_code
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer
 
 SPOT = {"spot_strategy": "SpotWithPriceLimit", "spot_discount_limit": 0.5}
@@ -98,8 +98,8 @@ def estimator(market: Market, **more: Any) -> Estimator:
         ({"max_cost": 100, "max_run_time": 60, "instance_type": "ecs.c"}, "no price of ecs.c is known"),
         ({"max_cost": 10, "max_run_time": 3600, "fallback": ["ecs.b"]}, "1 × ecs.b for 3600 s may cost 40.00"),
         ({"max_cost": 4.9, "max_run_time": 3600, "spot_spec": SPOT}, "ecs.a spot for 3600 s may cost 5.00"),
-        ({"max_cost": 0}, "0 is no amount"),
-        ({"max_cost": 1, "max_run_time": 1, "prices": {"ecs.a": "x"}}, "prices['ecs.a']: is no price"),
+        ({"max_cost": 0}, "0 is not an amount"),
+        ({"max_cost": 1, "max_run_time": 1, "prices": {"ecs.a": "x"}}, "prices['ecs.a']: is not a price"),
     ],
 )
 def test_a_job_that_may_cost_too_much_is_refused_before_it_is_sent(
@@ -189,8 +189,8 @@ def test_a_job_that_began_is_not_sent_again(market: Market) -> None:
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        ({"fallback": [7]}, "fallback[0]: is no alternative"),
-        ({"fallback": [{"instance_typ": "x"}]}, "fallback[0]: is no alternative"),
+        ({"fallback": [7]}, "fallback[0]: is not an alternative"),
+        ({"fallback": [{"instance_typ": "x"}]}, "fallback[0]: is not an alternative"),
         ({"fallback": ["local"]}, "fallback[0]"),
         ({"fallback": "ecs.b"}, "give a list"),
         ({"fallback": [{"spot_spec": {"nothing": 1}}]}, "fallback[0]"),

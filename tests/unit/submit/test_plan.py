@@ -18,7 +18,9 @@ from pai_sdk.backend.base import Plan
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
 from pai_sdk.execution.contract import public_request
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.submission import submit
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
+from tests.unit.fake_backend import FakeBackend
 
 
 class Cloud:
@@ -167,13 +169,13 @@ def test_many_threads_make_one_job_of_a_plan(cloud: Cloud, source: Path) -> None
     plan = make_plan(session, source)
     outcomes: list[str] = []
 
-    def submit() -> None:
+    def try_it() -> None:
         try:
             outcomes.append(session.submit(plan).id)
         except InvalidInputError:
             outcomes.append("refused")
 
-    threads = [threading.Thread(target=submit) for _ in range(5)]
+    threads = [threading.Thread(target=try_it) for _ in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -186,11 +188,12 @@ def test_a_plan_that_could_not_be_sent_can_be_sent_later(source: Path) -> None:
     session = cloud.session()
     plan = make_plan(session, source)
 
-    def unreachable(_: Plan) -> str:
-        raise ConnectionFailedError("connection refused", endpoint="there")
+    class Unreachable(FakeBackend):
+        def create(self, plan: Plan, *, progress: bool = True) -> str:
+            raise ConnectionFailedError("connection refused", endpoint="there")
 
     with pytest.raises(ConnectionFailedError):
-        plan.submit_once(unreachable)
+        submit(plan, Unreachable())
     assert session.submit(plan).id == "train1"
     cloud.server.close()
 
@@ -295,7 +298,8 @@ def test_a_plan_for_processes_says_that_the_image_is_not_used(cloud: Cloud) -> N
     session = cloud.session()
     estimator = Estimator("python:3.11", "true", instance_type="ecs.c6.large", session=session)
     assert estimator.plan().notes == ()
-    session._runs_processes = True  # as `Session.embedded()` sets it
+    session = estimator.session = cloud.session()
+    session._backends.connection.uses_images = False  # as `Session.embedded()` does
     assert "note: Jobs run as processes of this machine: the image 'python:3.11' is not used" in str(
         estimator.plan()
     )

@@ -12,8 +12,8 @@ from pai_sdk import Estimator, Session
 from pai_sdk.backend.base import Plan
 from pai_sdk.errors import CheckpointError, InvalidInputError
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.run.checkpoints import commit
-from pai_sdk.run.stored_checkpoints import complete_checkpoints
+from pai_sdk.run.report.checkpoints import commit
+from pai_sdk.run.store.stored_checkpoints import complete_checkpoints
 from tests.unit.fake_backend import FakeBackend
 
 

@@ -19,6 +19,7 @@ from pai_sdk.errors import InvalidInputError, NotFoundError
 from pai_sdk.job import ResourceType, SpotSpec
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.spec import Channel, DatasetConfig, UriInput
+from pai_sdk.submission import submit
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk.submit.submitter import JobSubmitter
 from tests.unit.fake_backend import FakeBackend
@@ -30,7 +31,6 @@ class FakeSession:
 
     backend: FakeBackend = field(default_factory=FakeBackend)
     settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123", region_id="cn-x", prices={}))
-    runs_processes: bool = False
 
     def backend_for(self, instance_type: str | None) -> FakeBackend:
         return self.backend
@@ -46,7 +46,7 @@ class FakeSession:
         raise NotFoundError(f"there is no job {job_id!r}", code="TrainingJobNotFound", status_code=404)
 
     def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
-        return TrainingJob(self.backend.submit(plan), self.backend)
+        return TrainingJob(submit(plan, self.backend), self.backend)
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_all_mistakes_are_reported_at_once(session: Any) -> None:
         ({"instance_type": "Local-GPU"}, "instance_type", "'local_gpu'"),
         ({"instance_type": None}, "instance_type", "is missing"),
         ({"instance_type": None, "instance_spec": {"cpu": "1"}}, "resource_id", "is missing"),
-        ({"resource_type": "Lingjun"}, "resource_type", "no type of Lingjun"),
+        ({"resource_type": "Lingjun"}, "resource_type", "not a type of Lingjun"),
         ({"resource_type": "Linjun"}, "resource_type", "General or Lingjun"),
         ({"instance_count": True}, "instance_count", "not a number"),
         ({"hyperparameters": {"a-b": 1, "a_b": 2}}, "hyperparameters['a_b']", "same variable"),

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from pai_sdk.errors import InvalidInputError, TraceError
-from pai_sdk.run.report import ReportSession
+from pai_sdk.run.report.session import ReportSession
 from pai_sdk.trace import ParquetSink, TraceWriter, read_trace
-from pai_sdk.trace.destinations import default_sink, run_id_here
+from pai_sdk.trace.parquet import default_sink, run_id_here
 from tests.waiting import until
 
 TYPES = {"step": "bigint", "score": "array<float>", "word": "string"}

@@ -13,19 +13,18 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf
-from pai_sdk.service.http.routes.json_responses import answer
-from pai_sdk.service.http.routes.training_jobs import PageNumber
+from pai_sdk.service.http.routes.json_responses import success
+from pai_sdk.service.http.routes.parameters import PageNumber, PageSize, check_workspace
 from pai_sdk.service.jobs.algorithm_registry import PROVIDER
 from pai_sdk.service.jobs.creation import read_spec
 from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.state.models import Algorithm, AlgorithmVersion
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/algorithms", route_class=BudgetedRoute)
 
-_PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
 _Text = Annotated[str | None, Field(max_length=4096)]
 
 
@@ -49,17 +48,14 @@ class _ChangedAlgorithm(BaseModel):
 async def create_algorithm(request: Request, context: ContextOf) -> Response:
     """CreateAlgorithm."""
     wanted = read_model(_NewAlgorithm, await _fields(request))
-    workspace_id = context.settings.workspace_id
-    if wanted.workspace_id not in (None, workspace_id):
-        raise Fault(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {wanted.workspace_id[:60]!r} here.")
     algorithm_id = await run_in_threadpool(
         context.algorithms.create,
         wanted.name,
-        workspace_id=workspace_id,
+        workspace_id=check_workspace(context, wanted.workspace_id),
         display_name=wanted.display_name,
         description=wanted.description,
     )
-    return answer(request, {"AlgorithmId": algorithm_id})
+    return success(request, {"AlgorithmId": algorithm_id})
 
 
 @router.get("")
@@ -68,7 +64,7 @@ def list_algorithms(
     request: Request,
     context: ContextOf,
     page_number: PageNumber = 1,
-    page_size: _PageSize = 10,
+    page_size: PageSize = 10,
     algorithm_id: Annotated[str | None, Query(alias="AlgorithmId")] = None,
     name: Annotated[str | None, Query(alias="AlgorithmName")] = None,
     provider: Annotated[str | None, Query(alias="AlgorithmProvider")] = None,
@@ -83,13 +79,13 @@ def list_algorithms(
         page_number=page_number,
         page_size=page_size,
     )
-    return answer(request, {"Algorithms": [_shown(algorithm) for algorithm in found], "TotalCount": total})
+    return success(request, {"Algorithms": [_shown(algorithm) for algorithm in found], "TotalCount": total})
 
 
 @router.get("/{algorithm_id}")
 def get_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
     """GetAlgorithm."""
-    return answer(request, _shown(context.algorithms.get(algorithm_id)))
+    return success(request, _shown(context.algorithms.get(algorithm_id)))
 
 
 @router.put("/{algorithm_id}")
@@ -99,27 +95,27 @@ async def update_algorithm(request: Request, context: ContextOf, algorithm_id: s
     await run_in_threadpool(
         context.algorithms.update, algorithm_id, display_name=wanted.display_name, description=wanted.description
     )
-    return answer(request, {"AlgorithmId": algorithm_id})
+    return success(request, {"AlgorithmId": algorithm_id})
 
 
 @router.delete("/{algorithm_id}")
 def delete_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
     """DeleteAlgorithm."""
     context.algorithms.delete(algorithm_id)
-    return answer(request)
+    return success(request)
 
 
 @router.get("/{algorithm_id}/versions")
 @within(LISTS)
 def list_algorithm_versions(
-    request: Request, context: ContextOf, algorithm_id: str, page_number: PageNumber = 1, page_size: _PageSize = 10
+    request: Request, context: ContextOf, algorithm_id: str, page_number: PageNumber = 1, page_size: PageSize = 10
 ) -> Response:
     """ListAlgorithmVersions."""
     algorithm, found, total = context.algorithms.list_versions(
         algorithm_id, page_number=page_number, page_size=page_size
     )
     shown = [_shown_version(algorithm, version) for version in found]
-    return answer(request, {"AlgorithmVersions": shown, "TotalCount": total})
+    return success(request, {"AlgorithmVersions": shown, "TotalCount": total})
 
 
 @router.post("/{algorithm_id}/versions/{version}")
@@ -129,14 +125,14 @@ async def create_algorithm_version(
     """CreateAlgorithmVersion."""
     spec = await run_in_threadpool(read_spec, await _fields(request))
     await run_in_threadpool(context.algorithms.create_version, algorithm_id, version, spec)
-    return answer(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
+    return success(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
 
 
 @router.get("/{algorithm_id}/versions/{version}")
 def get_algorithm_version(request: Request, context: ContextOf, algorithm_id: str, version: str) -> Response:
     """GetAlgorithmVersion."""
     algorithm, found = context.algorithms.get_version(algorithm_id, version)
-    return answer(request, {**_shown_version(algorithm, found), "AlgorithmSpec": found.spec})
+    return success(request, {**_shown_version(algorithm, found), "AlgorithmSpec": found.spec})
 
 
 @router.put("/{algorithm_id}/versions/{version}")
@@ -146,14 +142,14 @@ async def update_algorithm_version(
     """UpdateAlgorithmVersion."""
     spec = await run_in_threadpool(read_spec, await _fields(request))
     await run_in_threadpool(context.algorithms.update_version, algorithm_id, version, spec)
-    return answer(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
+    return success(request, {"AlgorithmId": algorithm_id, "AlgorithmVersion": version})
 
 
 @router.delete("/{algorithm_id}/versions/{version}")
 def delete_algorithm_version(request: Request, context: ContextOf, algorithm_id: str, version: str) -> Response:
     """DeleteAlgorithmVersion."""
     context.algorithms.delete_version(algorithm_id, version)
-    return answer(request)
+    return success(request)
 
 
 async def _fields(request: Request) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk.schemas.spec import Label
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.http.routes.json_responses import answer, request_id
-from pai_sdk.service.http.routes.training_jobs import PageNumber
+from pai_sdk.service.http.context import ContextOf
+from pai_sdk.service.http.routes.json_responses import request_id, success
+from pai_sdk.service.http.routes.parameters import Order, PageNumber, check_workspace, read_pairs
 from pai_sdk.service.jobs.experiment_table import ORDERS, ExperimentQuery
 from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.state.models import ExperimentRow
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["router"]
 
@@ -59,12 +59,12 @@ async def create_experiment(request: Request, context: ContextOf) -> Response:
     experiment_id = await run_in_threadpool(
         context.experiments.create,
         wanted.name,
-        workspace_id=_workspace(context, wanted.workspace_id),
+        workspace_id=check_workspace(context, wanted.workspace_id),
         accessibility=wanted.accessibility,
         artifact_uri=wanted.artifact_uri,
         labels=_by_key(wanted.labels),
     )
-    return answer(request, {"ExperimentId": experiment_id})
+    return success(request, {"ExperimentId": experiment_id})
 
 
 @router.get("")
@@ -81,7 +81,7 @@ def list_experiments(
     labels: Annotated[str | None, Query(alias="Labels")] = None,
     workspace_id: Annotated[str | None, Query(alias="WorkspaceId")] = None,
     sort_by: Annotated[str, Query(alias="SortBy")] = "GmtCreateTime",
-    order: Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")] = "DESC",
+    order: Order = "DESC",
     order_by: Annotated[str | None, Query(alias="OrderBy")] = None,
 ) -> Response:
     """ListExperiment, in pages by number or by token. `Options` may hold `{"match_name_exactly": "true"}`.
@@ -94,7 +94,7 @@ def list_experiments(
         name=name,
         is_exact=_is_exact(options),
         workspace_id=workspace_id,
-        labels=_read_labels(labels),
+        labels=read_pairs(labels),
         order_by=_order(order_by) or _order(f"{sort_by} {order}"),
         offset=offset,
         limit=size,
@@ -103,17 +103,17 @@ def list_experiments(
     fields = {
         "Experiments": [_shown(experiment) for experiment in found],
         "TotalCount": total,
-        "requestId": request_id(request),  # as this one answer has it on the wire
+        "requestId": request_id(request),  # this response has both on the wire
     }
     if offset + len(found) < total:
         fields["NextPageToken"] = offset + len(found)
-    return answer(request, fields)
+    return success(request, fields)
 
 
 @router.get("/{experiment_id}")
 def get_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """GetExperiment."""
-    return answer(request, _shown(context.experiments.get(experiment_id)))
+    return success(request, _shown(context.experiments.get(experiment_id)))
 
 
 @router.put("/{experiment_id}")
@@ -123,14 +123,14 @@ async def update_experiment(request: Request, context: ContextOf, experiment_id:
     await run_in_threadpool(
         context.experiments.update, experiment_id, name=wanted.name, accessibility=wanted.accessibility
     )
-    return answer(request)
+    return success(request)
 
 
 @router.delete("/{experiment_id}")
 def delete_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
     """DeleteExperiment."""
     context.experiments.delete(experiment_id)
-    return answer(request)
+    return success(request)
 
 
 @router.post("/{experiment_id}/labels")
@@ -138,14 +138,14 @@ async def set_experiment_labels(request: Request, context: ContextOf, experiment
     """SetExperimentLabels."""
     labels = _by_key(_read(_ExperimentLabels, await request.body()).labels)
     await run_in_threadpool(context.experiments.set_labels, experiment_id, labels)
-    return answer(request)
+    return success(request)
 
 
 @router.delete("/{experiment_id}/labels/{key:path}")
 def delete_experiment_label(request: Request, context: ContextOf, experiment_id: str, key: str) -> Response:
     """DeleteExperimentLabel."""
     context.experiments.delete_label(experiment_id, key)
-    return answer(request)
+    return success(request)
 
 
 _Body = TypeVar("_Body", bound=BaseModel)
@@ -156,23 +156,8 @@ def _read(model: type[_Body], body: bytes) -> _Body:
     return read_model(model, {name: value for name, value in read_body(body).items() if value != ""})
 
 
-def _workspace(context: ServiceContext, wanted: str | None) -> str:
-    only = context.settings.workspace_id
-    if wanted not in (None, only):
-        raise Fault(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {wanted[:60]!r} here, only {only!r}.")
-    return only
-
-
 def _by_key(labels: list[Label]) -> dict[str, str]:
     return {label.key: label.value for label in labels}
-
-
-def _read_labels(text: str | None) -> dict[str, str]:
-    """The filter `key=value,key=value`."""
-    pairs = [pair.partition("=") for pair in (text or "").split(",") if pair]
-    if not all(key and equals for key, equals, _ in pairs):
-        raise invalid_parameter("Labels: is not of the form key=value,key=value.")
-    return {key: value for key, _, value in pairs}
 
 
 def _is_exact(options: str | None) -> bool:
@@ -186,7 +171,7 @@ def _is_exact(options: str | None) -> bool:
 
 
 def _order(text: str | None) -> tuple[tuple[str, bool], ...]:
-    """`GmtCreateTime DESC,Name` as columns, each with whether the largest comes first."""
+    """`GmtCreateTime DESC,Name` as columns, each and True for the largest first."""
     found = []
     for part in filter(None, (piece.strip() for piece in (text or "").split(","))):
         column, _, direction = part.partition(" ")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from pai_sdk.schemas.public_images import CatalogueImage, public_images
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf
-from pai_sdk.service.http.routes.json_responses import answer
-from pai_sdk.service.http.routes.training_jobs import PageNumber
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.http.routes.json_responses import success
+from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, read_pairs
+from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["router"]
 
@@ -24,16 +24,16 @@ def list_images(
     request: Request,
     context: ContextOf,
     page_number: PageNumber = 1,
-    page_size: Annotated[int, Query(alias="PageSize", ge=1, le=1000)] = 10,
+    page_size: PageSize = 10,
     name: Annotated[str | None, Query(alias="Name")] = None,
     image_uri: Annotated[str | None, Query(alias="ImageUri")] = None,
     query: Annotated[str | None, Query(alias="Query")] = None,
     labels: Annotated[str | None, Query(alias="Labels")] = None,
     verbose: Annotated[bool, Query(alias="Verbose")] = False,
-    order: Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")] = "DESC",
+    order: Order = "DESC",
 ) -> Response:
     """ListImages. Labels are shown with `Verbose`, as on PAI. A catalogue belongs to no workspace."""
-    wanted = _read_labels(labels)
+    wanted = read_pairs(labels)
     found = [
         image
         for image in public_images(context.settings.region_id)
@@ -45,7 +45,7 @@ def list_images(
     if order.upper() == "ASC":
         found.reverse()
     page = found[(page_number - 1) * page_size :][:page_size]
-    return answer(
+    return success(
         request, {"Images": [_shown(image, verbose=verbose) for image in page], "TotalCount": len(found)}
     )
 
@@ -60,15 +60,8 @@ def get_image(
     """GetImage."""
     for image in public_images(context.settings.region_id):
         if image.image_id == image_id:
-            return answer(request, _shown(image, verbose=verbose))
-    raise Fault(404, "IMAGE_NOT_FOUND", f"There is no image {image_id[:60]!r} here.")
-
-
-def _read_labels(text: str | None) -> dict[str, str]:
-    pairs = [part.partition("=") for part in (text or "").split(",") if part]
-    if wrong := [key for key, mark, _ in pairs if not mark]:
-        raise invalid_parameter(f"Labels: {wrong[0][:60]!r} has no value; write key=value, with commas between.")
-    return {key: value for key, _, value in pairs}
+            return success(request, _shown(image, verbose=verbose))
+    raise WireError(404, "IMAGE_NOT_FOUND", f"There is no image {image_id[:60]!r} here.")
 
 
 def _shown(image: CatalogueImage, *, verbose: bool) -> dict[str, Any]:

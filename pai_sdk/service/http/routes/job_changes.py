@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,14 +10,14 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.service.budgets import CHANGES, BudgetedRoute, Work, WorkOf, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.http.routes.json_responses import answer_list, etag, offering, wished_hold_s
+from pai_sdk.service.http.routes.json_responses import LongPoll, etag, list_success, offering
 from pai_sdk.service.jobs.experiment_table import experiment_names
 from pai_sdk.service.jobs.job_table import latest_metrics_of
 from pai_sdk.service.jobs.listing import jobs_in_parts, sizes_bytes
 from pai_sdk.service.jobs.progress_figures import latest_progress_of
 from pai_sdk.service.jobs.reading import read_body
 from pai_sdk.service.jobs.snapshot import job_in_full
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["router"]
 
@@ -34,36 +33,32 @@ async def list_training_job_changes(request: Request, context: ContextOf, work: 
     """ListTrainingJobChanges: of the jobs in `Known`, those whose ETag is not the one that is given there.
 
     Each is shown as GetTrainingJob shows it, with its ETag in `ETags`; `Missing` has the ids that are those of no
-    job. With `Prefer: wait=N`, an answer without news waits for some. Nothing is kept between two requests, so a
-    restart of the service, or a job that the client adds, needs no care. Of jobs with large descriptions, a
+    job. With `Prefer: wait=N`, a response without changes waits for one. Nothing is kept between two requests, so
+    a restart of the service, or a job that the client adds, needs no care. Of jobs with large descriptions, a
     response has as many as fit in; the others still differ from what is known, and come with the next one.
     """
     if not context.beyond_pai:
-        raise Fault(404, "InvalidAction.NotFound", "This service has no action ListTrainingJobChanges.")
+        raise WireError(404, "InvalidAction.NotFound", "This service has no action ListTrainingJobChanges.")
     known = _known(read_body(await request.body()))
-    hold_s = wished_hold_s(request, context.settings.longest_hold_s)
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + (hold_s or 0.0)
+    poll = LongPoll(request, context.settings.longest_hold_s)
     # Registered before the first look, so that no change falls between a look and the wait.
     with context.changes.of(*known) as news:
         while True:
             versions = await run_in_threadpool(context.jobs.versions, known)
             changed = [job_id for job_id, version in versions.items() if known[job_id] != etag(version)]
-            left_s = deadline - loop.time()
-            if changed or len(versions) < len(known) or left_s <= 0 or context.changes.closed:
+            if changed or len(versions) < len(known) or poll.left_s <= 0 or context.changes.closed:
                 break
-            await news.wait(left_s)
-    applied = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
-    headers = {**offering("wait", "all-instances", "reported-metrics", *context.beyond_pai), **applied}
+            await news.wait(poll.left_s)
+    headers = {**offering("wait", "all-instances", "reported-metrics", *context.beyond_pai), **poll.headers}
     missing = sorted({*known} - {*versions})
-    return await work.run(_answer, request, context, work, changed, missing, headers)
+    return await work.run(_changed_jobs, request, context, work, changed, missing, headers)
 
 
 def _known(body: Mapping[str, Any]) -> dict[str, str]:
     """The jobs that are asked for, each with the ETag that the client knows; an empty text for none.
 
     Raises:
-        Fault: that is not what the body has.
+        WireError: that is not what the body has.
     """
     given = body.get("Known")
     known = given if isinstance(given, dict) else {}
@@ -72,7 +67,7 @@ def _known(body: Mapping[str, Any]) -> dict[str, str]:
     raise invalid_parameter(f'Known: must be an object {{"<job id>": "<ETag>"}} of 1 to {_MOST_JOBS} jobs.')
 
 
-def _answer(
+def _changed_jobs(
     request: Request,
     context: ServiceContext,
     work: Work,
@@ -95,11 +90,11 @@ def _answer(
 
         # The tags are complete when the list is: they come after it.
         rest = {"ETags": etags, "Missing": missing}
-        return answer_list(request, work, "TrainingJobs", shown() if job_ids else (), rest, headers=headers)
+        return list_success(request, work, "TrainingJobs", shown() if job_ids else (), rest, headers=headers)
 
 
 def _fitting(sizes: Mapping[str, int]) -> dict[str, int]:
-    """The first jobs, as many as one answer takes; one at least."""
+    """The first jobs, as many as fit into one response; at least one."""
     found: dict[str, int] = {}
     left_bytes = _MOST_BYTES
     for job_id, size in sizes.items():

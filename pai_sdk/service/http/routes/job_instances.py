@@ -12,11 +12,11 @@ from fastapi import APIRouter, Query, Request, Response
 from pai_sdk.schemas.wire import wire_time
 from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf
-from pai_sdk.service.http.routes.json_responses import answer
-from pai_sdk.service.http.times import parse_time
+from pai_sdk.service.http.routes.json_responses import success
+from pai_sdk.service.http.routes.parameters import TimeWindow
 from pai_sdk.service.http.tokens import new_token
 from pai_sdk.service.jobs.usage import MEASURED, read_usage
-from pai_sdk.service.wire_errors import Fault, invalid_parameter
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["router"]
 
@@ -36,10 +36,9 @@ def list_training_job_instance_metrics(
     request: Request,
     context: ContextOf,
     job_id: str,
+    window: TimeWindow,
     metric: Annotated[str, Query(alias="MetricType")],
     instance: Annotated[str | None, Query(alias="InstanceId")] = None,
-    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
-    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
     step: Annotated[str, Query(alias="TimeStep")] = "10s",
 ) -> Response:
     """ListTrainingJobInstanceMetrics: the mean of each step, in percent of the machine or bytes per second.
@@ -47,13 +46,12 @@ def list_training_job_instance_metrics(
     GPU and network are not measured: they have no values.
     """
     job = context.jobs.get(job_id)
-    logs = context.logs.files(job, instance)
+    logs = context.logs.instance_logs(job, instance)
     if metric not in _METRICS:
         raise invalid_parameter(f"MetricType: {metric[:60]!r} is none of {', '.join(_METRICS)}.")
     length = _STEP.fullmatch(step)
     if length is None:
         raise invalid_parameter(f"TimeStep: {step[:60]!r} is not a length of time such as 10s, 5m, 30m or 1h.")
-    begin, end = parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime")
 
     def shown(log_of: str, values: list[tuple[float, float]]) -> dict[str, Any]:
         points = [{"Time": wire_time(moment), "Value": round(value, 4)} for moment, value in values]
@@ -61,32 +59,32 @@ def list_training_job_instance_metrics(
 
     found = [
         shown(
-            log.stem,
+            log.name,
             read_usage(
-                log,
+                log.path,
                 metric,
-                begin=job.created_at if begin is None else begin,
-                end=time.time() if end is None else end,
+                begin=job.created_at if window.started_at is None else window.started_at,
+                end=time.time() if window.ended_at is None else window.ended_at,
                 step_s=int(length[1]) * _SECONDS[length[2]],
             ),
         )
         for log in logs
     ]
-    return answer(request, {"InstanceMetrics": found})
+    return success(request, {"InstanceMetrics": found})
 
 
 @router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals")
 def create_instance_web_terminal(request: Request, context: ContextOf, job_id: str, instance: str) -> Response:
     """CreateInstanceWebTerminal, which this service does not have."""
-    context.logs.files(context.jobs.get(job_id), instance)
-    raise Fault(400, "NotSupported", _NO_TERMINALS)
+    context.logs.instance_logs(context.jobs.get(job_id), instance)
+    raise WireError(400, "NotSupported", _NO_TERMINALS)
 
 
 @router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals/action/check")
 def check_instance_web_terminal(request: Request, context: ContextOf, job_id: str, instance: str) -> Response:
     """CheckInstanceWebTerminal, which this service does not have."""
-    context.logs.files(context.jobs.get(job_id), instance)
-    raise Fault(400, "NotSupported", _NO_TERMINALS)
+    context.logs.instance_logs(context.jobs.get(job_id), instance)
+    raise WireError(400, "NotSupported", _NO_TERMINALS)
 
 
 @router.get("/tokens")
@@ -99,4 +97,4 @@ def get_token(
     """GetToken: for one job, or for all."""
     if job_id is not None:
         context.jobs.version(job_id)
-    return answer(request, {"Token": new_token(context, job_id, time.time() + expire_time_s)})
+    return success(request, {"Token": new_token(context, job_id, time.time() + expire_time_s)})

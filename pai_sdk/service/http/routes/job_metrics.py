@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.schemas.spec import Label
-from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
+from pai_sdk.service.budgets import METRICS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.context import ContextOf
-from pai_sdk.service.http.routes.json_responses import answer
-from pai_sdk.service.http.routes.training_jobs import PageNumber
-from pai_sdk.service.http.times import parse_time
+from pai_sdk.service.http.routes.json_responses import success
+from pai_sdk.service.http.routes.parameters import Order, PageNumber, TimeWindow
 from pai_sdk.service.jobs.job_table import latest_metrics
+from pai_sdk.service.jobs.metric_pages import Wanted
 from pai_sdk.service.jobs.reading import read_body, read_model
 from pai_sdk.service.jobs.snapshot import metric_point
-from pai_sdk.service.state.models import Metric
 from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["router"]
@@ -36,35 +34,30 @@ class _JobLabels(BaseModel):
 
 
 @router.get("/metrics")
-@within(LISTS)
+@within(METRICS)
 def list_training_job_metrics(
     request: Request,
     context: ContextOf,
+    work: WorkOf,
     job_id: str,
+    window: TimeWindow,
     page_number: PageNumber = 1,
     page_size: Annotated[int, Query(alias="PageSize", ge=1, le=10_000)] = 100,
     name: Annotated[str | None, Query(alias="Name")] = None,
-    order: Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")] = "ASC",
-    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
-    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
+    order: Order = "ASC",
 ) -> Response:
     """ListTrainingJobMetrics, the oldest first unless told otherwise."""
     context.jobs.version(job_id)
-    conditions = [Metric.job_id == job_id]
-    if name:
-        conditions.append(Metric.name == name)
-    started_at, ended_at = parse_time(start_time, "StartTime"), parse_time(end_time, "EndTime")
-    if started_at is not None:
-        conditions.append(Metric.timestamp >= started_at)
-    if ended_at is not None:
-        conditions.append(Metric.timestamp <= ended_at)
-    columns = [Metric.timestamp, Metric.number]  # several files are read in turn, so the number is not the order
-    sorting = [column.asc() if order.upper() == "ASC" else column.desc() for column in columns]
-    with context.jobs.database.read() as session:
-        total = session.scalar(select(func.count()).select_from(Metric).where(*conditions)) or 0
-        page = select(Metric).where(*conditions).order_by(*sorting)
-        metrics = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size)).all()
-    return answer(request, {"Metrics": [metric_point(metric) for metric in metrics], "TotalCount": total})
+    wanted = Wanted(
+        name or "",
+        window.started_at,
+        window.ended_at,
+        order.upper() == "DESC",
+        page_size * (page_number - 1),
+        page_size,
+    )
+    total, metrics = context.metrics.page(job_id, wanted, lambda count: work.hold(count, "points"))
+    return success(request, {"Metrics": metrics, "TotalCount": total})
 
 
 @router.get("/latestmetrics")
@@ -75,7 +68,7 @@ def get_training_job_latest_metrics(
     context.jobs.version(job_id)
     with context.jobs.database.read() as session:
         metrics = latest_metrics(session, job_id, _names(names))
-    return answer(request, {"Metrics": [metric_point(metric) for metric in metrics]})
+    return success(request, {"Metrics": [metric_point(metric) for metric in metrics]})
 
 
 @router.post("/labels")
@@ -84,7 +77,7 @@ async def update_training_job_labels(request: Request, context: ContextOf, job_i
     labels = read_model(_JobLabels, read_body(await request.body())).labels
     new = {label.key: label.value for label in labels}
     await run_in_threadpool(context.jobs.set_labels, job_id, new)
-    return answer(request)
+    return success(request)
 
 
 @router.delete("/labels")
@@ -93,14 +86,14 @@ def delete_training_job_labels(
 ) -> Response:
     """DeleteTrainingJobLabels."""
     context.jobs.delete_labels(job_id, _names(keys))
-    return answer(request)
+    return success(request)
 
 
 def _names(text: str | None) -> list[str]:
     """A list in a query: joined by commas, or a JSON array.
 
     Raises:
-        Fault: it is longer than a database takes.
+        WireError: it is longer than a database takes.
     """
     names = _split(text) if text else []
     if len(names) > _MOST_NAMES:

@@ -1,36 +1,49 @@
-"""Answers as PAI gives them: a JSON object with a RequestId."""
+"""Responses as PAI gives them: a JSON object with a RequestId; refusals have a code and a message."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from pai_sdk.service.budgets import Work
-from pai_sdk.service.runs.run_answers import json_list
+from pai_sdk.service.runs.responses import json_list
+from pai_sdk.service.wire_errors import WireError, invalid_parameter, wire_error_response
 
-__all__ = ["answer", "answer_list", "etag", "offering", "request_id", "wished_hold_s"]
+__all__ = [
+    "LongPoll",
+    "add_refusals",
+    "etag",
+    "list_success",
+    "offering",
+    "refusal",
+    "request_id",
+    "success",
+]
 
 _WAIT = re.compile(r"\bwait\s*=\s*\"?(\d{1,18})\b")
 
 
 def request_id(request: Request) -> str:
-    """The id the gate gave the request."""
+    """The id that the gate gave to the request."""
     known: str = request.state.request_id
     return known
 
 
-def answer(
+def success(
     request: Request, fields: Mapping[str, Any] | None = None, *, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """A success."""
+    """The response of an action that has succeeded."""
     return JSONResponse({"RequestId": request_id(request), **(fields or {})}, headers=headers)
 
 
-def answer_list(
+def list_success(
     request: Request,
     work: Work,
     name: str,
@@ -39,17 +52,17 @@ def answer_list(
     *,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A success with a list, whose items are made one after the other: no more than the response may have.
+    """The same with a list, whose items are made one after the other: no more than the response may have.
 
     Raises:
-        Fault: the response is larger than the request may have, or takes longer.
+        WireError: the response is larger than the request may have, or takes longer.
     """
     content = json_list(name, items, {"RequestId": request_id(request), **rest}, work)
     return Response(content, headers=headers, media_type="application/json")
 
 
 def offering(*offers: str) -> dict[str, str]:
-    """The header that announces what this service can do beyond PAI's API. Clients rely on nothing else of it."""
+    """The header that announces features beyond PAI's API. Clients rely on no others."""
     return {"x-pai-offers": ", ".join(offers)}
 
 
@@ -58,7 +71,57 @@ def etag(version: int) -> str:
     return f'"{version}"'
 
 
-def wished_hold_s(request: Request, longest_s: float) -> float | None:
-    """How long the answer may be held back for news (`Prefer: wait=N`, RFC 7240); None: not at all."""
-    found = _WAIT.search(request.headers.get("prefer", ""))
-    return min(float(found.group(1)), longest_s) if found else None
+class LongPoll:
+    """The time for which a response may wait until there is something new (`Prefer: wait=N`, RFC 7240).
+
+    Args:
+        request: with or without the preference; without, the response does not wait.
+        longest_s: the most seconds.
+
+    Attributes:
+        deadline: when to respond, on the clock of the event loop.
+        applied: the preference as the response confirms it; empty without one.
+    """
+
+    def __init__(self, request: Request, longest_s: float) -> None:
+        self._clock = asyncio.get_running_loop().time
+        found = _WAIT.search(request.headers.get("prefer", ""))
+        wait_s = min(float(found[1]), longest_s) if found else 0.0
+        self.deadline = self._clock() + wait_s
+        self.applied = f"wait={wait_s:g}" if found else ""
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left."""
+        return self.deadline - self._clock()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The header that confirms the preference."""
+        return {"Preference-Applied": self.applied} if self.applied else {}
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Let an application respond in PAI's form to what it refuses."""
+
+    @app.exception_handler(WireError)
+    async def refused(request: Request, error: WireError) -> JSONResponse:
+        return refusal(request, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
+        problems = "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
+        return refusal(request, invalid_parameter(problems))
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> JSONResponse:
+        codes = {404: "InvalidAction.NotFound", 405: "InvalidAction.NotFound"}
+        message = f"This service has no action {request.method} {request.url.path[:200]}."
+        return refusal(
+            request, WireError(error.status_code, codes.get(error.status_code, "InvalidRequest"), message)
+        )
+
+
+def refusal(request: Request, error: WireError) -> JSONResponse:
+    """The response to a request that is refused."""
+    return wire_error_response(error, request_id=request_id(request), host=request.headers.get("host", ""))

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk.service.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.http.routes.json_responses import answer, answer_list, etag, offering, wished_hold_s
-from pai_sdk.service.http.times import parse_time
-from pai_sdk.service.jobs.buckets import refuse_unknown_buckets
+from pai_sdk.service.http.routes.json_responses import LongPoll, etag, list_success, offering, success
+from pai_sdk.service.http.routes.parameters import Order, PageNumber, PageSize, TimeWindow
 from pai_sdk.service.jobs.creation import read_request
 from pai_sdk.service.jobs.experiment_table import experiment_names
 from pai_sdk.service.jobs.host_resources import Capacity, refuse_what_never_fits
-from pai_sdk.service.jobs.ineffective import image_notice, unused_notice
 from pai_sdk.service.jobs.job_table import existing_job, latest_metrics
 from pai_sdk.service.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
 from pai_sdk.service.jobs.progress_figures import latest_progress
 from pai_sdk.service.jobs.reading import read_body
+from pai_sdk.service.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
 from pai_sdk.service.jobs.snapshot import error_info, job_in_full, job_in_list, output_models
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
-
-PageNumber = Annotated[int, Query(alias="PageNumber", ge=1, le=100_000_000)]
-_PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=1000)]
 
 
 @router.post("")
@@ -40,7 +35,7 @@ async def create_training_job(request: Request, context: ContextOf) -> Response:
     job_id, notice = await run_in_threadpool(_create, context, body)
     context.runner.wake()
     fields = {"TrainingJobId": job_id, **({"Notices": [notice]} if notice else {})}
-    return answer(request, fields, headers=_offers(context))
+    return success(request, fields, headers=_offers(context))
 
 
 @router.get("")
@@ -49,8 +44,9 @@ def list_training_jobs(
     request: Request,
     work: WorkOf,
     context: ContextOf,
+    window: TimeWindow,
     page_number: PageNumber = 1,
-    page_size: _PageSize = 10,
+    page_size: PageSize = 10,
     status: Annotated[str | None, Query(alias="Status")] = None,
     name: Annotated[str | None, Query(alias="TrainingJobName")] = None,
     job_id: Annotated[str | None, Query(alias="TrainingJobId")] = None,
@@ -59,10 +55,8 @@ def list_training_jobs(
     algorithm_provider: Annotated[str | None, Query(alias="AlgorithmProvider")] = None,
     is_temp_algo: Annotated[bool | None, Query(alias="IsTempAlgo")] = None,
     labels: Annotated[str | None, Query(alias="Labels")] = None,
-    start_time: Annotated[str | None, Query(alias="StartTime")] = None,
-    end_time: Annotated[str | None, Query(alias="EndTime")] = None,
     sort_by: Annotated[str, Query(alias="SortBy")] = "GmtCreateTime",
-    order: Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias="Order")] = "DESC",
+    order: Order = "DESC",
 ) -> Response:
     """ListTrainingJobs. A name fits when it contains what is asked for."""
     query = JobQuery(
@@ -74,8 +68,8 @@ def list_training_jobs(
         algorithm_provider=algorithm_provider,
         is_temp_algo=is_temp_algo,
         labels=read_labels(labels),
-        started_at=parse_time(start_time, "StartTime"),
-        ended_at=_shown_until(context, parse_time(end_time, "EndTime")),
+        started_at=window.started_at,
+        ended_at=_shown_until(context, window.ended_at),
         sort_by=sort_by,
         descending=order.upper() == "DESC",
         page_number=page_number,
@@ -90,33 +84,30 @@ def list_training_jobs(
             for experiments in [experiment_names(session, jobs)]
             for job in jobs
         )
-        return answer_list(request, work, "TrainingJobs", shown, {"TotalCount": total}, headers=_offers(context))
+        return list_success(request, work, "TrainingJobs", shown, {"TotalCount": total}, headers=_offers(context))
 
 
 @router.get("/{job_id}")
 async def get_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
-    """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the answer waits for the next snapshot.
+    """GetTrainingJob. With `If-None-Match` and `Prefer: wait=N`, the response waits for the next snapshot.
 
     `x-pai-offers` announces this, that an instance is listed before there is a line of its log, and that the
     metrics of a job are also those that it reports.
     """
     known = request.headers.get("if-none-match")
-    hold_s = wished_hold_s(request, context.settings.longest_hold_s)
-    applied = {} if hold_s is None else {"Preference-Applied": f"wait={hold_s:g}"}
+    poll = LongPoll(request, context.settings.longest_hold_s)
     offers = ["wait", "all-instances", "reported-metrics", *context.beyond_pai]
-    headers = {**offering(*offers), **applied}
-    deadline = asyncio.get_running_loop().time() + (hold_s or 0.0)
+    headers = {**offering(*offers), **poll.headers}
     with context.changes.of(job_id) as news:
         while known is not None:
             version = await run_in_threadpool(context.jobs.version, job_id)
             if known != etag(version):
                 break
-            left_s = deadline - asyncio.get_running_loop().time()
-            if left_s <= 0 or context.changes.closed:
+            if poll.left_s <= 0 or context.changes.closed:
                 return Response(status_code=304, headers={**headers, "ETag": known})
-            await news.wait(left_s)
+            await news.wait(poll.left_s)
     version, fields = await run_in_threadpool(_snapshot, context, job_id)
-    return answer(request, fields, headers={**headers, "ETag": etag(version)})
+    return success(request, fields, headers={**headers, "ETag": etag(version)})
 
 
 @router.put("/{job_id}/stop")
@@ -124,32 +115,32 @@ def stop_training_job(request: Request, context: ContextOf, job_id: str) -> Resp
     """StopTrainingJob. A job that has ended stays as it is."""
     context.jobs.request_stop(job_id)
     context.runner.wake()
-    return answer(request)
+    return success(request)
 
 
 @router.delete("/{job_id}")
 def delete_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
-    """DeleteTrainingJob. What it put into the object store stays there."""
+    """DeleteTrainingJob. Its outputs in the object store stay there."""
     context.jobs.delete(job_id)
     context.logs.forget(job_id)
     context.runner.discard(job_id)
-    return answer(request)
+    return success(request)
 
 
 @router.get("/{job_id}/errorinfo")
 def get_training_job_error_info(request: Request, context: ContextOf, job_id: str) -> Response:
     """GetTrainingJobErrorInfo."""
-    return answer(request, {"ErrorInfo": error_info(context.jobs.get(job_id))})
+    return success(request, {"ErrorInfo": error_info(context.jobs.get(job_id))})
 
 
 @router.get("/{job_id}/outputmodels")
 def list_training_job_output_models(request: Request, context: ContextOf, job_id: str) -> Response:
     """ListTrainingJobOutputModels."""
-    return answer(request, {"OutputModels": output_models(context.jobs.get(job_id))})
+    return success(request, {"OutputModels": output_models(context.jobs.get(job_id))})
 
 
 def _offers(context: ServiceContext) -> dict[str, str]:
-    """What this service does beyond PAI's API; clients must not rely on it where it is not announced."""
+    """The features beyond PAI's API; clients must not rely on them where they are not announced."""
     return offering("submission-dedupe", "runs", *context.beyond_pai) if context.jobs.dedupes else {}
 
 
@@ -161,22 +152,21 @@ def _shown_until(context: ServiceContext, ended_at: float | None) -> float | Non
 
 
 def _create(context: ServiceContext, body: dict[str, Any]) -> tuple[str, str]:
-    """The new job's id, and what is to be said of it."""
+    """Creates a job; returns its id and the notice about it."""
     workspace_id = context.settings.workspace_id
     job = read_request(
         body, workspace_id=workspace_id, slots=context.settings.slots, algorithms=context.algorithms
     )
-    refuse_what_never_fits(job.request, Capacity.of(context.settings))
+    refuse_what_never_fits(job.request, Capacity.of(context.settings, context.executor))
     if job.request.experiment_config is not None:
         context.experiments.get(job.request.experiment_config.experiment_id)
     refuse_unknown_buckets(job.request, context.bucket_exists)
-    executor = context.settings.executor
-    notice = unused_notice(job.request, executor=executor)
+    notice = unused_notice(job.request, context.executor)
     job_id = context.jobs.create(
         job.request,
         workspace_id=workspace_id,
         algorithm_id=job.algorithm_id,
-        notices=(notice, image_notice(job.request, executor=executor)),
+        notices=(notice, image_notice(job.request, context.executor)),
     )
     return job_id, notice
 

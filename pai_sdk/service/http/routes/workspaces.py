@@ -1,4 +1,4 @@
-"""AIWorkspace, as far as a client needs it: the one workspace, and where its files go by default."""
+"""AIWorkspace, as far as a client needs it: the one workspace and the default place of its files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from pai_sdk.service.budgets import BudgetedRoute
 from pai_sdk.service.http.context import ContextOf, ServiceContext
-from pai_sdk.service.http.routes.json_responses import answer
-from pai_sdk.service.http.routes.training_jobs import PageNumber
-from pai_sdk.service.wire_errors import Fault
+from pai_sdk.service.http.routes.json_responses import success
+from pai_sdk.service.http.routes.parameters import PageNumber, check_workspace
+from pai_sdk.service.wire_errors import WireError
 
 __all__ = ["router"]
 
@@ -32,20 +32,20 @@ def list_workspaces(
     only = _workspace(context)
     fits = (not name or name in only["WorkspaceName"]) and (not ids or only["WorkspaceId"] in ids.split(","))
     shown = [only] if fits and page_number == 1 else []
-    return answer(request, {"Workspaces": shown, "TotalCount": int(fits)})
+    return success(request, {"Workspaces": shown, "TotalCount": int(fits)})
 
 
 @router.get("/defaultWorkspaces")
 def get_default_workspace(request: Request, context: ContextOf) -> Response:
     """GetDefaultWorkspace."""
-    return answer(request, _workspace(context))
+    return success(request, _workspace(context))
 
 
 @router.get("/workspaces/{workspace_id}")
 def get_workspace(request: Request, context: ContextOf, workspace_id: str) -> Response:
     """GetWorkspace."""
-    _known(context, workspace_id)
-    return answer(request, _workspace(context))
+    check_workspace(context, workspace_id)
+    return success(request, _workspace(context))
 
 
 @router.get("/workspaces/{workspace_id}/config")
@@ -56,10 +56,12 @@ def get_config(
     config_key: Annotated[str, Query(alias="ConfigKey")] = _STORAGE,
 ) -> Response:
     """GetConfig."""
-    _known(context, workspace_id)
+    check_workspace(context, workspace_id)
     if config_key != _STORAGE:
-        raise Fault(404, "CONFIG_NOT_FOUND", f"The workspace has no config {config_key[:60]!r}, only {_STORAGE}.")
-    return answer(request, _storage(context))
+        raise WireError(
+            404, "CONFIG_NOT_FOUND", f"The workspace has no config {config_key[:60]!r}, only {_STORAGE}."
+        )
+    return success(request, _storage(context))
 
 
 @router.get("/workspaces/{workspace_id}/configs")
@@ -70,14 +72,9 @@ def list_configs(
     config_keys: Annotated[str | None, Query(alias="ConfigKeys")] = None,
 ) -> Response:
     """ListConfigs."""
-    _known(context, workspace_id)
+    check_workspace(context, workspace_id)
     configs = [_storage(context)] if config_keys is None or _STORAGE in config_keys.split(",") else []
-    return answer(request, {"Configs": configs, "TotalCount": len(configs)})
-
-
-def _known(context: ServiceContext, workspace_id: str) -> None:
-    if workspace_id != context.settings.workspace_id:
-        raise Fault(404, "WORKSPACE_NOT_FOUND", f"There is no workspace {workspace_id[:60]!r} here.")
+    return success(request, {"Configs": configs, "TotalCount": len(configs)})
 
 
 def _workspace(context: ServiceContext) -> dict[str, Any]:

@@ -1,0 +1,89 @@
+"""Settings, keys, the retry policy and the client of the object storage, which the backends of a session share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pai_sdk.base.endpoint import Endpoint
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.config.credentials import CredentialsProvider
+from pai_sdk.config.settings import Settings
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss.client import OssClient
+
+__all__ = ["FOR_A_JOB", "Connection"]
+
+FOR_A_JOB = ("region_id", "workspace_id", "oss_bucket_name")
+"""The settings that a job of Alibaba Cloud's service needs."""
+
+
+class Connection:
+    """Settings and keys of a session. Safe to use from several threads.
+
+    Args:
+        settings: where.
+        credentials: gives the key that is valid now.
+        retry: the policy for everything that goes over the network.
+        find_again: see `ServiceBackend`.
+
+    Attributes:
+        uses_images: whether the service runs jobs in their images, as far as that is known.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        credentials: CredentialsProvider,
+        retry: RetryPolicy | None = None,
+        find_again: Callable[[], str | None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.credentials = credentials
+        self.retry = retry or RetryPolicy()
+        self.find_again = find_again
+        self.uses_images = True
+        self._lock = threading.Lock()  # guards what follows; not held while the service is started again
+        self._oss_endpoint: Endpoint | None = None
+        self._oss: OssClient | None = None
+
+    def require_place(self) -> None:
+        """Check that it is set which service is meant.
+
+        Raises:
+            SettingsError: neither an endpoint nor a region is set; what else a job needs is named with it.
+        """
+        if not self.settings.endpoint and not self.settings.region_id:
+            self.settings.require(*FOR_A_JOB)
+
+    def files(self) -> OssClient:
+        """The client of the object storage. The embedded service, which keeps it, is started again if need be.
+
+        Raises:
+            SettingsError: it is not set where the objects are.
+        """
+        self.require_place()
+        with self._lock:
+            endpoint = self._oss_endpoint = self._oss_endpoint or Endpoint(self.settings.oss_url, self.find_again)
+        endpoint.revive()
+        with self._lock:
+            if self._oss is None:
+                from pai_sdk.storage.oss.client import OssClient  # loads oss2
+
+                self._oss = OssClient(
+                    endpoint,
+                    self.credentials,
+                    region=self.settings.region_id,
+                    retry=self.retry,
+                    trusted_endpoints=self.settings.trusted_endpoints,
+                )
+            return self._oss
+
+    def close(self) -> None:
+        """Close the connections to the object storage; the next call of `files` makes new ones."""
+        with self._lock:
+            client, self._oss = self._oss, None
+        if client is not None:
+            client.close()

@@ -1,0 +1,72 @@
+"""The one HTML table, for jobs, runs and curves in notebooks; it fits a light and a dark page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+__all__ = ["hparam_text", "html_table", "value_text"]
+
+_WIDEST = 40
+_NUMBER = re.compile(r"-?|[-+]?(\d[\d.,]*(e[-+]?\d+)?|nan|inf)")
+_CELL = "padding:2px 10px;text-align:{side};white-space:nowrap;vertical-align:top"
+_HEAD = f"{_CELL};opacity:.65;font-weight:600"
+_BODY = f"{_CELL};border-top:1px solid rgba(128,128,128,.25)"
+_TABLE = (
+    "border-collapse:collapse;font-family:system-ui,sans-serif;font-size:13px;font-variant-numeric:tabular-nums"
+)
+_BOX = "display:inline-block;max-width:100%;overflow:auto"
+
+
+def value_text(value: object) -> str:
+    """A value in a cell: a number with six digits, a dash for nothing.
+
+    Example:
+        >>> [value_text(value) for value in (1e-4, 0.12345678, True, None, "adam")]
+        ['0.0001', '0.123457', 'True', '-', 'adam']
+    """
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def hparam_text(hparams: Mapping[str, object], name: str, *, missing: str = "-") -> str:
+    """A hyperparameter in a cell, short; `None` is a value.
+
+    Example:
+        >>> [hparam_text({"warmup": None, "lr": 1e-4}, name) for name in ("warmup", "lr", "seed")]
+        ['None', '0.0001', '-']
+    """
+    text = missing if name not in hparams else "None" if hparams[name] is None else value_text(hparams[name])
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def html_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], *, height: str = "none", below: str = ""
+) -> str:
+    """The table as HTML, in a box of its own that scrolls. Columns of numbers are aligned at the right.
+
+    Args:
+        titles: the head, as text.
+        rows: the cells, as HTML.
+        height: the most height, as CSS.
+        below: HTML that follows the table.
+
+    Example:
+        >>> html_table(["<job>"], [["<b>a</b>"]]).count("&lt;job&gt;")
+        1
+    """
+    columns = zip(*rows, strict=True) if rows else [()] * len(titles)
+    sides = ["right" if all(map(_NUMBER.fullmatch, column)) else "left" for column in columns]
+
+    def line(tag: str, style: str, cells: Iterable[str]) -> str:
+        pairs = zip(cells, sides, strict=True)
+        inside = (f'<{tag} style="{style.format(side=side)}">{cell}</{tag}>' for cell, side in pairs)
+        return f"<tr>{''.join(inside)}</tr>"
+
+    head = line("th", _HEAD, map(escape, titles))
+    body = "".join(line("td", _BODY, row) for row in rows)
+    table = f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{body}</tbody></table>'
+    under = f'<div style="font-size:12px;opacity:.65;margin-top:4px">{below}</div>' if below else ""
+    return f'<div style="{_BOX};max-height:{height}">{table}</div>{under}'

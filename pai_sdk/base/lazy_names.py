@@ -1,0 +1,44 @@
+"""The public names of a package or a module, loaded on first use (PEP 562)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
+    """The names in a package's stub, which is their only list: type checkers read it too.
+
+    Each line of the stub is `from MODULE import NAME as NAME`. A submodule is a name too, but not in `__all__`.
+
+    Args:
+        package: its `__name__`.
+
+    Returns:
+        The package's `__all__` and `__getattr__`.
+
+    Example:
+        >>> names, load = lazy_names("pai_sdk")
+        >>> "Estimator" in names, load("Estimator").__module__
+        (True, 'pai_sdk.submit.estimator')
+    """
+    module: Any = sys.modules[package]
+    path = f"{module.__file__.rpartition('.')[0]}.pyi"
+    stub: bytes = module.__spec__.loader.get_data(path)  # so it is found in an archive too
+    lines = (line.split() for line in stub.decode().splitlines())
+    homes = {words[-1]: words[1] for words in lines if len(words) == 6 and words[0] == "from"}
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if homes[name] == package:
+            return import_module(f"{package}.{name}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(module, name, value)
+        return value
+
+    return [name for name, home in homes.items() if home != package], load

@@ -1,0 +1,1 @@
+"""Names for code that was written for alipai. Classes of higher packages inherit them."""

@@ -1,0 +1,34 @@
+# The names of the package, each with its home; `pai_sdk.base.lazy_names` reads this file, and type checkers do.
+
+from pai_sdk.compat.job_names import TrainingJobStatus as TrainingJobStatus
+from pai_sdk.job.follow.stream import LogStream as LogStream
+from pai_sdk.job.training_job import TrainingJob as TrainingJob
+from pai_sdk.schemas.compute import AssignNodeSpec as AssignNodeSpec
+from pai_sdk.schemas.compute import ComputeResource as ComputeResource
+from pai_sdk.schemas.compute import CredentialConfig as CredentialConfig
+from pai_sdk.schemas.compute import ExperimentConfig as ExperimentConfig
+from pai_sdk.schemas.compute import InstanceSpec as InstanceSpec
+from pai_sdk.schemas.compute import ResourceType as ResourceType
+from pai_sdk.schemas.compute import SchedulerConfig as SchedulerConfig
+from pai_sdk.schemas.compute import Settings as Settings
+from pai_sdk.schemas.compute import SpotSpec as SpotSpec
+from pai_sdk.schemas.compute import SpotStrategy as SpotStrategy
+from pai_sdk.schemas.compute import UserVpcConfig as UserVpcConfig
+from pai_sdk.schemas.filesystems import CpfsFileSystemInput as CpfsFileSystemInput
+from pai_sdk.schemas.filesystems import FileSystemInput as FileSystemInput
+from pai_sdk.schemas.filesystems import FileSystemInputBase as FileSystemInputBase
+from pai_sdk.schemas.record import JobRecord as JobRecord
+from pai_sdk.schemas.record import LogLine as LogLine
+from pai_sdk.schemas.request import TrainingJobRequest as TrainingJobRequest
+from pai_sdk.schemas.spec import AlgorithmSpec as AlgorithmSpec
+from pai_sdk.schemas.spec import Channel as Channel
+from pai_sdk.schemas.spec import CodeDir as CodeDir
+from pai_sdk.schemas.spec import DatasetConfig as DatasetConfig
+from pai_sdk.schemas.spec import HyperParameter as HyperParameter
+from pai_sdk.schemas.spec import HyperParameterDefinition as HyperParameterDefinition
+from pai_sdk.schemas.spec import Label as Label
+from pai_sdk.schemas.spec import MetricDefinition as MetricDefinition
+from pai_sdk.schemas.spec import OssLocation as OssLocation
+from pai_sdk.schemas.spec import UriInput as UriInput
+from pai_sdk.schemas.spec import UriOutput as UriOutput
+from pai_sdk.schemas.status import JobStatus as JobStatus

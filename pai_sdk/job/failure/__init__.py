@@ -1,0 +1,1 @@
+"""Explains why a job failed, by reasons and tracebacks from its logs."""

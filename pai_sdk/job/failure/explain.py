@@ -1,0 +1,286 @@
+"""Makes the error of a failed job: root cause, reason, instance, tracebacks or last lines, next commands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections import deque
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT, exit_reason
+from pai_sdk.backend.base import Backend
+from pai_sdk.display.base import short_instance, visible_text
+from pai_sdk.display.commands import next_commands
+from pai_sdk.errors import JobFailed, JobStopped, PaiError
+from pai_sdk.job.failure.tracebacks import find_traceback, root_cause, shortened
+from pai_sdk.job.follow.follower import Follower, FollowPolicy, LogError, Update
+from pai_sdk.job.follow.log_reasons import shows_reason
+from pai_sdk.job.follow.updates import ask
+from pai_sdk.schemas.record import ErrorInfo, JobRecord
+from pai_sdk.schemas.status import JobStatus
+
+logger = logging.getLogger(__name__)
+
+_READ_LINES = 400  # three tracebacks of a large framework
+_TAIL_LINES = 200  # that the error keeps
+_WITHIN_S = 15.0  # the longest time to read the last lines; the failure is known already
+_AS_IT_IS = FollowPolicy(quiet_s=0, failed_quiet_s=0)
+_SHOWN_LINES = 14  # of a log without a traceback
+_SHOWN_WIDTH = 200
+_SHOWN_OTHERS = 8
+_EXIT_CODES = {
+    126: " (the command is not executable)",
+    127: " (the command was not found)",
+    137: " (killed: out of memory, most of the time)",
+    139: " (segmentation fault)",
+    143: " (ended by SIGTERM)",
+}
+# Errors of an instance that are the consequence of another one's failure.
+_CONSEQUENCE = re.compile(
+    r"(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b|.*DistBackendError|.*\bpeer\b"
+)
+
+
+@dataclass
+class _Tail:
+    """The last lines of the log that shows most about the failure.
+
+    Attributes:
+        lines: the lines.
+        instance: whose they are, where they are those of one of several instances.
+        others: the root causes in the logs of the other instances.
+        gave_up: the log was waited for, and shows no reason.
+    """
+
+    lines: list[str]
+    instance: str | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
+    gave_up: bool = False
+
+
+def job_failure(
+    backend: Backend, record: JobRecord, policy: FollowPolicy | None = None, *, waited_s: float | None = None
+) -> JobFailed:
+    """Collect the backend's data about a failure. Unavailable data is left out; the error is always made.
+
+    Args:
+        backend: where the job ran.
+        record: how it ended.
+        policy: the times of reading its last lines, for a job that has just ended and whose log may lag behind. By
+            default the log is read once.
+        waited_s: seconds already spent waiting for the log after the end; the message reports them.
+    """
+    info = _error_info_or_none(backend, record.training_job_id)
+    reading = _Reading(record, info, policy)
+    tail = reading.read(backend)
+    return _failure(record, info, tail, policy.failed_quiet_s if tail.gave_up and policy is not None else waited_s)
+
+
+async def job_failure_async(backend: Backend, record: JobRecord, policy: FollowPolicy) -> JobFailed:
+    """The same for asyncio; no thread waits.
+
+    Args:
+        backend: where the job ran.
+        record: how it ended.
+        policy: the times of reading its last lines.
+    """
+    job_id = record.training_job_id
+    info = await ask(lambda: _error_info_or_none(backend, job_id), backend.endpoint, policy)
+    tail = await _Reading(record, info, policy).read_async(backend)
+    return _failure(record, info, tail, policy.failed_quiet_s if tail.gave_up else None)
+
+
+def brief_failure(record: JobRecord) -> JobFailed:
+    """The error of a failed job by its record alone, without a request."""
+    return _failure(record, None, _Tail([]), None)
+
+
+def _failure(record: JobRecord, info: ErrorInfo | None, tail: _Tail, waited_s: float | None) -> JobFailed:
+    instance, exit_code = _where(info)
+    failure = JobFailed(
+        "",
+        job_id=record.training_job_id,
+        status=record.status,
+        instance=instance or _first_failed(record),
+        exit_code=exit_code,
+        reason_code=record.reason_code or (info.code if info else None),
+        reason_message=record.reason_message or (info.message if info else None) or None,
+        log_tail=tail.lines[-_TAIL_LINES:],
+        traceback=find_traceback(tail.lines),
+    )
+    failure.args = (_text(record, failure, tail, None if shows_reason(tail.lines) else waited_s),)
+    return failure
+
+
+def stopped_error(record: JobRecord) -> JobStopped:
+    """The error of a job that was stopped."""
+    job_id = record.training_job_id
+    why = f": {record.reason_message}" if record.reason_message else ""
+    text = f"job {record.training_job_name or job_id} ({job_id}) was stopped{why}"
+    return JobStopped(text, job_id=job_id, reason_code=record.reason_code)
+
+
+def _error_info_or_none(backend: Backend, job_id: str) -> ErrorInfo | None:
+    try:
+        return backend.error_info(job_id)
+    except PaiError as error:
+        logger.warning("job %s failed, and its error info cannot be read: %s", job_id, error)
+        return None
+
+
+def _where(info: ErrorInfo | None) -> tuple[str | None, int | None]:
+    """Instance and exit code, which our own service puts into the error info's free part."""
+    try:
+        found = json.loads(info.additional_info or "{}") if info else {}
+    except ValueError:
+        return None, None
+    if not isinstance(found, dict):
+        return None, None
+    instance, exit_code = found.get("Instance"), found.get("ExitCode")
+    return (
+        instance if isinstance(instance, str) else None,
+        exit_code if isinstance(exit_code, int) else None,
+    )
+
+
+def _first_failed(record: JobRecord) -> str | None:
+    failed = [i.name for i in record.instances if i.name and i.status and JobStatus(i.status).is_failure]
+    return failed[0] if failed else None
+
+
+class _Reading:
+    """Reads the last lines of the instance that failed; where that is not known, of all.
+
+    Args:
+        record: the job.
+        info: the service's record of its failure.
+        policy: the times; without it, the log is read once.
+    """
+
+    def __init__(self, record: JobRecord, info: ErrorInfo | None, policy: FollowPolicy | None) -> None:
+        policy = policy or _AS_IT_IS
+        instance = _where(info)[0] or _first_failed(record)
+        self._job_id = record.training_job_id
+        self._within = replace(policy, patience_s=_WITHIN_S, retry=replace(policy.retry, deadline_s=_WITHIN_S))
+        self._names = [instance] if instance else record.instance_names
+        self._tails: dict[str, deque[str]] = {name: deque(maxlen=_READ_LINES) for name in self._names}
+
+    def read(self, backend: Backend) -> _Tail:
+        """The lines, as far as they can be read."""
+        with closing(self._follower(backend)) as follower:
+            try:
+                for update in follower.updates(deadline=self._within.schedule.now() + self._longest_s):
+                    self._take(update)
+            except PaiError as error:
+                _cannot_be_read(self._job_id, error)
+        return self._tail(gave_up=follower.gave_up)
+
+    async def read_async(self, backend: Backend) -> _Tail:
+        """The same for asyncio."""
+        with closing(self._follower(backend)) as follower:
+            try:
+                await asyncio.wait_for(self._take_all(follower), self._longest_s)
+            except PaiError as error:
+                _cannot_be_read(self._job_id, error)
+            except (TimeoutError, asyncio.TimeoutError):
+                pass
+        return self._tail(gave_up=follower.gave_up)
+
+    @property
+    def _longest_s(self) -> float:
+        return _WITHIN_S + self._within.failed_quiet_s
+
+    def _follower(self, backend: Backend) -> Follower:
+        last_lines = dict.fromkeys(self._names, -_READ_LINES)
+        return Follower(backend, self._job_id, lambda _: self._names, last_lines, self._within)
+
+    async def _take_all(self, follower: Follower) -> None:
+        async for update in follower.updates_async():
+            self._take(update)
+
+    def _take(self, update: Update) -> None:
+        if isinstance(update, LogError):
+            _cannot_be_read(self._job_id, update.error)
+        elif not isinstance(update, JobRecord):
+            self._tails[update[0].instance].extend(line.text for line in update)
+
+    def _tail(self, *, gave_up: bool) -> _Tail:
+        """The log with a traceback; if there is none, all logs."""
+        tails = self._tails
+        causes = {name: root_cause(found) for name, lines in tails.items() if (found := find_traceback(lines))}
+        if not causes:
+            return _Tail([*chain.from_iterable(tails.values())][-_READ_LINES:], gave_up=gave_up)
+        # A connection that another instance has lost is no cause.
+        first = min(causes, key=lambda name: bool(_CONSEQUENCE.match(causes[name])))
+        others = {name: cause for name, cause in causes.items() if name != first}
+        return _Tail([*tails[first]], first if len(self._names) > 1 else None, others, gave_up)
+
+
+def _cannot_be_read(job_id: str, error: PaiError) -> None:
+    logger.warning("job %s failed, and its log cannot be read: %s", job_id, error)
+
+
+def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | None) -> str:
+    job_id = record.training_job_id
+    named = f"{record.training_job_name} ({job_id})" if record.training_job_name else job_id
+    why, message = _headline(failure)
+    lines = [f"job {named} {record.status}: {why}"]
+    if message:
+        lines.append(f"  {message}")
+    if record.status.is_unknown_end:
+        lines.append("  this version does not know that status; the service gives it a time at which it ended")
+    if facts := _facts(record, failure):
+        lines.append("  " + ", ".join(facts))
+    lines += _excerpt(job_id, failure, tail)
+    if waited_s is not None:
+        lines.append(f"  no reason came into its log within {waited_s:g} s after the end; more may come later")
+    lines.append(f"  the whole log: {next_commands(record)[0]}")
+    if record.training_job_url:
+        lines.append(f"  console: {record.training_job_url}")
+    return "\n".join(lines)
+
+
+def _headline(failure: JobFailed) -> tuple[str, str]:
+    """The cause, and the further message of the service; an exception explains more than an exit code."""
+    message = failure.reason_message or ""
+    cause = root_cause(failure.traceback)
+    if not cause or failure.reason_code not in (None, REASON_NON_ZERO_EXIT):
+        return message or failure.reason_code or "the service gives no reason", ""
+    says_only_the_code = (
+        failure.instance is not None
+        and failure.exit_code is not None
+        and message == exit_reason(failure.instance, failure.exit_code)[1]
+    )
+    return visible_text(cause)[:_SHOWN_WIDTH], "" if says_only_the_code else message
+
+
+def _facts(record: JobRecord, failure: JobFailed) -> list[str]:
+    facts = []
+    if failure.instance:
+        facts.append(f"instance {short_instance(failure.job_id, failure.instance)}")
+    if failure.exit_code is not None:
+        # A service that names its reason knows better than a list of what such a code mostly means.
+        meaning = "" if record.reason_code else _EXIT_CODES.get(failure.exit_code, "")
+        facts.append(f"exit code {failure.exit_code}{meaning}")
+    if record.reason_code:
+        facts.append(f"reason {record.reason_code}")
+    return facts
+
+
+def _excerpt(job_id: str, failure: JobFailed, tail: _Tail) -> list[str]:
+    """The tracebacks, or the last lines, and the causes that other instances name."""
+    whose = f"the log of {short_instance(job_id, tail.instance)}" if tail.instance else "its log"
+    if failure.traceback:
+        title, excerpt = f"the traceback in {whose}:", shortened(failure.traceback)
+    else:
+        title, excerpt = "its last lines:", tail.lines[-_SHOWN_LINES:]
+    if not excerpt:
+        return []
+    others = [f"  in the log of {short_instance(job_id, name)}: {cause}" for name, cause in tail.others.items()]
+    shown = [f"    {visible_text(line)[:_SHOWN_WIDTH]}".rstrip() for line in excerpt]
+    return [f"  {title}", *shown, *(visible_text(other)[: _SHOWN_WIDTH + 4] for other in others[:_SHOWN_OTHERS])]

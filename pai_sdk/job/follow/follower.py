@@ -1,0 +1,439 @@
+"""Follows a job: takes its snapshots from the poller, and reads the logs of its instances to the last line."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from pai_sdk.backend.base import Backend
+from pai_sdk.base.retry import one_attempt
+from pai_sdk.errors import PaiError
+from pai_sdk.job.follow.log_reasons import shows_reason
+from pai_sdk.job.follow.poller import Subscription, shared_pollers
+from pai_sdk.job.follow.polling import (
+    FIRST_PAUSE_S,
+    EndCheck,
+    FollowPolicy,
+    PollState,
+    may_appear_later,
+)
+from pai_sdk.job.follow.updates import UpdateQueue
+from pai_sdk.job.follow.workers import Step
+from pai_sdk.schemas.record import JobRecord, LogLine, LogPage
+from pai_sdk.schemas.status import JobStatus
+
+__all__ = ["PAGE_LINES", "FollowPolicy", "Follower", "LogError", "Update"]
+
+logger = logging.getLogger(__name__)
+
+PAGE_LINES = 10_000
+_MOST_QUEUED_LINES = 50_000  # lines queued for a slow consumer; then reading pauses
+_CHARACTERS_A_LINE = 500  # longer ones count for more
+_BATCH_DELAY_S = 0.02  # where lines come faster than requests, several are read at once
+_LISTING_PATIENCE_S = 20.0
+_LINES_FOR_A_REASON = 50
+
+
+@dataclass(frozen=True)
+class LogError:
+    """The log of one instance cannot be read any further; the others can."""
+
+    instance: str
+    error: PaiError
+
+
+Update: TypeAlias = list[LogLine] | JobRecord | LogError
+
+_Response = TypeVar("_Response")
+
+
+@dataclass
+class _Reader:
+    """The reading of one instance's log."""
+
+    instance: str
+    next_line: int
+    poll: PollState
+    quiet_since: float | None = None
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_FOR_A_REASON))
+    turn: int = 0  # of the step that reads next; steps with an older number do nothing
+    is_asleep: bool = False
+
+
+class Follower:
+    """Follows a job and reads the logs of its instances; `updates` yields what comes.
+
+    The poller of the backend calls `_on_update` with snapshots of the job. Logs are read in steps: a step makes at
+    most one request, in a worker thread, and then schedules the next step, or publishes an error, or finishes its
+    stream. The queue of updates is bounded: a slow consumer slows the reading down.
+
+        job       subscribed -> ended -> all instances listed -> finished
+        instance  reading <-> scheduled (pause, retry) -> finished, at the last line or at an error
+                     ^-> parked: the queue is full; `_take` schedules the reader again
+        follower  open -> done, when the job and all instances are finished (`_open_streams` is 0)
+
+    Locks: `_changed`, that of the queue, guards the fields below it and the readers. It is held to change state,
+    never during a request. Steps read `_seen`, `_ended_at` and `_closed` without it: a stale value costs one more
+    request. A reader's `next_line` and `poll` are used only by the step that has the reader's current `turn`.
+    Within `_changed` the locks of the pollers and of the workers are taken, never the other way round: the poller
+    calls `_on_update` without a lock.
+    Called with `_changed` held: `_leave`, `_take_snapshot`, `_publish_lines`, `_finish_stream`, `_finish_job`,
+    `_start_readers`, `_schedule_read`, `_wake_readers`, `_next_read_delay_s`.
+
+    Args:
+        backend: where the job runs.
+        job_id: the job.
+        instances_of: the instances of a snapshot whose logs are read.
+        cursor: the number of the first line wanted, by instance; -n for the last n lines.
+        policy: the times.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        job_id: str,
+        instances_of: Callable[[JobRecord], list[str]],
+        cursor: Mapping[str, int],
+        policy: FollowPolicy,
+    ) -> None:
+        self._backend = backend
+        self._job_id = job_id
+        self._instances_of = instances_of
+        self._cursor = cursor  # as it is when an instance appears: `instances_of` may add to it
+        self._policy = policy
+        self._workers = policy.schedule
+        # The last entry is None, or the error that ends it.
+        self._updates: UpdateQueue[Update | Exception | None] = UpdateQueue(policy.schedule)
+        self._changed = self._updates.changed  # guards all that follows
+        self._queued_lines = 0  # in `_updates`, weighed
+        self._parked: list[_Reader] = []
+        self._readers: dict[str, _Reader] = {}
+        self._seen: JobRecord | None = None
+        self._open_streams = 1  # the job itself, and every instance not read to its end
+        self._ended_at: float | None = None
+        self._is_job_finished = False
+        self._end_check = EndCheck(policy)
+        self._gave_up = False
+        self._closed = False
+        self._subscription: Subscription | None = None  # until the job has ended and its instances are listed
+        self._is_done = False
+        self._is_held = True  # until the backend shows that it does not support long polls
+
+    @property
+    def seen(self) -> JobRecord | None:
+        """The last snapshot, which may not have been yielded yet."""
+        return self._seen
+
+    @property
+    def is_done(self) -> bool:
+        """True if all updates were yielded, to the last line."""
+        return self._is_done
+
+    @property
+    def gave_up(self) -> bool:
+        """True if a job that failed did not show why before its log was taken as complete."""
+        return self._gave_up
+
+    @property
+    def trouble(self) -> BaseException | None:
+        """The error of the last poll of the job; None after a response."""
+        subscription = self._subscription
+        return subscription.trouble if subscription is not None else None
+
+    def updates(self, *, deadline: float | None = None) -> Iterator[Update]:
+        """Lines and snapshots of the job as they come, until the job has ended and all is read."""
+        self._begin()
+        while self._updates.wait(deadline):
+            update = self._take()
+            if update is None:
+                return
+            yield update
+            # The deadline holds for a slow consumer too, whatever the queue has.
+            if deadline is not None and self._workers.now() >= deadline:
+                return
+
+    async def updates_async(self) -> AsyncGenerator[Update, None]:
+        """The same for asyncio, without a deadline. No thread waits."""
+        self._begin()
+        while True:
+            await self._updates.wait_async()
+            update = self._take()
+            if update is None:
+                return
+            yield update
+
+    def _begin(self) -> None:
+        with self._changed:  # `_on_update` may be called before this returns
+            self._subscription = shared_pollers().subscribe(
+                self._backend, self._policy, self._job_id, self._on_update, wants_all=True
+            )
+
+    def close(self) -> None:
+        """Stop: no step makes a new request. Requests under way end by themselves."""
+        with self._changed:
+            self._closed = True
+            self._updates.clear()
+            self._parked.clear()
+            self._leave()
+
+    def _leave(self) -> None:
+        """End the subscription: the job needs no more polls."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.close()
+
+    # ---- the job
+
+    def _on_update(self, update: JobRecord | Exception) -> None:
+        """Take a snapshot of the job, or the error that ends its polling."""
+        with self._changed:
+            if self._closed or self._is_job_finished:
+                return
+            if isinstance(update, JobRecord):
+                try:
+                    self._take_snapshot(update)
+                except Exception as error:  # of `instances_of`
+                    self._publish(error)
+            elif self._has_ended:  # the end of the job is known already
+                self._finish_job()
+            else:
+                self._publish(update)
+
+    def _take_snapshot(self, record: JobRecord) -> None:
+        has_ended = self._end_check.has_ended(record)
+        if record != self._seen and (has_ended or not (self._has_ended or record.status.is_terminal)):
+            self._seen = record
+            self._publish(record)
+            self._start_readers(record)
+        if has_ended and self._ended_at is None:
+            self._ended_at = self._workers.now()
+            self._wake_readers()
+            if record.may_list_more:
+                self._schedule(self._end_listing, _LISTING_PATIENCE_S)
+        if self._ended_at is not None:
+            # A snapshot may be older than the end that was seen.
+            may_list_more = record.may_list_more or not record.status.is_terminal
+            if not may_list_more or self._workers.now() - self._ended_at >= self._policy.quiet_s:
+                self._finish_job()
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._ended_at is not None
+
+    def _end_listing(self) -> None:
+        """The job has ended a while ago, and whether all instances are listed cannot be known."""
+        with self._changed:
+            self._finish_job()
+
+    def _finish_job(self) -> None:
+        """All instances are listed, as far as can be known."""
+        if not self._is_job_finished:
+            self._is_job_finished = True
+            self._leave()
+            self._finish_stream()
+
+    def _start_readers(self, record: JobRecord) -> None:
+        for instance in self._instances_of(record):
+            if instance not in self._readers:
+                self._open_streams += 1
+                reader = _Reader(instance, self._cursor.get(instance, 0), PollState(self._policy, instance))
+                self._readers[instance] = reader
+                self._schedule_read(reader)
+
+    # ---- its instances
+
+    def _schedule_read(self, reader: _Reader, delay_s: float = 0.0) -> None:
+        reader.turn += 1
+        reader.is_asleep = delay_s > 0
+        self._schedule(partial(self._read, reader, reader.turn), delay_s)
+
+    def _wake_readers(self) -> None:
+        """Read quiet logs now: their pauses are long, and the last lines are there at the end of the job."""
+        for reader in self._readers.values():
+            if reader.is_asleep:
+                self._schedule_read(reader)
+
+    def _read(self, reader: _Reader, turn: int) -> None:
+        with self._changed:
+            if turn != reader.turn:
+                return
+            reader.is_asleep = False
+        try:
+            self._read_page(reader)
+        except PaiError as error:
+            with self._changed:
+                self._publish(LogError(reader.instance, error))
+                self._finish_stream()
+
+    def _read_page(self, reader: _Reader) -> None:
+        retry = partial(self._read, reader, reader.turn)
+        if reader.next_line < 0:
+            first = self._request(
+                reader.poll,
+                retry,
+                lambda: self._backend.read_log(self._job_id, reader.instance, start=0, limit=1),
+            )
+            if first is not None:
+                reader.next_line = max(0, (first.total or 0) + reader.next_line)
+                self._schedule(retry)
+            return
+        with self._workers.long_poll_slot(self._backend.endpoint) as granted:
+            wait_s = self._policy.hold_s if granted and not self._has_ended else 0.0
+            asked_at = self._workers.now()
+            page = self._request(
+                reader.poll,
+                retry,
+                lambda: self._backend.read_log(
+                    self._job_id, reader.instance, start=reader.next_line, limit=PAGE_LINES, wait_s=wait_s
+                ),
+                is_transient=self._may_appear_later,
+            )
+        if page is None:
+            return
+        if page.lines and wait_s > 0:
+            self._is_held = page.waited
+        was_held = page.waited and self._was_held(asked_at)
+        lines = page.numbered(reader.instance, reader.next_line)
+        with self._changed:
+            if lines:
+                reader.quiet_since = None
+                self._publish_lines(reader, lines)
+            pause_s = self._next_read_delay_s(reader, page, asked_at, was_held=was_held)
+            if pause_s is None:
+                self._publish_lines(reader, page.notice_of_rest(reader.instance, reader.next_line))
+                self._finish_stream()
+            elif self._queued_lines >= _MOST_QUEUED_LINES:
+                self._parked.append(reader)
+            else:
+                self._schedule_read(reader, pause_s)
+
+    def _may_appear_later(self, error: PaiError) -> bool:
+        """True if the log may appear later: some services list an instance before it has a log."""
+        longest_s = max(self._policy.quiet_s, self._policy.failed_quiet_s)
+        is_early = self._ended_at is None or self._workers.now() - self._ended_at < longest_s
+        return is_early and may_appear_later(error)
+
+    def _next_read_delay_s(
+        self, reader: _Reader, page: LogPage, asked_at: float, *, was_held: bool
+    ) -> float | None:
+        """Seconds until the next read of the instance; None when its log is complete."""
+        if page.complete:
+            if not self._has_ended and self._subscription is not None:
+                self._subscription.refresh()  # only the log of an ended job is complete
+            return None
+        has_more = page.total is not None and reader.next_line < page.total  # a service may grant short pages
+        if was_held or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
+            return 0.0
+        if not self._has_ended:
+            if page.waited and page.lines:
+                return _BATCH_DELAY_S
+            is_held = self._is_held and (self._seen is None or self._seen._lists_all)
+            return reader.poll.pause_s(is_news=bool(page.lines), is_held=is_held)
+        if reader.quiet_since is None:
+            reader.quiet_since = self._workers.now()
+        # A slow response shows the log at the time of the request, not now.
+        quiet_s = self._quiet_needed_s(reader)
+        needed_s = max(quiet_s, self._policy.failed_quiet_s) if has_more else quiet_s  # lines may be late
+        if page.unsure:  # they are searched for
+            needed_s = max(needed_s, self._policy.patience_s)
+        if not page.lines and asked_at - reader.quiet_since >= needed_s:
+            self._gave_up |= quiet_s > self._policy.quiet_s
+            return None
+        if page.unsure:
+            return min(FIRST_PAUSE_S, self._policy.pause_s)
+        return min(self._policy.pause_s, self._policy.quiet_s / 3)
+
+    def _quiet_needed_s(self, reader: _Reader) -> float:
+        """Seconds that the log must be quiet after the end: longer for a failed job whose log shows no reason."""
+        record = self._seen
+        if record is None or not (record.status == JobStatus.FAILED or record.status.is_unknown_end):
+            return self._policy.quiet_s
+        listed = {one.name for one in record.instances if one.status and JobStatus(one.status).is_failure}
+        suspects = [one for one in self._readers.values() if one.instance in listed or not listed]
+        if reader not in suspects or any(shows_reason(one.last) for one in suspects):
+            return self._policy.quiet_s
+        return max(self._policy.quiet_s, self._policy.failed_quiet_s)
+
+    # ---- steps
+
+    def _was_held(self, asked_at: float) -> bool:
+        return self._workers.now() - asked_at > min(FIRST_PAUSE_S, self._policy.pause_s)
+
+    def _request(
+        self,
+        poll: PollState,
+        retry: Step,
+        call: Callable[[], _Response],
+        *,
+        is_transient: Callable[[PaiError], bool] = lambda error: False,
+    ) -> _Response | None:
+        """The response; None after an error that may pass, and then `retry` is scheduled.
+
+        Makes one attempt, whatever the backend's own policy is: a pause here would keep a thread from other jobs.
+        """
+        try:
+            with one_attempt():
+                response = call()
+        except PaiError as error:
+            pause_s = poll.pause_after(error, may_pass=error.may_pass or is_transient(error))
+            if pause_s is None:
+                raise
+            self._schedule(retry, pause_s, is_retry=True)
+            return None
+        poll.on_response()
+        return response
+
+    def _schedule(self, step: Step, delay_s: float = 0.0, *, is_retry: bool = False) -> None:
+        endpoint = self._backend.endpoint
+        self._workers.call_later(partial(self._run_step, step), delay_s, endpoint=endpoint, is_retry=is_retry)
+
+    def _run_step(self, step: Step) -> None:
+        if self._closed:
+            return
+        try:
+            step()
+        except Exception as error:  # a lost error would leave the consumer waiting
+            if not isinstance(error, PaiError):
+                logger.debug("following %s", self._job_id, exc_info=True)
+            self._publish(error)
+
+    def _publish(self, update: Update | Exception | None) -> None:
+        with self._changed:
+            if not self._closed:
+                self._updates.put(update)
+
+    def _publish_lines(self, reader: _Reader, lines: list[LogLine]) -> None:
+        if lines:
+            reader.next_line = lines[-1].next_number
+            reader.last.extend(line.text for line in lines[-_LINES_FOR_A_REASON:])
+            self._queued_lines += _weight(lines)
+            self._publish(lines)
+
+    def _take(self) -> Update | None:
+        """The next update; None when all is read."""
+        with self._changed:
+            update = self._updates.take()
+            if isinstance(update, list):
+                self._queued_lines -= _weight(update)
+            if self._parked and self._queued_lines < _MOST_QUEUED_LINES // 2:
+                for reader in self._parked:
+                    self._schedule_read(reader)
+                self._parked.clear()
+        if isinstance(update, Exception):
+            raise update
+        self._is_done = update is None
+        return update
+
+    def _finish_stream(self) -> None:
+        self._open_streams -= 1
+        if self._open_streams == 0:
+            self._publish(None)
+
+
+def _weight(lines: Sequence[LogLine]) -> int:
+    """The cost of queued lines, in lines of a usual length."""
+    return len(lines) + sum(len(line.text) for line in lines) // _CHARACTERS_A_LINE

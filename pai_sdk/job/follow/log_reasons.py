@@ -1,0 +1,27 @@
+"""Finds the reason of a failure in the last lines of a log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# Not in a line of metrics, such as "val_error: 0.25".
+_REASON = re.compile(
+    r"^\s*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)(?::\s|\s*$)"
+    r"|^.{0,80}\b(?i:fatal|panic|error)\b\s*[:\]](?!\s*[-+.\d])"
+    r"|(?i:\bsegmentation fault|\bcore dumped|\bbus error|\billegal instruction|\bout of memory"
+    r"|\bcommand not found|: not found$|\bno such file or directory|\bpermission denied|^\s*killed\s*$)"
+)
+_LINE_START = 500  # characters of a line that are looked at
+
+
+def shows_reason(lines: Iterable[str]) -> bool:
+    """True if a log's last lines show why a program ended: an exception, an error message, a crash.
+
+    A traceback without its last line does not: that line is still to come.
+
+    Example:
+        >>> shows_reason(["epoch 3", "val_error: 0.25"]), shows_reason(["train.py: error: unknown option --lr"])
+        (False, True)
+    """
+    return any(_REASON.search(line[:_LINE_START]) for line in lines)

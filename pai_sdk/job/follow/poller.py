@@ -1,0 +1,397 @@
+"""One poller a backend: it asks for all jobs that are being waited for, however many, at a bounded rate.
+
+`JobPollers.subscribe` is the only source of a job's changes. Followers of logs (`Follower`) and waits for
+many jobs (`JobWatch`) use it, and by them `wait`, `logs`, `gather`, `as_completed`, their asyncio twins and cards.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pai_sdk.backend.base import Backend, JobChanges
+from pai_sdk.base.retry import one_attempt
+from pai_sdk.errors import InvalidRequestError, NotFoundError, PaiError, PermissionDeniedError
+from pai_sdk.job.follow.polling import FollowPolicy, PollState
+from pai_sdk.job.follow.watched_jobs import Watched, WatchedJobs
+from pai_sdk.schemas.record import JobRecord
+
+__all__ = ["JobPoller", "JobPollers", "Subscription", "Update", "shared_pollers"]
+
+logger = logging.getLogger(__name__)
+
+Update: TypeAlias = JobRecord | Exception
+
+_FEW_JOBS = 4  # asked for one by one, where a request for all of them is not exact
+_SLOTS_FOR_READERS = 6
+_COLLECT_S = 0.02  # jobs that are subscribed to within this time are asked for by one request
+_SHORTEST_S, _LONGEST_S, _JOBS_A_SECOND = 0.1, 1.0, 100.0
+_CONFIRM_EVERY_S = 0.2
+_FIRST_HOLD_S = 1.0
+
+
+class Subscription:
+    """One consumer of one job's updates; from `JobPollers.subscribe`. Close it at the end."""
+
+    def __init__(
+        self, pollers: JobPollers, poller: JobPoller, job_id: str, on_update: Callable[[Update], None]
+    ) -> None:
+        self._pollers = pollers
+        self._poller = poller
+        self.job_id = job_id
+        self.on_update = on_update
+
+    @property
+    def trouble(self) -> BaseException | None:
+        """The error of the last request; None after a response."""
+        return self._poller.trouble
+
+    def refresh(self) -> None:
+        """Ask for the job now: there is a sign that it has changed."""
+        self._poller._refresh(self)
+
+    def close(self) -> None:
+        """End it. A call of `on_update` that is under way ends by itself."""
+        self._pollers._unsubscribe(self)
+
+
+class JobPollers:
+    """The pollers of a process, by backend and policy. A poller exists as long as it has subscriptions.
+
+    Locks, in the order in which they may be taken: that of a follower, `_lock` here, that of a poller, that of the
+    workers. No lock is held during a request or a call of `on_update`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards `_pollers`; no poller gets a subscription while it is removed
+        self._pollers: dict[tuple[int, FollowPolicy], JobPoller] = {}
+
+    def subscribe(
+        self,
+        backend: Backend,
+        policy: FollowPolicy,
+        job_id: str,
+        on_update: Callable[[Update], None],
+        seen: JobRecord | None = None,
+        *,
+        wants_all: bool = False,
+    ) -> Subscription:
+        """Be called with each new snapshot of a job, until the subscription is closed; an error is the last call.
+
+        Args:
+            backend: where the job runs.
+            policy: the times.
+            job_id: the job.
+            on_update: called in a worker thread, without any lock of the poller; it must be quick. The first call
+                may come before `subscribe` returns.
+            seen: the last snapshot that the caller has; it is not given again.
+            wants_all: every change is confirmed by `get`, so that no field is missing. Otherwise only the end is.
+        """
+        subscription: Subscription | None = None
+        try:
+            with self._lock:
+                # The poller keeps the backend alive, so its id stays its own as long as the poller is here.
+                poller = self._pollers.setdefault((id(backend), policy), JobPoller(backend, policy))
+                subscription = Subscription(self, poller, job_id, on_update)
+                poller._add(subscription, seen, wants_all=wants_all)
+            return subscription
+        except BaseException:  # Ctrl-C: the caller has nothing that it could close
+            if subscription is not None:
+                subscription.close()
+            raise
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        with self._lock:
+            poller = subscription._poller
+            if poller._remove(subscription):
+                self._pollers.pop((id(poller._backend), poller._policy), None)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One request of a poller.
+
+    Attributes:
+        turn: of the step that makes it.
+        job: what is asked for by `get`; None for `changes` of all jobs.
+        is_paced: it is of kind 2 or 3, see `JobPoller`.
+    """
+
+    turn: int
+    job: Watched | None
+    is_paced: bool
+
+
+class JobPoller:
+    """Asks for the jobs of one backend. Every request is a step of the workers.
+
+        idle ──_add──▶ scheduled ──due──▶ asking ──response──▶ scheduled …
+          ▲               │                │  └─held by the service, and a job is added──▶ scheduled
+          └── no jobs ────┴────────────────┘
+
+    `_turn` counts the scheduled steps; the step of an older turn does nothing. So one request is under way, except
+    for held ones that a later request has superseded: their responses are used too, but schedule nothing.
+
+    What is asked, in this order (`WatchedJobs` decides):
+        1. `get` for a job that the list shows as ended or changed, and after `refresh`: 5 a second;
+        2. a single job: `get`. Several jobs: `changes` of all, exact where the backend offers that, otherwise the
+           next page of its list. A few jobs of which whole records are needed: `get` in turn, instead of a list;
+        3. in turn with 2: `get` for jobs that the list does not show, and now and then for one that it does show,
+           in case the list stays behind.
+    2 and 3 together make at most one request a second, for a few jobs one a second for each. A backend with long
+    polls, or on this machine, may be asked more often, at most 10 times a second.
+
+    Threads: steps run in worker threads; `_add`, `_remove`, `_refresh` in any thread. `_lock` guards all fields,
+    and the jobs. It is held to choose a request and to take its response. Within it, `_schedule` takes the lock of
+    the workers.
+    """
+
+    def __init__(self, backend: Backend, policy: FollowPolicy) -> None:
+        self._backend = backend
+        self._policy = policy
+        self._workers = policy.schedule
+        self._lock = threading.Lock()
+        self._subscriptions: dict[str, list[Subscription]] = {}
+        self._jobs = WatchedJobs(policy)
+        self._poll = PollState(policy, "jobs")
+        self._turn = 0
+        self._is_asking = False
+        self._is_held = False  # the request under way
+        self._is_list_refused = False
+        self._is_exact = True  # whether `changes` was, the last time
+        self._is_cheap = True  # the backend may be asked often
+        self._scheduled_at: float | None = None  # when the scheduled step is due
+        self._asked_at = 0.0  # when the last request of kinds 2 and 3 was made
+        self._paced_at = 0.0  # when the next request of kinds 2 and 3 may be made
+        self._confirm_at = 0.0  # and of kind 1
+        self._grown_at = float("-inf")  # when a job was added to others
+        self._unfinished: JobChanges | None = None  # the response to continue
+
+    @property
+    def polls_in_bulk(self) -> bool:
+        """True if one request asks for all jobs; otherwise there is one for each."""
+        if self._is_list_refused or len(self._jobs) == 1:
+            return False
+        return self._is_exact or len(self._jobs) > _FEW_JOBS or not self._jobs.wants_all
+
+    @property
+    def trouble(self) -> BaseException | None:
+        """The error of the last request; None after a response."""
+        return self._poll.trouble
+
+    # ---- subscriptions
+
+    def _add(self, subscription: Subscription, seen: JobRecord | None, *, wants_all: bool) -> None:
+        with self._lock:
+            now = self._workers.now()
+            is_first = not self._jobs
+            self._subscriptions.setdefault(subscription.job_id, []).append(subscription)
+            self._jobs.add(subscription.job_id, seen, wants_all=wants_all)
+            if not is_first:
+                self._grown_at = now
+            if self._poll.trouble is None:  # the pause after a response without news does not hold for a new job
+                self._paced_at = min(self._paced_at, self._asked_at + self._interval_s)
+            collects_s = 0.0 if is_first and wants_all else _COLLECT_S
+            self._schedule_soon(max(collects_s, self._paced_at - now))
+
+    def _remove(self, subscription: Subscription) -> bool:
+        """Remove a subscription; returns whether none is left."""
+        with self._lock:
+            of_job = self._subscriptions.get(subscription.job_id, [])
+            if subscription in of_job:
+                of_job.remove(subscription)
+            if not of_job:
+                self._subscriptions.pop(subscription.job_id, None)
+                self._jobs.remove(subscription.job_id)
+            return not self._subscriptions
+
+    def _refresh(self, subscription: Subscription) -> None:
+        with self._lock:
+            if self._jobs.confirm(subscription.job_id):
+                self._schedule_soon(max(0.0, self._confirm_at - self._workers.now()))
+
+    # ---- steps
+
+    def _schedule_soon(self, delay_s: float) -> None:
+        """Make the next request soon; a held one that is under way is superseded."""
+        if self._is_asking and not self._is_held:
+            return  # its response schedules the next one
+        if self._scheduled_at is None or self._workers.now() + delay_s < self._scheduled_at:
+            self._is_asking = self._is_held = False
+            self._schedule(delay_s)
+
+    def _schedule_next(self) -> None:
+        """Schedule the next request: after a response, or if none was due."""
+        self._is_asking = self._is_held = False
+        due_at = min(self._paced_at, self._confirm_at) if self._jobs.has_to_confirm else self._paced_at
+        if (recheck_at := self._jobs.recheck_at) is not None:
+            due_at = min(due_at, recheck_at)
+        if self._jobs:
+            self._schedule(max(0.0, due_at - self._workers.now()))
+
+    def _schedule(self, delay_s: float, *, is_retry: bool = False) -> None:
+        # In this order: Ctrl-C in between must not leave other jobs without a step of the current turn.
+        turn = self._turn + 1
+        step = functools.partial(self._step, turn)
+        self._workers.call_later(step, delay_s, endpoint=self._backend.endpoint, is_retry=is_retry)
+        self._turn, self._scheduled_at = turn, self._workers.now() + delay_s
+
+    def _step(self, turn: int) -> None:
+        try:
+            with self._lock:
+                if turn != self._turn:
+                    return
+                self._scheduled_at = None
+                request = self._next_request()
+                if request is None:
+                    self._schedule_next()
+                    return
+                self._is_asking = True
+            self._ask(request)
+        except Exception as error:  # a lost error would leave all subscribers waiting
+            logger.debug("asking for jobs", exc_info=True)
+            self._give_up(error)
+
+    def _next_request(self) -> _Request | None:
+        now = self._workers.now()
+        if not self._jobs:
+            return None
+        self._jobs.note_due(now)
+        job = self._jobs.to_confirm() if now >= self._confirm_at else None
+        if job is not None:
+            self._confirm_at = now + _CONFIRM_EVERY_S
+            return _Request(self._turn, job, is_paced=False)
+        if now < self._paced_at:
+            return None
+        self._asked_at, self._paced_at = now, now + self._interval_s
+        return _Request(self._turn, self._jobs.to_look_at(one_by_one=not self.polls_in_bulk), is_paced=True)
+
+    @property
+    def _interval_s(self) -> float:
+        """The least seconds between two requests of kinds 2 and 3."""
+        if self._is_cheap:
+            interval_s = min(_LONGEST_S, max(_SHORTEST_S, len(self._jobs) / _JOBS_A_SECOND))
+        else:
+            are_few = len(self._jobs) <= _FEW_JOBS and self._jobs.wants_all
+            interval_s = _LONGEST_S / max(1, len(self._jobs)) if are_few else _LONGEST_S
+        return min(interval_s, self._policy.pause_s)
+
+    # ---- requests
+
+    def _ask(self, request: _Request) -> None:
+        job, endpoint = request.job, self._backend.endpoint
+        slot = self._workers.long_poll_slot(endpoint, keep_free=_SLOTS_FOR_READERS)
+        with slot if request.is_paced else nullcontext(False) as granted:
+            with self._lock:
+                asked_at = self._workers.now()
+                known = self._jobs.snapshots() if job is None else {job.id: job.record}
+                # A held `get` must not keep other jobs waiting; a new job is asked for at once.
+                can_hold = granted and len(known) == len(self._jobs) and None not in known.values()
+                # Short holds while jobs are being added: each makes the next request ask for one more.
+                wait_s = min(self._policy.hold_s, _FIRST_HOLD_S + asked_at - self._grown_at) if can_hold else 0.0
+                self._is_held = wait_s > 0
+                since = self._unfinished
+            try:
+                with one_attempt():
+                    if job is None:
+                        response = self._backend.changes(known, since, wait_s=wait_s)
+                    else:
+                        record = self._backend.get(job.id, changed_from=known[job.id], wait_s=wait_s)
+                        response = JobChanges({job.id: record})
+            except PaiError as error:
+                self._take_error(request, error)
+                return
+        was_held = wait_s > 0 and self._workers.now() - asked_at > _SHORTEST_S
+        self._take(request, response, asked_at, was_held=was_held)
+
+    def _take(self, request: _Request, response: JobChanges, asked_at: float, *, was_held: bool) -> None:
+        with self._lock:
+            updates = self._jobs.take(response, request.turn)
+            if request.turn == self._turn:
+                self._poll.on_response()
+                if request.is_paced:
+                    self._set_pace(request, response, asked_at, was_held=was_held)
+                self._schedule_next()
+        self._notify(updates)
+
+    def _set_pace(self, request: _Request, response: JobChanges, asked_at: float, *, was_held: bool) -> None:
+        """Choose the time of the next request of kinds 2 and 3."""
+        job = request.job
+        if job is None:
+            self._unfinished = None if response.is_complete else response
+            self._is_exact = is_cheap = response.is_exact
+            is_round_over = response.is_complete
+        else:
+            is_cheap = response.records[job.id]._lists_all and len(self._jobs) == 1
+            is_round_over = not self.polls_in_bulk and self._jobs.is_round_over
+        if self._is_cheap and not is_cheap:
+            self._is_cheap = False
+            self._paced_at = asked_at + self._interval_s
+        self._is_cheap = is_cheap
+        if is_round_over and not self._jobs.has_new:
+            pause_s = self._poll.pause_s(is_news=self._jobs.round_had_news(), is_held=is_cheap)
+            # A service without long polls may be slow, too.
+            self._paced_at = max(self._paced_at, self._workers.now() + (0.0 if was_held and is_cheap else pause_s))
+
+    def _take_error(self, request: _Request, error: PaiError) -> None:
+        job, is_current = request.job, request.turn == self._turn
+        with self._lock:
+            if job is None and isinstance(error, InvalidRequestError | NotFoundError | PermissionDeniedError):
+                # A key that may not list jobs, or a service that does not know the request.
+                logger.info("%s; the jobs are asked for one by one", error)
+                self._is_list_refused, self._unfinished = True, None
+            elif job is not None and not error.may_pass:
+                self._jobs.remove(job.id)
+                self._poll.on_response()
+            elif not is_current:
+                return
+            else:
+                if job is not None:
+                    self._jobs.put_back(job, is_confirmation=not request.is_paced)
+                pause_s = self._poll.pause_after(error, may_pass=error.may_pass)
+                if pause_s is not None:
+                    self._paced_at = self._confirm_at = self._workers.now() + pause_s
+                    self._is_asking = self._is_held = False
+                    self._schedule(pause_s, is_retry=True)
+                    return
+                raise error
+            if is_current:
+                self._schedule_next()
+        if job is not None:
+            self._notify([(job.id, error)])
+
+    def _give_up(self, error: Exception) -> None:
+        """Tell all subscribers an error, and ask no more."""
+        with self._lock:
+            self._is_asking = self._is_held = False
+            job_ids = self._jobs.clear()
+        self._notify([(job_id, error) for job_id in job_ids])
+
+    def _notify(self, updates: Iterable[tuple[str, Update]]) -> None:
+        """Call the subscribers; without the lock, because they may close their subscriptions."""
+        for job_id, update in updates:
+            with self._lock:
+                subscriptions = [*self._subscriptions.get(job_id, ())]
+            for subscription in subscriptions:
+                try:
+                    subscription.on_update(update)
+                except Exception:  # of one subscriber; it concerns no other
+                    logger.exception("the update of job %s could not be taken", job_id)
+
+
+@functools.cache
+def shared_pollers() -> JobPollers:
+    """The pollers of this process; one poller a backend bounds the requests of all waits."""
+    return JobPollers()
+
+
+# A child of a fork has none of its parent's threads, and so none of its steps.
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=shared_pollers.cache_clear)

@@ -1,0 +1,138 @@
+"""Polling of jobs and logs: the pauses between requests, and how long failing requests are repeated."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from pai_sdk.base.retry import RetryPolicy
+from pai_sdk.errors import AuthenticationError, BadAnswerError, InvalidRequestError, NotFoundError, PaiError
+from pai_sdk.job.follow.workers import Schedule, shared_workers
+from pai_sdk.schemas.record import JobRecord
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.1
+_BUSY_PAUSE_S = 1.0  # while lines come, from a service without long polls; the shortest one there
+_GROWTH = 1.3  # a pause becomes about a fourth of the time that it has been quiet: 9 requests in 30 s, from 1 s on
+_REPORT_AFTER_S = 2.0
+_REPORT_AGAIN_S = 60.0
+# An unreadable response of the service itself will not change; one of a gateway passes with the gateway's error.
+_UNREADABLE_PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True)
+class FollowPolicy:
+    """The times of following a log.
+
+    Attributes:
+        hold_s: the longest long poll, in seconds.
+        pause_s: the longest pause between two polls of a quiet job or log, without long polls. While lines come,
+            a log is polled every second.
+        quiet_s: for backends that do not say when a log is complete: after the end of the job, its log is taken
+            as complete when no line came for this time.
+        failed_quiet_s: the same for a job that failed and whose log does not show why: such lines often come late.
+        patience_s: how long a log may be unreachable before following gives up; every response resets it.
+        retry: the pauses between attempts while the log is unreachable.
+        schedule: the worker threads and their clock; those of this process by default. Tests bring their own.
+    """
+
+    hold_s: float = 10.0
+    pause_s: float = 8.0
+    quiet_s: float = 5.0
+    failed_quiet_s: float = 15.0
+    patience_s: float = 600.0
+    # One value for all followers, so that they share the limit on its warnings.
+    retry: RetryPolicy = RetryPolicy()  # noqa: RUF009 - it is frozen
+    schedule: Schedule = field(default_factory=shared_workers)
+
+
+class PollState:
+    """The state of one polled resource: its pauses, and the failures since the last response.
+
+    Args:
+        policy: the times.
+        what: the resource, for messages.
+
+    Attributes:
+        trouble: the last error; None after a response.
+    """
+
+    def __init__(self, policy: FollowPolicy, what: str = "") -> None:
+        self.trouble: BaseException | None = None
+        self._policy = policy
+        self._what = what
+        self._pause_s = min(FIRST_PAUSE_S, policy.pause_s)
+        self._failing_since: float | None = None
+        self._attempts = 0
+        self._reported_at: float | None = None
+        self._has_reported_key = False
+
+    def on_response(self) -> None:
+        """Note a response: the failures before it no longer count."""
+        self.trouble, self._failing_since, self._attempts, self._reported_at = None, None, 0, None
+
+    def pause_s(self, *, is_news: bool, is_held: bool) -> float:
+        """Seconds until the next poll after a response: short after news, then growing.
+
+        Args:
+            is_news: the response had something new.
+            is_held: the backend supports long polls, or is on this machine; polling it often is cheap.
+        """
+        longest = min(_BUSY_PAUSE_S, self._policy.pause_s) if is_held else self._policy.pause_s
+        least_s = FIRST_PAUSE_S if is_held else _BUSY_PAUSE_S
+        self._pause_s = min(longest, least_s if is_news else max(self._pause_s * _GROWTH, least_s))
+        return self._pause_s
+
+    def pause_after(self, error: PaiError, *, may_pass: bool) -> float | None:
+        """Seconds until the next poll after an error; None if it is permanent or lasted too long.
+
+        A warning is logged when errors last: not in the first seconds, then once a minute.
+        """
+        self.trouble = error
+        now = self._policy.schedule.now()
+        if self._failing_since is None:
+            self._failing_since = now
+        self._attempts += 1
+        failing_s = now - self._failing_since
+        unreadable = isinstance(error, BadAnswerError) and error.is_from_service
+        patience_s = min(self._policy.patience_s, _UNREADABLE_PATIENCE_S if unreadable else float("inf"))
+        if not may_pass or failing_s > patience_s:
+            return None
+        pause_s = self._policy.retry.pause_s(self._attempts, getattr(error, "retry_after_s", None))
+        if isinstance(error, AuthenticationError) and error.is_key_expired and not self._has_reported_key:
+            self._has_reported_key = True
+            logger.warning("following %s: %s; waiting for a new key", self._what, error)
+        logger.info("following %s: %s; trying again in %.1f s", self._what, error, pause_s)
+        was_reported = self._reported_at is not None and now - self._reported_at < _REPORT_AGAIN_S
+        if failing_s + pause_s >= _REPORT_AFTER_S and not was_reported:
+            self._reported_at = now
+            self._policy.retry.warnings.warn(error, left_s=self._policy.patience_s - failing_s)
+        return pause_s
+
+
+class EndCheck:
+    """Decides whether a job has ended. A final status that is not known must stay the same for a while.
+
+    Args:
+        policy: how long, and by which clock.
+    """
+
+    def __init__(self, policy: FollowPolicy) -> None:
+        self._policy = policy
+        self._unknown_end: tuple[str, float] | None = None  # an unknown final status, and since when
+
+    def has_ended(self, record: JobRecord) -> bool:
+        """True if this snapshot, the latest one, shows the end."""
+        if not record.status.is_unknown_end:
+            self._unknown_end = None
+            return record.status.is_terminal
+        now = self._policy.schedule.now()
+        if self._unknown_end is None or self._unknown_end[0] != record.status:
+            self._unknown_end = record.status, now
+        return now - self._unknown_end[1] >= self._policy.quiet_s
+
+
+def may_appear_later(error: BaseException) -> bool:
+    """True if a log is refused as a service may do before the instance has begun to write it."""
+    return isinstance(error, InvalidRequestError | NotFoundError)

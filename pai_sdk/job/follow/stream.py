@@ -1,0 +1,233 @@
+"""The log of a job as records: every line once, in order per instance, also across errors."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+
+from pai_sdk.backend.base import Backend
+from pai_sdk.base.hints import wrong_type
+from pai_sdk.base.short_traceback import short_tracebacks
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.job.follow.follower import PAGE_LINES, Follower, FollowPolicy, LogError, Update
+from pai_sdk.job.follow.updates import ask
+from pai_sdk.schemas.record import JobRecord, LogLine, LogPage
+
+__all__ = ["FollowPolicy", "LogLine", "LogStream"]
+
+
+@short_tracebacks
+class LogStream:
+    """The lines of a job, as an iterator; with `follow`, until the job has ended and its last line is there.
+
+    `for` and `async for` give the same lines; in the second case no thread waits.
+
+    The stream remembers its place per instance (`cursor`): a new stream that starts there continues without a gap
+    or a repeat, in this process or another.
+
+    Example:
+        >>> from pai_sdk.job.training_job import TrainingJob
+        >>> def errors(job: TrainingJob) -> list[str]:
+        ...     return [line.text for line in job.logs() if "ERROR" in line.text]
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        job_id: str,
+        *,
+        follow: bool = False,
+        instance: str | None = None,
+        start: Mapping[str, int] | None = None,
+        tail: int | None = None,
+        times: bool = False,
+        policy: FollowPolicy | None = None,
+    ) -> None:
+        """Prepare a stream; nothing is read before the first iteration.
+
+        Args:
+            backend: who keeps the log.
+            job_id: whose log.
+            follow: continue until the job has ended, instead of stopping at the last line written so far.
+            instance: only this instance's lines; all of them otherwise.
+            start: the number of the first line wanted, per instance, by its full name or its ending; 0 where
+                it is not in `start`.
+            tail: begin with so many of the last lines of each instance that is listed now and has no `start`.
+            times: read when each line was written, too.
+            policy: how patiently to follow.
+        """
+        if tail is not None and (not isinstance(tail, int) or isinstance(tail, bool) or tail < 0):
+            problem = Problem("tail", f"{tail!r} is not a number of lines", "a whole number, 0 or more")
+            raise InvalidInputError([problem])
+        if start is not None and not isinstance(start, Mapping):
+            raise InvalidInputError([wrong_type("start", start, "give a dict: instance to line, as in `cursor`")])
+        wrong = [
+            Problem(f"start[{name!r}]", f"{line!r} is not the number of a line", "a whole number, 0 or more")
+            for name, line in (start or {}).items()
+            if not isinstance(line, int) or line < 0
+        ]
+        if wrong:
+            raise InvalidInputError(wrong)
+        self.cursor: dict[str, int] = dict(start or {})
+        self._backend = backend
+        self._job_id = job_id
+        self._follow = follow
+        self._only = instance
+        self._tail = tail
+        self._times = times
+        self._policy = policy or FollowPolicy()
+
+    def __iter__(self) -> Iterator[LogLine]:
+        for update in self.updates():
+            if isinstance(update, LogLine):
+                yield update
+
+    def updates(self, *, deadline: float | None = None) -> Iterator[LogLine | JobRecord]:
+        """The lines, and between them a snapshot of the job whenever it has changed.
+
+        Args:
+            deadline: when to stop following, on the clock of `time.monotonic()`.
+        """
+        if self._tail is not None:
+            self._begin_at_tail()
+        with closing(self._source(deadline)) as source:
+            for update in source:
+                yield from self._handed_over(self._timed(update))
+
+    async def __aiter__(self) -> AsyncGenerator[LogLine, None]:
+        where = self._backend.endpoint
+        if self._tail is not None:
+            await ask(self._begin_at_tail, where, self._policy)
+        async with aclosing(self._source_async()) as source:
+            async for update in source:
+                if self._times:
+                    update = await ask(partial(self._timed, update), where, self._policy)
+                for one in self._handed_over(update):
+                    if isinstance(one, LogLine):
+                        yield one
+
+    def _handed_over(self, update: Update) -> Iterator[LogLine | JobRecord]:
+        if isinstance(update, LogError):
+            raise update.error
+        if isinstance(update, JobRecord):
+            yield update
+            return
+        for line in update:
+            self.cursor[line.instance] = line.next_number
+            yield line
+
+    def _begin_at_tail(self) -> None:
+        """Put the cursor of instances that have none this number of lines before the end."""
+        for instance in self._wanted(self._backend.get(self._job_id)):
+            if instance not in self.cursor:
+                self.cursor[instance] = max(0, self._count(instance) - (self._tail or 0))
+        self._tail = None
+
+    def _timed(self, update: Update) -> Update:
+        return [*self._with_times(update)] if self._times and isinstance(update, list) else update
+
+    def _with_times(self, lines: Sequence[LogLine]) -> Iterator[LogLine]:
+        """Consecutive lines of one instance, with the times at which they were written.
+
+        Raises:
+            InvalidInputError: the backend does not know them.
+        """
+        if not lines:
+            return
+        first = lines[0]
+        times = self._backend.line_times(self._job_id, first.instance, start=first.number, count=len(lines))
+        if times is None:
+            hint = "services of pai-sdk and local jobs do; read the log without times"
+            raise InvalidInputError([Problem("times", "this service does not say when a line was written", hint)])
+        for line, time in zip_longest(lines, times[: len(lines)]):
+            yield replace(line, written_at=time)
+
+    def _count(self, instance: str) -> int:
+        """The number of lines now. Where the service does not give it, the log is read to the end."""
+        page = self._backend.read_log(self._job_id, instance, start=0, limit=1)
+        if page.total is not None:
+            return page.total
+        count = 0
+        while page.lines:
+            page = self._backend.read_log(self._job_id, instance, start=count, limit=PAGE_LINES)
+            count += len(page.lines)
+        return count
+
+    def _written_so_far(self) -> Callable[[], Update | None]:
+        """A function whose calls return the job, and then page after page of its log; None at the end.
+
+        A call that fails changes nothing, and may be repeated.
+        """
+        record: JobRecord | None = None
+        unread: deque[str] = deque()
+
+        def read_next() -> Update | None:
+            nonlocal record
+            if record is None:
+                record = self._backend.get(self._job_id)
+                unread.extend(self._wanted(record))
+                return record
+            while unread:
+                instance = unread[0]
+                start = self.cursor.get(instance, 0)
+                page = self._backend.read_log(self._job_id, instance, start=start, limit=PAGE_LINES)
+                if not page.lines and not page.unsure:
+                    unread.popleft()
+                if lines := self._lines_of(page, record, instance, start):
+                    return lines
+            return None
+
+        return read_next
+
+    def _lines_of(self, page: LogPage, record: JobRecord, instance: str, start: int) -> list[LogLine]:
+        """The lines of a page; behind the last one of a job that has ended, a notice if there should be more."""
+        if page.lines or page.unsure or not record.status.is_terminal:
+            return page.numbered(instance, start)
+        return page.notice_of_rest(instance, start)
+
+    def _source(self, deadline: float | None) -> Generator[Update, None, None]:
+        if not self._follow:
+            read_next = self._written_so_far()
+            while (update := read_next()) is not None:
+                yield update
+            return
+        with closing(self._follower()) as follower:
+            yield from follower.updates(deadline=deadline)
+
+    async def _source_async(self) -> AsyncGenerator[Update, None]:
+        if not self._follow:
+            read_next = self._written_so_far()
+            while (update := await ask(read_next, self._backend.endpoint, self._policy)) is not None:
+                yield update
+            return
+        with closing(self._follower()) as follower:
+            async for update in follower.updates_async():
+                yield update
+
+    def _follower(self) -> Follower:
+        return Follower(self._backend, self._job_id, self._wanted, self.cursor, self._policy)
+
+    def _wanted(self, record: JobRecord) -> list[str]:
+        names = record.instance_names
+        self._know_by_full_name(names)
+        if self._only is None:
+            return names
+        found = [name for name in names if name == self._only or name.endswith(f"-{self._only}")]
+        # While a job begins, and for a moment after its end, an instance may be missing that will come.
+        is_whole = record.status.is_terminal and not record.may_list_more
+        if names and not found and (is_whole or not self._follow):
+            there = ", ".join(name.removeprefix(f"{self._job_id}-") for name in names)
+            raise InvalidInputError(
+                [Problem("instance", f"{self._only!r} is none of this job's", f"it has {there}")]
+            )
+        return found
+
+    def _know_by_full_name(self, names: list[str]) -> None:
+        for given in [*self.cursor]:
+            full = next((name for name in names if name.endswith(f"-{given}")), None)
+            if full is not None and given not in names:
+                self.cursor.setdefault(full, self.cursor.pop(given))

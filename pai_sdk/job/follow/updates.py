@@ -1,0 +1,130 @@
+"""Hands results of worker threads to the consumer that waits for them: a thread or an event loop.
+
+worker threads ──put──▶ UpdateQueue ──wait──▶ a thread; it blocks until the deadline at most
+└─wait_async──▶ a task of asyncio; no thread waits
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Generic, TypeVar
+
+from pai_sdk.base.retry import one_attempt
+from pai_sdk.errors import PaiError
+from pai_sdk.job.follow.polling import FollowPolicy, PollState
+from pai_sdk.job.follow.workers import Schedule
+
+__all__ = ["UpdateQueue", "ask"]
+
+T = TypeVar("T")
+
+
+class UpdateQueue(Generic[T]):
+    """A queue with any number of producers, and one consumer: a thread or a task.
+
+    Locks: `changed` guards the queue. Its owner may guard fields of its own by it too, since it is reentrant.
+    No other lock is taken within it, but that of the event loop that `put` wakes.
+
+    Args:
+        schedule: the clock; it also makes a waiting main thread notice Ctrl-C.
+
+    Example:
+        >>> from pai_sdk.job.follow.workers import Workers
+        >>> updates = UpdateQueue[str](Workers())
+        >>> updates.put("Running")
+        >>> updates.wait(None), updates.take()
+        (True, 'Running')
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.changed = threading.Condition()
+        self._schedule = schedule
+        self._items: deque[T] = deque()
+        self._wake_loop: Callable[[], None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: T) -> None:
+        """Append an item, and wake the consumer."""
+        with self.changed:
+            self._items.append(item)
+            self.changed.notify_all()
+            if self._wake_loop is not None:
+                self._wake_loop()
+                self._wake_loop = None
+
+    def take(self) -> T:
+        """Remove and return the first item; there must be one."""
+        with self.changed:
+            return self._items.popleft()
+
+    def clear(self) -> None:
+        """Drop all items."""
+        with self.changed:
+            self._items.clear()
+
+    def wait(self, deadline: float | None) -> bool:
+        """Block until there is an item; False at the deadline, by the clock of the schedule."""
+        left_s = None if deadline is None else max(0.0, deadline - self._schedule.now())
+        return self._schedule.wait(self.changed, lambda: bool(self._items), left_s)
+
+    async def wait_async(self) -> None:
+        """Suspend the task until there is an item."""
+        loop, is_there = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop has been closed, and no task waits any more
+                loop.call_soon_threadsafe(is_there.set)
+
+        with self.changed:
+            if self._items:
+                return
+            self._wake_loop = wake
+        await is_there.wait()
+
+
+async def ask(call: Callable[[], T], endpoint: str, policy: FollowPolicy) -> T:
+    """Make a request in a worker thread. It is repeated after errors that may pass, as a follower does.
+
+    If the task is cancelled, a request that has not begun is not made. One under way ends by itself, and its
+    response is dropped.
+
+    Args:
+        call: makes the request.
+        endpoint: the service that it goes to.
+        policy: the threads, and for how long errors are retried.
+
+    Raises:
+        PaiError: as `call`.
+    """
+    poll = PollState(policy)
+    while True:
+        future: Future[T] = Future()
+        step = partial(_attempt, call, future)
+        policy.schedule.call_later(step, endpoint=endpoint, is_retry=poll.trouble is not None)
+        try:
+            return await asyncio.wrap_future(future)
+        except PaiError as error:
+            pause_s = poll.pause_after(error, may_pass=error.may_pass)
+            if pause_s is None:
+                raise
+        await asyncio.sleep(pause_s)
+
+
+def _attempt(call: Callable[[], T], future: Future[T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return  # the task was cancelled
+    try:
+        with one_attempt():
+            response = call()
+    except Exception as error:
+        future.set_exception(error)
+    else:
+        future.set_result(response)

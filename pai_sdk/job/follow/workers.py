@@ -1,0 +1,270 @@
+"""A bounded pool of threads for all followers of a process, however many jobs and instances they follow."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+import math
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+Step: TypeAlias = Callable[[], None]
+
+_SIGNALS_S = 1.0  # the longest time that a missed Ctrl-C waits
+_MOST_RETRIES = 2  # of one endpoint at a time: one that never responds holds each of them for half a minute
+
+
+class Schedule(Protocol):
+    """Runs steps later, by its own clock. Tests use one with simulated time."""
+
+    def now(self) -> float:
+        """Monotonic time in seconds."""
+        ...
+
+    def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
+        """Run a step once, after a delay.
+
+        Args:
+            step: the function to run.
+            delay_s: the delay, in seconds.
+            endpoint: the service that the step calls; the steps of one endpoint never take all threads.
+            is_retry: the last response of the endpoint was an error; very few such steps run at the same time.
+        """
+        ...
+
+    def wait(self, news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait for a notification until `is_there()` is true; False after the timeout."""
+        ...
+
+    def long_poll_slot(self, endpoint: str = "", *, keep_free: int = 0) -> AbstractContextManager[bool]:
+        """Yield whether a step may make a long poll; only if more than `keep_free` slots are free."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Task:
+    step: Step
+    endpoint: str
+    is_retry: bool
+
+
+@dataclass
+class _Endpoint:
+    """The threads that one endpoint uses now, and its due tasks that wait for a thread."""
+
+    running: int = 0
+    retrying: int = 0
+    held: int = 0
+    waiting: deque[_Task] = field(default_factory=deque)
+    waiting_retries: deque[_Task] = field(default_factory=deque)
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.running or self.held or self.waiting or self.waiting_retries)
+
+
+class Workers:
+    """Runs steps in a bounded number of threads, which end by themselves when there is nothing to do.
+
+    A step may make a long poll, but never all threads do: some always remain for quick steps, so that new work is
+    served at once. For the same reason one endpoint never has all threads, and has very few once it fails: a
+    service that is down must not stop the reading of other services.
+
+        step    due later (heap) -> due -> running -> done
+                                     ^-> queued at its endpoint, which has enough threads
+        thread  started -> idle <-> running -> ended, after `idle_s` without work
+                            idle: one is the timekeeper and waits for the first due time; the others wait for work
+
+    Locks: `_changed` guards all fields. A thread holds it to take or finish a task, never while a step runs.
+    A step may call `call_later` while it holds a lock of its own, never the other way round. All private methods
+    but `_work`, `_next_task` and `_release` are called with `_changed` held.
+
+    Args:
+        limit: the most threads.
+        spare: threads that never make a long poll, nor serve the endpoint that has the others.
+        idle_s: how long a thread stays without work.
+
+    Example:
+        >>> done = threading.Event()
+        >>> Workers().call_later(done.set, 0.01)
+        >>> done.wait(60)
+        True
+    """
+
+    def __init__(self, limit: int = 16, *, spare: int = 4, idle_s: float = 0.5) -> None:
+        self._limit = limit
+        self._free_slots = limit - spare
+        self._most_of_one = limit - spare
+        self._most_slots_of_one = limit - spare - spare // 2
+        self._idle_s = idle_s
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, _Task]] = []
+        self._endpoints: dict[str, _Endpoint] = {}
+        self._order = itertools.count()
+        self._threads = 0
+        self._waiting = 0
+        self._has_timekeeper = False
+
+    def now(self) -> float:
+        """Monotonic time in seconds."""
+        return time.monotonic()
+
+    def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
+        """Run a step once, after a delay. It must not raise. See `Schedule.call_later`."""
+        with self._changed:
+            due = self.now() + delay_s
+            is_next = not self._due or due < self._due[0][0]
+            heapq.heappush(self._due, (due, next(self._order), _Task(step, endpoint, is_retry)))
+            if self._waiting and delay_s <= 0:
+                self._changed.notify()
+            elif self._waiting and is_next:
+                self._changed.notify_all()  # also the timekeeper, which waits for a later time
+            elif not self._waiting:
+                self._start_thread()
+
+    def wait(self, news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait for a notification until `is_there()` is true; False after the timeout."""
+        try:
+            with news:
+                return _wait_for(news, is_there, timeout_s)
+        except RuntimeError as error:
+            # Ctrl-C may come just after the condition has released its lock. The end of `with` releases it again,
+            # fails, and would hide the interrupt.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None
+            raise
+
+    @contextmanager
+    def long_poll_slot(self, endpoint: str = "", *, keep_free: int = 0) -> Iterator[bool]:
+        """Yield whether a step may make a long poll; only if more than `keep_free` slots are free."""
+        with self._changed:
+            state = self._endpoints.setdefault(endpoint, _Endpoint())
+            granted = min(self._free_slots, self._most_slots_of_one - state.held) > keep_free
+            self._free_slots -= granted
+            state.held += granted
+        try:
+            yield granted
+        finally:
+            with self._changed:
+                self._free_slots += granted
+                state.held -= granted
+                self._forget_if_idle(endpoint)
+
+    def _work(self) -> None:
+        while (task := self._next_task()) is not None:
+            task.step()
+            self._release(task)
+
+    def _next_task(self) -> _Task | None:
+        """The next task, when it is due; None when the thread is no longer needed."""
+        with self._changed:
+            while True:
+                left_s = self._due[0][0] - self.now() if self._due else None
+                if left_s is not None and left_s <= 0:
+                    task = heapq.heappop(self._due)[2]
+                    if not self._admit(task):
+                        continue
+                    self._wake_another_thread()
+                    return task
+                # One thread, the timekeeper, waits for the next due time; the others need not wake for it.
+                keeps_time = left_s is not None and not self._has_timekeeper
+                self._has_timekeeper |= keeps_time
+                self._waiting += 1
+                was_woken = self._changed.wait(left_s if keeps_time else self._idle_s)
+                self._waiting -= 1
+                if keeps_time:
+                    self._has_timekeeper = False
+                elif not was_woken and not self._must_stay():
+                    self._threads -= 1
+                    return None
+
+    def _admit(self, task: _Task) -> bool:
+        """Count a task as running; False if its endpoint has enough threads, and the task is queued."""
+        endpoint = self._endpoints.setdefault(task.endpoint, _Endpoint())
+        if task.is_retry and endpoint.retrying >= _MOST_RETRIES:
+            endpoint.waiting_retries.append(task)
+            return False
+        if endpoint.running >= self._most_of_one:
+            (endpoint.waiting_retries if task.is_retry else endpoint.waiting).append(task)
+            return False
+        endpoint.running += 1
+        endpoint.retrying += task.is_retry
+        return True
+
+    def _release(self, task: _Task) -> None:
+        """Count a task as done, and make a queued one of its endpoint due."""
+        with self._changed:
+            endpoint = self._endpoints[task.endpoint]
+            endpoint.running -= 1
+            endpoint.retrying -= task.is_retry
+            if endpoint.waiting:
+                self._make_due(endpoint.waiting.popleft())
+            if endpoint.waiting_retries and endpoint.retrying < _MOST_RETRIES:
+                self._make_due(endpoint.waiting_retries.popleft())
+            self._forget_if_idle(task.endpoint)
+
+    def _make_due(self, task: _Task) -> None:
+        # The thread that calls this looks for its next task at once, so none has to be woken.
+        heapq.heappush(self._due, (self.now(), next(self._order), task))
+
+    def _forget_if_idle(self, name: str) -> None:
+        endpoint = self._endpoints.get(name)
+        if endpoint is not None and endpoint.is_idle:
+            del self._endpoints[name]
+
+    def _must_stay(self) -> bool:
+        """True if an idle thread stays: no other thread is the timekeeper, or a step is due.
+
+        The `notify` for a step that is due may have reached this thread just after its wait had timed out.
+        """
+        if not self._due:
+            return False
+        return not self._has_timekeeper or self._due[0][0] <= self.now()
+
+    def _wake_another_thread(self) -> None:
+        """A thread that takes a task wakes another one to wait for the next due time, or to take the next task."""
+        if not self._due:
+            return
+        if self._waiting:
+            self._changed.notify()
+        else:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        if self._threads < self._limit:
+            self._threads += 1
+            threading.Thread(target=self._work, name=f"pai-log-{self._threads}", daemon=True).start()
+
+
+@functools.cache
+def shared_workers() -> Workers:
+    """The pool of this process; one pool bounds the threads of all streams."""
+    return Workers()
+
+
+# A child of a fork has none of its parent's threads.
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=shared_workers.cache_clear)
+
+
+def _wait_for(news: threading.Condition, is_there: Callable[[], bool], timeout_s: float | None) -> bool:
+    """`Condition.wait_for`, which lets the main thread look for signals every second.
+
+    A signal that comes just before the thread begins to wait does not end the wait, and its handler runs when the
+    thread wakes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return news.wait_for(is_there, timeout_s)
+    over_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while not news.wait_for(is_there, min(_SIGNALS_S, over_at - time.monotonic())):
+        if time.monotonic() >= over_at:
+            return False
+    return True

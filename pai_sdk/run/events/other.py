@@ -1,0 +1,265 @@
+"""Values in event files that are not numbers: texts, histograms, tensors, hyperparameters, images.
+
+Arrays need numpy, which is imported with the first one: the reader of a plain install uses this module too.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.run.events.protobuf import fields, varints
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from pai_sdk.run.events.series import Floats
+
+__all__ = ["BFLOAT16", "HALF", "STRING", "TYPES", "OtherEvent", "dimensions", "tensor_of"]
+
+_LARGEST_TENSOR = 1 << 22
+STRING, BFLOAT16, HALF = 7, 14, 19
+# Types of TensorFlow's tensors; text, variants and quantised numbers are none of them.
+TYPES = {
+    1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 5: "<i2", 6: "i1", 8: "<c8", 9: "<i8", 10: "?", 14: "<u2", 17: "<u2",
+    18: "<c16", 19: "<f2", 22: "<u4", 23: "<u8",
+}  # fmt: skip
+_MINDSPORE_TYPES = {
+    1: "?", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "u1", 7: "<u2", 8: "<u4", 9: "<u8",
+    10: "<f2", 11: "<f4", 12: "<f8",
+}  # fmt: skip
+# Fields with numbers of fixed width: of TensorFlow, and of MindSpore.
+_FIXED = {5: "<f4", 6: "<f8", 9: "<c8", 12: "<c16"}
+_MINDSPORE_FIXED = {3: "<f4", 6: "<f8"}
+_VARINTS = (7, 10, 11, 13, 16, 17)
+_MINDSPORE_VARINTS = (4, 5, 7)
+
+
+@dataclass(frozen=True)
+class OtherEvent:
+    """A value that is no number.
+
+    Attributes:
+        kind: `text`, `histogram`, `tensor`, `hparams`, `image`, `audio`, `graph`, or the name of a plugin.
+        tag: its name.
+        step: when, in the count of the training.
+        wall: when, in seconds since 1970.
+        content: its message as it is in the file.
+        form: which of several messages it is, for the methods here.
+    """
+
+    kind: str
+    tag: str
+    step: int
+    wall: float
+    content: bytes
+    form: str = ""
+
+    def text(self) -> str:
+        """The text; of several, one a line.
+
+        Raises:
+            ValueError: this is no text.
+        """
+        found = self.tensor()
+        if found.dtype != object:
+            raise ValueError(f"{self.tag!r} is no text but a tensor of {found.dtype}")
+        return "\n".join(part.decode(errors="replace") for part in found.reshape(-1))
+
+    def tensor(self) -> npt.NDArray[Any]:
+        """The tensor, with its shape; of text an array of bytes.
+
+        Raises:
+            ValueError: this is no tensor.
+        """
+        return tensor_of(self.content, is_mindspore=self.form == "dims")
+
+    def histogram(self) -> Floats:
+        """Left edge, right edge and count of each bucket, as an array of buckets × 3.
+
+        Raises:
+            ValueError: this is no histogram.
+        """
+        import numpy as np
+
+        if self.form == "limits":
+            return _histogram_by_limits(self.content)
+        if self.form == "buckets":
+            return _histogram_by_buckets(self.content)
+        found = self.tensor()
+        if found.ndim != 2 or found.shape[1] != 3:
+            raise ValueError(f"{self.tag!r} is no histogram but a tensor of shape {found.shape}")
+        return found.astype(np.float64)
+
+    def hparams(self) -> dict[str, bool | float | str]:
+        """The hyperparameters with which a session began; nothing where this says something else.
+
+        Raises:
+            ValueError: this is no message.
+        """
+        found: dict[str, bool | float | str] = {}
+        for field, _, _, begin, end in fields(self.content, 0, len(self.content)):
+            if field != 3:  # session_start_info
+                continue
+            for inner, _, _, start, stop in fields(self.content, begin, end):
+                if inner == 1:
+                    name, value = _hparam(self.content, start, stop)
+                    if value is not None:
+                        found[name] = value
+        return found
+
+
+def _hparam(message: bytes, begin: int, end: int) -> tuple[str, bool | float | str | None]:
+    name, value = "", None
+    for field, _, _, start, stop in fields(message, begin, end):
+        if field == 1:
+            name = message[start:stop].decode(errors="replace")
+        elif field == 2:
+            value = _struct_value(message, start, stop)
+    return name, value
+
+
+def _struct_value(message: bytes, begin: int, end: int) -> bool | float | str | None:
+    """A `google.protobuf.Value`."""
+    found: bool | float | str | None = None
+    for field, wire, number, start, stop in fields(message, begin, end):
+        if field == 2 and wire == 1:
+            found = struct.unpack_from("<d", message, start)[0]
+        elif field == 3 and wire == 2:
+            found = message[start:stop].decode(errors="replace")
+        elif field == 4 and wire == 0:
+            found = bool(number)
+    return found
+
+
+def tensor_of(message: bytes, *, is_mindspore: bool = False) -> npt.NDArray[Any]:
+    """The array of a tensor message; of text an array of bytes.
+
+    Raises:
+        ValueError: this is no tensor, or one of a type that is not read.
+    """
+    import numpy as np
+
+    kind, shape, content, texts = 0, [], None, []
+    numbers: list[npt.NDArray[Any]] = []
+    fixed, packed = (_MINDSPORE_FIXED, _MINDSPORE_VARINTS) if is_mindspore else (_FIXED, _VARINTS)
+    for field, wire, number, start, stop in fields(message, 0, len(message)):
+        if field == (2 if is_mindspore else 1) and wire == 0:
+            kind = number
+        elif is_mindspore and field == 1:
+            shape += [number] if wire == 0 else varints(message, start, stop)
+        elif not is_mindspore and field == 2:
+            shape = list(dimensions(message, start, stop))
+        elif field == (8 if is_mindspore else 4) and wire == 2:
+            content = message[start:stop]
+        elif field == 8 and wire == 2:
+            texts.append(message[start:stop])
+        elif field in fixed:
+            numbers.append(_fixed(message[start:stop], fixed[field]))
+        elif field in packed:
+            numbers.append(np.array([number] if wire == 0 else varints(message, start, stop), np.uint64))
+    if not is_mindspore and kind == STRING:
+        return _shaped(np.array([*texts, None], object)[:-1], shape, b"")
+    code = (_MINDSPORE_TYPES if is_mindspore else TYPES).get(kind)
+    if code is None:
+        raise ValueError(f"a tensor of type {kind} is not read")
+    if content:
+        values = _fixed(content, code)
+    else:
+        values = _as_type(np.concatenate(numbers) if numbers else np.empty(0, code), np.dtype(code), kind)
+    if not is_mindspore and kind == BFLOAT16:
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    return _shaped(values, shape, 0)
+
+
+def _fixed(content: bytes, code: str) -> npt.NDArray[Any]:
+    import numpy as np
+
+    if len(content) % np.dtype(code).itemsize:
+        raise ValueError(f"{len(content)} bytes are no numbers of type {code}")
+    return np.frombuffer(content, code)
+
+
+def _as_type(values: npt.NDArray[Any], code: np.dtype[Any], kind: int) -> npt.NDArray[Any]:
+    """Numbers in the type of the tensor; halves are written as the varint of their bits."""
+    import numpy as np
+
+    if values.dtype != np.uint64:
+        return values.astype(code)
+    if kind == HALF and code == np.float16:
+        return values.astype(np.uint16).view(np.float16)
+    return values.astype(np.int64).astype(code) if code.kind == "i" else values.astype(code)
+
+
+def dimensions(message: bytes, begin: int, end: int) -> Iterator[int]:
+    """The sizes in the shape of a tensor."""
+    for field, wire, _, start, stop in fields(message, begin, end):
+        if field == 2 and wire == 2:
+            sizes = [number for name, _, number, _, _ in fields(message, start, stop) if name == 1]
+            yield sizes[-1] if sizes else 0
+
+
+def _shaped(values: npt.NDArray[Any], shape: list[int], missing: Any) -> npt.NDArray[Any]:
+    """The values in their shape. Of equal values at the end, only the first one needs to be in the file."""
+    import numpy as np
+
+    count = math.prod(shape)
+    if count > max(len(values), _LARGEST_TENSOR) or len(values) > count:
+        raise ValueError(f"{len(values)} values do not fill a tensor of shape {tuple(shape)}")
+    if len(values) < count:
+        rest = np.full(count - len(values), values[-1] if len(values) else missing, values.dtype)
+        values = np.concatenate([values, rest])
+    return values.reshape(shape)
+
+
+def _histogram_by_limits(message: bytes) -> Floats:
+    """The histogram that TensorFlow 1 and PyTorch write: buckets by their upper limits."""
+    import numpy as np
+
+    least = largest = 0.0
+    limits: list[Floats] = []
+    counts: list[Floats] = []
+    for field, wire, _, start, stop in fields(message, 0, len(message)):
+        if wire not in (1, 2):
+            continue
+        numbers = _fixed(message[start:stop], "<f8")
+        if field == 1 and wire == 1:
+            least = float(numbers[0])
+        elif field == 2 and wire == 1:
+            largest = float(numbers[0])
+        elif field in (6, 7):
+            (limits if field == 6 else counts).append(numbers)
+    right, count = (np.concatenate([np.empty(0), *parts]) for parts in (limits, counts))
+    if len(right) != len(count):
+        raise ValueError(f"a histogram with {len(right)} limits and {len(count)} counts")
+    filled = np.flatnonzero(count > 0)
+    if not len(filled):
+        return np.empty((0, 3))
+    # The outermost limits are those of float64, so the least and the largest value take their place.
+    first, last = filled[0], filled[-1]
+    edges = np.concatenate([[least], right[first:last], [largest]])
+    return np.stack([edges[:-1], edges[1:], count[first : last + 1]], axis=1)
+
+
+def _histogram_by_buckets(message: bytes) -> Floats:
+    """The histogram that MindSpore writes: a message for each bucket."""
+    import numpy as np
+
+    rows = []
+    for field, wire, _, begin, end in fields(message, 0, len(message)):
+        if field == 1 and wire == 2:
+            left = width = 0.0
+            count = 0
+            for inner, inner_wire, number, start, _ in fields(message, begin, end):
+                if inner == 1 and inner_wire == 1:
+                    left = struct.unpack_from("<d", message, start)[0]
+                elif inner == 2 and inner_wire == 1:
+                    width = struct.unpack_from("<d", message, start)[0]
+                elif inner == 3:
+                    count = number
+            rows.append((left, left + width, float(count)))
+    return np.array(rows, np.float64).reshape(-1, 3)

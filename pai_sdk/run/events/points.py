@@ -1,0 +1,307 @@
+"""The points of a job's metrics as `job.metrics()` lists them, from the event files in its folder `tensorboard`.
+
+    process ── report() ─────────────────────> events.out…, rank-<n>/events.out…  ┐
+    process ── prints ──> log ── definitions ──> log-metrics/events.out…          ┴─> JobPoints ──> job.metrics()
+
+`RunReader` joins the same files into the curves of a run. Here all points count, also those that a restart has
+replaced, and each keeps its instance.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import math
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
+from pai_sdk.run.events.records import read_scalars
+from pai_sdk.run.events.writer import EVENTS_PART, LOG_METRICS, event_file_source
+from pai_sdk.schemas.record import MetricPoint
+from pai_sdk.schemas.wire import wire_time
+from pai_sdk.storage.base import Store
+from pai_sdk.storage.stored_file import StoredFile, Unlisted
+from pai_sdk.storage.stores.local import LocalStore, stored_file_of
+
+__all__ = ["END_OF_TIME_S", "EventFolder", "JobPoints", "Part", "known_time", "metric_points"]
+
+_MOST_FILES = 1000
+_MOST_PIECES = 8  # of a file that are read in one step: about 8 MiB
+_MOST_REPLACED = 3  # times in one call
+_LONGEST_NAME = 500
+END_OF_TIME_S = 1e11
+"""A number of seconds that is too large to be a time."""
+
+
+class Part(NamedTuple):
+    """Points of one metric, from a part of one file, in the order of the file.
+
+    Attributes:
+        name: of the metric.
+        instance: that has reported them, or has printed them.
+        is_from_log: whether they were found in the log. Then a step only counts the lines that have values, and a
+            time of 0 is not known.
+        path: of the file.
+        wall: when, in seconds since 1970.
+        step: when, in the count of the training.
+        value: the numbers; finite.
+    """
+
+    name: str
+    instance: str
+    is_from_log: bool
+    path: str
+    wall: Any  # arrays with numpy, lists without
+    step: Any
+    value: Any
+
+    def rows(self, begin: int = 0) -> Iterator[tuple[float, int, float]]:
+        """Time, step and value of each point, as Python numbers."""
+        columns = (column[begin:] for column in (self.wall, self.step, self.value))
+        return zip(*(column if isinstance(column, list) else column.tolist() for column in columns), strict=True)
+
+    def last(self) -> Iterator[MetricPoint]:
+        """The last point as the wire has it, if there is one."""
+        for wall, step, value in self.rows(-1):
+            yield _metric_point(self, wire_time(known_time(wall, is_from_log=self.is_from_log)), step, value)
+
+
+def known_time(wall: float, *, is_from_log: bool) -> float | None:
+    """The time of a point, where it is one: a job can write any number there."""
+    if is_from_log and not wall:
+        return None
+    return wall if 0 <= wall < END_OF_TIME_S else 0.0
+
+
+class _Reader(Protocol):
+    """Reads on in a file, as `EventFileReader` does."""
+
+    def read(self, size: int | None = None, is_over: Callable[[bool], bool] = ...) -> Any: ...
+
+
+class EventFolder(LocalStore):
+    """The folder `tensorboard` of a job on this machine, which the job can change: links and pipes are no files.
+
+    Args:
+        root: the folder.
+        is_link_allowed: whether the folder itself may be a link; one that the job has made could lead anywhere.
+    """
+
+    def __init__(self, root: Path, *, is_link_allowed: bool = False) -> None:
+        super().__init__(root, links="inside")
+        self._is_link_allowed = is_link_allowed
+
+    def list(
+        self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
+    ) -> Iterator[StoredFile]:
+        """The files there, and in the folders that belong to the same run."""
+        if self._is_link_allowed or not self.root.is_symlink():
+            for entry in _entries(self.root):
+                if EVENTS_PART.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                    for inner in _entries(entry.path):
+                        yield from _plain_file(f"{entry.name}/{inner.name}", inner)
+                else:
+                    yield from _plain_file(entry.name, entry)
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` to `end`, in pieces.
+
+        Raises:
+            ObjectNotFoundError: there is no such file, or the job has put something else there.
+        """
+        try:
+            yield from super().read(path, start, end)
+        except StorageError as error:
+            raise ObjectNotFoundError(str(error)) from error
+
+
+def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:  # there is none, or the job has just removed it
+        return []
+
+
+def _plain_file(path: str, entry: os.DirEntry[str]) -> Iterator[StoredFile]:
+    with contextlib.suppress(OSError):  # removed since its name was read
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
+            yield stored_file_of(path, status)
+
+
+class JobPoints:
+    """Reads what is new in the event files of a job. Not safe to use from several threads at once.
+
+    Args:
+        store: the folder `tensorboard`.
+        instances: of the job; files of others are left out. None for all that is there.
+        since: in seconds since 1970; files of processes that began earlier are of other jobs.
+
+    Attributes:
+        epoch: grows when what was read before is not valid any more: a file was replaced or removed.
+
+    Example:
+        >>> from pai_sdk.storage.store import open_store
+        >>> list(metric_points(JobPoints(open_store("memory://nothing-here")).read_on()))
+        []
+    """
+
+    def __init__(self, store: Store, instances: Collection[str] | None = None, since: float = 0.0) -> None:
+        self._store = store
+        self._instances = None if instances is None else frozenset(instances)
+        self._since = since
+        self._files: dict[str, _File] = {}
+        self.epoch = 0
+
+    def read_on(self) -> Iterator[Part]:
+        """Reads what was appended since the last call, in parts that fit into memory; without NaN and infinities.
+
+        Parts can be empty.
+
+        Raises:
+            StorageError: a file cannot be read. The next call tries again.
+        """
+        listed = {file.path: file for file in self._store.list()}
+        if self._files.keys() - listed.keys():
+            self.epoch += 1
+            self._files = {path: file for path, file in self._files.items() if path in listed}
+        for path, stored in sorted(listed.items(), key=lambda one: (not _is_from_log(one[0]), one[0])):
+            file = self._files.get(path) or self._new_file(path)
+            if file is not None and (stored.size_bytes, stored.etag) != file.seen:
+                yield from self._read_file(file, stored)
+
+    def _new_file(self, path: str) -> _File | None:
+        source = event_file_source(path)
+        if source is None or source[1] < self._since or len(self._files) >= _MOST_FILES:
+            return None
+        if self._instances is not None and source[0] not in self._instances:
+            return None
+        file = self._files[path] = _File(path, source[0], _reader_of(self._store, path))
+        return file
+
+    def _read_file(self, file: _File, stored: StoredFile) -> Iterator[Part]:
+        is_cut, replaced = True, 0
+        while is_cut:
+            pieces = iter(range(_MOST_PIECES))
+            try:
+                chunk = file.reader.read(stored.size_bytes, lambda _: next(pieces, None) is None)  # noqa: B023
+            except ObjectNotFoundError:  # removed since it was listed
+                return
+            except FileChangedError:
+                self.epoch += 1
+                file.reader, file.seen = _reader_of(self._store, file.path), (0, "")
+                replaced += 1
+                if replaced > _MOST_REPLACED:
+                    return
+                continue
+            is_cut = chunk.is_cut
+            for series in chunk.scalars.values():
+                known = series.finite()
+                if len(known.wall) and _is_name(series.tag):
+                    columns = (known.wall, known.step, known.value)
+                    yield Part(series.tag, file.instance, _is_from_log(file.path), file.path, *columns)
+            if is_cut and not chunk.scalars:  # damage without end: the caller may want to stop
+                yield Part("", file.instance, _is_from_log(file.path), file.path, [], [], [])
+            if chunk.error is not None:
+                raise chunk.error
+        file.seen = (stored.size_bytes, stored.etag)
+
+
+def metric_points(parts: Iterable[Part], name: str | None = None) -> Iterator[MetricPoint]:
+    """All points of some parts, or those of one metric, the oldest first where the times are known."""
+    number = itertools.count()  # of a point, so that no two rows are equal up to here
+    rows = [
+        (known_time(wall, is_from_log=False), part.path, step, next(number), value, part)
+        for part in parts
+        if name in (None, part.name)
+        for wall, step, value in part.rows()
+    ]
+    rows.sort()
+    before, timestamp = None, None
+    for wall, _, step, _, value, part in rows:
+        if wall != before:  # those of one record have one time
+            before, timestamp = wall, wire_time(wall)
+        yield _metric_point(part, timestamp if wall or not part.is_from_log else None, step, value)
+
+
+def _metric_point(part: Part, timestamp: str | None, step: int, value: float) -> MetricPoint:
+    """A point; its types are known to be right, and checking them would take half of the time."""
+    return MetricPoint.model_construct(
+        name=part.name,
+        value=value,
+        timestamp=timestamp,
+        step=None if part.is_from_log else step,
+        instance=part.instance,
+    )
+
+
+class _File:
+    """One event file."""
+
+    def __init__(self, path: str, instance: str, reader: _Reader) -> None:
+        self.path, self.instance, self.reader = path, instance, reader
+        self.seen = (0, "")
+
+
+def _is_name(tag: str) -> bool:
+    return len(tag) <= _LONGEST_NAME and "\0" not in tag
+
+
+def _is_from_log(path: str) -> bool:
+    return path.startswith(f"{LOG_METRICS}/")
+
+
+# ---- without numpy --------------------------------------------------------------------------------------------
+
+
+def _reader_of(store: Store, path: str) -> _Reader:
+    try:
+        from pai_sdk.run.events.files import EventFileReader
+    except ModuleNotFoundError as error:
+        if error.name != "numpy":
+            raise
+        return _PlainReader(store, path)
+    return EventFileReader(store, path)
+
+
+class _Columns:
+    """The points of a metric as lists: what is used here of a `Series`."""
+
+    def __init__(self, tag: str, rows: list[tuple[float, int, float]]) -> None:
+        self.tag, self.rows = tag, rows
+        self.wall, self.step, self.value = ([row[at] for row in rows] for at in range(3))
+
+    def finite(self) -> _Columns:
+        """The points without NaN and infinities."""
+        return _Columns(self.tag, [row for row in self.rows if math.isfinite(row[2])])
+
+
+class _Chunk(NamedTuple):
+    scalars: dict[str, _Columns]
+    error: None = None
+    is_cut: bool = False
+
+
+class _PlainReader:
+    """Reads an event file in Python: in an install without numpy."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path = store, path
+        self._offset = 0
+
+    def read(self, size: int | None = None, is_over: Callable[[bool], bool] = lambda _: False) -> _Chunk:
+        """Reads what was appended since the last call."""
+        content = io.BytesIO(b"".join(self._store.read(self._path, self._offset, size)))
+        rows: dict[str, list[tuple[float, int, float]]] = {}
+        end = 0
+        for event in read_scalars(content):
+            rows.setdefault(event.tag, []).append((event.wall_time, event.step, event.value))
+            end = event.end
+        self._offset += end
+        return _Chunk({tag: _Columns(tag, some) for tag, some in rows.items()})

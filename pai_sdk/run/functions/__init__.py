@@ -1,0 +1,1 @@
+"""Functions as trainings: in a thread, in a process, or in a job."""

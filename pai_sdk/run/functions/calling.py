@@ -1,0 +1,378 @@
+"""Calls a function as a training: in a `FunctionRun`, and in a job.
+
+A copy of this file is the program of a job that runs a function. So it needs the standard library only, has the
+syntax of Python 3.8, and imports the rest of pai_sdk only where a function reports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import inspect
+import json
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "CALL_FILE",
+    "KEY_VARIABLE",
+    "RESULT_CHANNEL",
+    "StatusReporter",
+    "call_training",
+    "error_message",
+    "error_of",
+    "exit_code_of",
+    "kind_of",
+    "open_signed",
+    "series_of",
+    "signed",
+    "suspends",
+]
+
+CONFIG, CHECKPOINT_DIR, REPORTER = "config", "checkpoint_dir", "reporter"
+KEY_VARIABLE = "FUNCTION_CALL_KEY"
+CALL_FILE = "call"
+RESULT_CHANNEL = "result"
+_NUMBER = "_metric"  # the name of a number that is yielded or returned
+
+
+# ---- trainings ----------------------------------------------------------------------------------------------
+
+
+def kind_of(function: Callable[..., Any]) -> str:
+    """Returns the kind of a training by its parameters: `config`, `checkpoint_dir` or `reporter`.
+
+    Raises:
+        ValueError: it takes none of `f(config)`, `f(config, checkpoint_dir=None)` and `f(config, reporter)`.
+
+    Example:
+        >>> kind_of(lambda config, checkpoint_dir=None: None)
+        'checkpoint_dir'
+    """
+    shapes = "f(config), f(config, checkpoint_dir=None) or f(config, reporter)"
+    name = getattr(function, "__name__", type(function).__name__)
+    if not callable(function):
+        raise ValueError(f"{function!r} is not a function; a training is one of {shapes}")
+    if suspends(function) == "async":
+        raise ValueError(f"{name} is an async function; a training is one of {shapes}")
+    signature = inspect.signature(function)
+    named = [each for each in (CHECKPOINT_DIR, REPORTER) if each in signature.parameters]
+    if len(named) == 2:
+        raise ValueError(f"{name}{signature} takes both a checkpoint_dir and a reporter; choose one of them")
+    kind = named[0] if named else CONFIG
+    try:
+        signature.bind({}, **({} if kind == CONFIG else {kind: None}))
+    except TypeError as error:
+        raise ValueError(f"{name}{signature} cannot be called as a training ({error}): it is {shapes}") from None
+    return kind
+
+
+def suspends(function: Callable[..., Any]) -> str:
+    """True if a call gives an object that still has to be run: `async` or `generator`; empty for others.
+
+    Example:
+        >>> suspends(lambda: (yield))
+        'generator'
+    """
+    for each in (function, type(function).__call__):
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            return "async"
+        if inspect.isgeneratorfunction(each):
+            return "generator"
+    return ""
+
+
+def call_training(function: Callable[..., Any], config: Any) -> Any:
+    """Call a training; what it yields is reported, and so is a number, or a dict of numbers, that it returns.
+
+    Args:
+        function: of one of the kinds of `kind_of`.
+        config: its first argument.
+
+    Returns:
+        What it returns.
+    """
+    kind = kind_of(function)
+    if kind == REPORTER:
+        with StatusReporter() as reporter:
+            value = _exhausted(function(config, reporter=reporter))
+    elif kind == CHECKPOINT_DIR:
+        start = _reporting().get_checkpoint()
+        value = _exhausted(function(config, checkpoint_dir=None if start is None else str(start.path)))
+    else:
+        value = _exhausted(function(config))
+    metrics = _metrics_of(value)
+    if metrics:
+        _reporting().report(metrics)
+    return value
+
+
+def _reporting() -> Any:
+    """The module that reports. A job runs a copy of this file, which makes pai_sdk importable first."""
+    from pai_sdk.run import report
+
+    return report
+
+
+def _exhausted(value: Any) -> Any:
+    """Reports all that a generator yields, and returns its result; any other value as it is.
+
+    Raises:
+        TypeError: it is what an async function gives, which nothing runs.
+    """
+    if inspect.isasyncgen(value) or inspect.iscoroutine(value):
+        close = getattr(value, "close", None)
+        if close is not None:  # else Python warns that it was never awaited
+            close()
+        raise TypeError(f"the function is async: it returned a {type(value).__name__}; call asyncio.run() in it")
+    if not inspect.isgenerator(value):
+        return value
+    with contextlib.closing(value):  # StopTraining comes from report, and the generator cleans up
+        while True:
+            try:
+                yielded = next(value)
+            except StopIteration as end:
+                return end.value
+            _reporting().report(yielded if isinstance(yielded, Mapping) else {_NUMBER: yielded})
+
+
+def _metrics_of(value: Any) -> Mapping[str, Any] | None:
+    """A returned value as metrics, if it is a number or a dict of numbers."""
+    if isinstance(value, Mapping):
+        are_numbers = all(isinstance(name, str) and _is_number(each) for name, each in value.items())
+        return value if are_numbers else None
+    return {_NUMBER: value} if _is_number(value) else None
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float)) or (hasattr(value, "item") and getattr(value, "size", 0) == 1)
+
+
+class StatusReporter:
+    """The reporter of a training of the kind `f(config, reporter)`: `reporter(loss=0.1)` reports.
+
+    Example:
+        >>> with StatusReporter() as reporter:
+        ...     reporter(loss=0.1)
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Path, Any] = {}
+        self._made: list[Path] = []
+
+    def __enter__(self) -> StatusReporter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Remove the checkpoint folders that were made and never set."""
+        for block in self._open.values():
+            with contextlib.suppress(GeneratorExit):
+                block.__exit__(GeneratorExit, GeneratorExit(), None)
+        self._open.clear()
+
+    def __call__(self, _metric: Any = None, **metrics: Any) -> None:
+        """Report metrics: keywords, a mapping, or one number."""
+        if _metric is not None:
+            metrics = {**(_metric if isinstance(_metric, Mapping) else {_NUMBER: _metric}), **metrics}
+        _reporting().report(metrics)
+
+    def make_checkpoint_dir(self, step: int) -> str:
+        """An empty folder for the checkpoint of a step. It becomes one with `set_checkpoint`."""
+        block = _reporting().checkpoint_dir(step)
+        folder = block.__enter__()
+        self._open[folder.resolve()] = block
+        self._made.append(folder.resolve())
+        return str(folder)
+
+    def set_checkpoint(self, checkpoint: str | os.PathLike[str]) -> None:
+        """Make a folder of `make_checkpoint_dir` a checkpoint.
+
+        Args:
+            checkpoint: the folder, or a path in it.
+
+        Raises:
+            FileNotFoundError: it does not lie in such a folder.
+        """
+        path = Path(checkpoint).resolve()
+        folder = next((each for each in self._made if each == path or each in path.parents), None)
+        if folder is None:
+            raise FileNotFoundError(f"{checkpoint} is not in a folder that make_checkpoint_dir() has made")
+        block = self._open.pop(folder, None)
+        if block is not None:
+            block.__exit__(None, None, None)
+
+    @property
+    def logdir(self) -> str:
+        """The run's folder."""
+        return str(_reporting().get_context().folder)
+
+    @property
+    def trial_id(self) -> str:
+        """The run's id."""
+        return str(_reporting().get_context().job_id)
+
+    @property
+    def trial_name(self) -> str:
+        """The same as `trial_id`."""
+        return self.trial_id
+
+
+# ---- signed files, and errors -------------------------------------------------------------------------------
+
+
+def signed(key: bytes, header: Mapping[str, Any], payload: bytes) -> bytes:
+    """A file with a signature in its first line, a JSON header in its second one, then the payload."""
+    content = json.dumps(dict(header)).encode() + b"\n" + payload
+    return hmac.new(key, content, hashlib.sha256).hexdigest().encode() + b"\n" + content
+
+
+def open_signed(key: bytes, content: bytes) -> tuple[dict[str, Any], bytes]:
+    """Header and payload of a signed file.
+
+    Raises:
+        ValueError: the signature is not that of this key.
+    """
+    signature, _, rest = content.partition(b"\n")
+    expected = hmac.new(key, rest, hashlib.sha256).hexdigest().encode()
+    if not hmac.compare_digest(signature, expected):
+        raise ValueError("the signature is wrong: the file is damaged, or was written by someone else")
+    header, _, payload = rest.partition(b"\n")
+    found = json.loads(header)
+    if not isinstance(found, dict):
+        raise ValueError("the header is not a JSON object")
+    return found, payload
+
+
+def error_message(error: BaseException, dumps: Callable[[Any], bytes]) -> tuple[dict[str, Any], bytes]:
+    """An error as header and payload: it with its causes, if they survive pickling, and always its text."""
+    # The frames of the modules here say nothing about the function.
+    trace, here = error.__traceback__, os.path.dirname(__file__)  # noqa: PTH120
+    while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == here:  # noqa: PTH120
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    header = {"kind": "error", "type": type(error).__name__, "message": str(error), "traceback": text}
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and all(cause is not each for each in chain):
+        chain.append(cause)
+        cause = cause.__cause__
+    try:
+        payload = dumps(chain)
+        pickle.loads(payload)  # noqa: S301 # ours; some errors can be pickled, but not unpickled
+    except Exception:  # whatever pickling raises, the text is there
+        payload = b""
+    return header, payload
+
+
+def error_of(header: dict[str, Any], payload: bytes) -> BaseException:
+    """The error that `error_message` has described. The traceback in the other process is its last cause.
+
+    Args:
+        header: from a process or file that is trusted, and so is the payload, since it is unpickled.
+        payload: the error with its causes; empty if it cannot be pickled.
+    """
+    from pai_sdk.errors import FunctionError, RemoteTraceback
+
+    try:
+        chain: list[BaseException] = pickle.loads(payload)  # noqa: S301 # the caller has checked where it is from
+    except Exception:  # its class may be missing here; the text is there
+        chain = []
+    chain = chain or [FunctionError(f"{header['type']}: {header['message']}")]
+    chain.append(RemoteTraceback(f"\n{header['traceback']}"))
+    for number, cause in enumerate(chain[1:]):
+        chain[number].__cause__ = cause
+    return chain[0]
+
+
+def exit_code_of(error: SystemExit) -> int:
+    """The exit code that a process gets by this SystemExit."""
+    if error.code is None:
+        return 0
+    return error.code if isinstance(error.code, int) else 1
+
+
+# ---- the program of a job -----------------------------------------------------------------------------------
+
+
+def _main(folder: Path) -> int:
+    """Run the call that is in a folder, and leave its result in the output channel."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr] # prints are the log
+    key = bytes.fromhex(os.environ.pop(KEY_VARIABLE))
+    header, payload = open_signed(key, (folder / CALL_FILE).read_bytes())
+    problems = _problems(header)
+    if problems:
+        message = f"{header['name']} cannot run in this image: " + "; ".join(problems)
+        _leave(key, {"kind": "refused", "message": message, "nonce": header["nonce"]})
+        sys.stderr.write(f"{message}\n")
+        return 1
+    sys.path[0] = str(folder)
+    dumps = import_module("cloudpickle").dumps
+    sys.path[0] = str(Path.cwd())  # the code that came along
+    try:
+        function, args, kwargs = pickle.loads(payload)  # noqa: S301 # signed by the one who submitted the job
+        if header["kind"] == "training":
+            value = call_training(function, *args)
+        else:
+            value = _exhausted(function(*args, **kwargs))
+        outcome: dict[str, Any] = {"kind": "value"}
+        payload, exit_code = dumps(value), 0
+    except SystemExit as error:
+        exit_code = exit_code_of(error)
+        if isinstance(error.code, str):
+            sys.stderr.write(f"{error.code}\n")
+        outcome, payload = {"kind": "exit", "exit_code": exit_code}, b""
+    except BaseException as error:
+        outcome, payload = error_message(error, dumps)
+        sys.stderr.write(outcome["traceback"])
+        exit_code = 1
+    _leave(key, {**outcome, "nonce": header["nonce"]}, payload)
+    return exit_code
+
+
+def _problems(header: Mapping[str, Any]) -> list[str]:
+    """Returns the differences from the place of pickling for which the function cannot run."""
+    here = "{}.{}".format(*sys.version_info)
+    if header["python"] != here:
+        return [
+            f"it was pickled by Python {header['python']}, and this is Python {here}; use an image with the same"
+        ]
+    found = []
+    for module, (distribution, version) in header["modules"].items():
+        try:
+            here = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            found.append(f"it needs {module}; add '{distribution}=={version}' to `requirements`")
+            continue
+        if series_of(here) != series_of(version):
+            found.append(
+                f"it was pickled with {distribution} {version}, and here is {here}; "
+                f"add '{distribution}=={version}' to `requirements`"
+            )
+    return found
+
+
+def series_of(version: str) -> tuple[str, ...]:
+    """The part of a version within which pickles are expected to work: `2`, or `0.3`."""
+    parts = version.split(".")
+    return tuple(parts[:2] if parts[0] == "0" else parts[:1])
+
+
+def _leave(key: bytes, header: Mapping[str, Any], payload: bytes = b"") -> None:
+    channel = Path(os.environ.get("PAI_OUTPUT_RESULT") or f"/ml/output/{RESULT_CHANNEL}")
+    rank = os.environ.get("RANK", "")
+    channel.mkdir(parents=True, exist_ok=True)
+    (channel / f"rank-{rank if rank.isdecimal() else 0}").write_bytes(signed(key, header, payload))
+
+
+if __name__ == "__main__":
+    sys.exit(_main(Path(__file__).resolve().parent))

@@ -1,0 +1,1 @@
+"""The interfaces of MindInsight's data manager over a `RunManager`."""

@@ -1,0 +1,267 @@
+"""Train jobs under the names of MindInsight's data manager, as values; `event_data` fills them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager
+from enum import Enum
+from typing import Any
+
+from pai_sdk.errors import InvalidInputError, PaiError, Problem, RunNotFoundError
+
+__all__ = [
+    "BaseCacheItemUpdater",
+    "CacheStatus",
+    "CachedTrainJob",
+    "DataManagerStatus",
+    "ParamValueError",
+    "SummaryLogIsLoading",
+    "TrainJob",
+    "TrainJobDetailNotInCacheError",
+    "TrainJobNotExistError",
+    "_BasicTrainJob",
+    "run_updaters",
+]
+
+logger = logging.getLogger(__name__)
+
+
+class CacheStatus(Enum):
+    """True if the points of a train job are in memory."""
+
+    NOT_IN_CACHE = "NOT_IN_CACHE"
+    CACHING = "CACHING"
+    CACHED = "CACHED"
+    FAILED = "FAILED"
+
+
+class DataManagerStatus(Enum):
+    """The state of a data manager; `INVALID` when it has found nothing."""
+
+    INIT = "INIT"
+    LOADING = "LOADING"
+    DONE = "DONE"
+    INVALID = "INVALID"
+
+
+class ParamValueError(InvalidInputError):
+    """A parameter has a value that it cannot have."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__([Problem("", message)])
+        self.args = (message,)
+
+
+class TrainJobNotExistError(RunNotFoundError):
+    """There is no such train job."""
+
+    def __init__(self, message: str = "Can not find the train job in data manager.", *, run_id: str = "") -> None:
+        super().__init__(message, run_id=run_id)
+
+
+class TrainJobDetailNotInCacheError(PaiError):
+    """A train job was asked for its detail, and has only its brief."""
+
+
+class SummaryLogIsLoading(PaiError):
+    """Nothing can be answered before the first load has begun."""
+
+
+class _BasicTrainJob:
+    """The facts about a train job that do not change."""
+
+    def __init__(
+        self,
+        train_id: str,
+        abs_summary_base_dir: str,
+        abs_summary_dir: str,
+        create_time: float | None,
+        update_time: float | None,
+        profiler_dir: str | None = None,
+    ) -> None:
+        self._train_id = train_id
+        self._abs_summary_base_dir = abs_summary_base_dir
+        self._abs_summary_dir = abs_summary_dir
+        self._create_time = create_time
+        self._update_time = update_time
+        self._profiler_dir = profiler_dir
+
+    @property
+    def train_id(self) -> str:
+        """Its id: `./name`."""
+        return self._train_id
+
+    @property
+    def summary_base_dir(self) -> str:
+        """The folder of all train jobs."""
+        return self._abs_summary_base_dir
+
+    @property
+    def summary_dir(self) -> str:
+        """Its own folder."""
+        return self._abs_summary_dir
+
+    @property
+    def create_time(self) -> float | None:
+        """When it began, in seconds since 1970."""
+        return self._create_time
+
+    @property
+    def update_time(self) -> float | None:
+        """When a file of it was changed last, likewise."""
+        return self._update_time
+
+    @property
+    def profiler_dir(self) -> str | None:
+        """The folder of profiles, if there is one."""
+        return self._profiler_dir
+
+    abs_summary_base_dir = summary_base_dir
+    abs_summary_dir = summary_dir
+
+
+class CachedTrainJob:
+    """A train job in a cache: its basic facts, its status, and what is kept under keys. For any threads.
+
+    Example:
+        >>> job = CachedTrainJob(_BasicTrainJob("./a", "/runs", "/runs/a", None, None))
+        >>> job.set("lineage", {"lr": 0.1})
+        >>> job.get("lineage"), job.get("other", raise_exception=False)
+        ({'lr': 0.1}, None)
+    """
+
+    def __init__(self, basic_info: _BasicTrainJob) -> None:
+        self.basic_info = basic_info
+        self.cache_status = CacheStatus.NOT_IN_CACHE
+        self.error = ""
+        self._last_access_time = 0.0
+        self._content: dict[str, Any] = {}
+        self._locks: dict[str, threading.RLock] = {}
+        self._updates: dict[str, tuple[BaseCacheItemUpdater, object]] = {}
+        self._lock = threading.Lock()
+
+    def _begin_update(self, updater: BaseCacheItemUpdater) -> bool:
+        """True if an updater has to be called for this version; it counts as called from now on."""
+        name = type(updater).__qualname__
+        with self._lock:
+            last, version = self._updates.get(name, (None, None))
+            now = self._content.get("version")
+            if last is updater and version == now:
+                return False
+            self._updates[name] = updater, now
+            return True
+
+    def _forget_update(self, updater: BaseCacheItemUpdater) -> None:
+        """Have an updater called again; it has failed."""
+        with self._lock:
+            self._updates.pop(type(updater).__qualname__, None)
+
+    @property
+    def last_access_time(self) -> float:
+        """When it was used last, in seconds since 1970; 0 when it never was."""
+        return self._last_access_time
+
+    def update_access_time(self) -> None:
+        """It is being used."""
+        self._last_access_time = time.time()
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep something under a key."""
+        with self._lock:
+            self._content[key] = value
+
+    def get(self, key: str, raise_exception: bool = True) -> Any:
+        """The value kept under a key.
+
+        Raises:
+            ParamValueError: nothing is, and `raise_exception` is not False.
+        """
+        with self._lock:
+            if key not in self._content and raise_exception:
+                raise ParamValueError(f"Invalid cache key {key!r}.")
+            return self._content.get(key)
+
+    def delete(self, key: str, raise_exception: bool = True) -> None:
+        """Forget what is kept under a key; raises as `get`."""
+        with self._lock:
+            if key not in self._content and raise_exception:
+                raise ParamValueError(f"Invalid cache key {key!r}.")
+            self._content.pop(key, None)
+
+    def lock_key(self, key: str) -> AbstractContextManager[bool]:
+        """The lock of one key, for those who read and write it in several steps."""
+        with self._lock:
+            return self._locks.setdefault(key, threading.RLock())
+
+
+class TrainJob:
+    """A train job as both caches have it."""
+
+    def __init__(self, brief_train_job: CachedTrainJob, detail_train_job: CachedTrainJob | None = None) -> None:
+        self._brief = brief_train_job
+        self._detail = detail_train_job
+
+    def has_detail(self) -> bool:
+        """True if its detail is in memory."""
+        return self._detail is not None
+
+    def get_detail(self, key: str) -> Any:
+        """The value that the detail has under a key.
+
+        Raises:
+            TrainJobDetailNotInCacheError: there is no detail.
+        """
+        if self._detail is None:
+            raise TrainJobDetailNotInCacheError(f"Detail of {self._brief.basic_info.train_id} is not in cache.")
+        return self._detail.get(key)
+
+    def get_brief(self, key: str) -> Any:
+        """The value that the brief has under a key; None where it has none."""
+        return self._brief.get(key, raise_exception=False)
+
+    def get_basic_info(self) -> _BasicTrainJob:
+        """Its basic facts."""
+        return self._brief.basic_info
+
+    @property
+    def cache_status(self) -> CacheStatus:
+        """True if its points are in memory."""
+        return self._brief.cache_status if self._detail is None else self._detail.cache_status
+
+
+class BaseCacheItemUpdater(ABC):
+    """Adds something of its own to the train jobs of the brief cache."""
+
+    @abstractmethod
+    def update_item(self, cache_item: CachedTrainJob) -> None:
+        """Add it to one train job; called again when the train job has changed.
+
+        What it raises is logged. The other updaters and train jobs get their turn, and it is called again for this
+        train job with the next load.
+        """
+
+
+def run_updaters(updaters: Collection[BaseCacheItemUpdater], jobs: Iterable[CachedTrainJob]) -> None:
+    """Call each updater for each train job, unless it was called for the same version already.
+
+    Any threads may do this at the same time; an updater is called once for a version.
+    """
+    failures: dict[str, list[tuple[str, Exception]]] = {}
+    for job in jobs:
+        for updater in updaters:
+            if not job._begin_update(updater):
+                continue
+            try:
+                updater.update_item(job)
+            except BaseException as error:
+                job._forget_update(updater)
+                if not isinstance(error, Exception):
+                    raise
+                failures.setdefault(type(updater).__qualname__, []).append((job.basic_info.train_id, error))
+    for name, failed in failures.items():
+        train_id, first = failed[0]
+        logger.warning("%s failed for %d train jobs, first for %s", name, len(failed), train_id, exc_info=first)

@@ -1,0 +1,1 @@
+"""Curves of runs: down-sampling, smoothing, comparison and drawing."""

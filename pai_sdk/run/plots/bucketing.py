@@ -1,0 +1,191 @@
+"""Buckets of x on an absolute grid, and what a series has in each of them: exact extremes, counts, means.
+
+Needs numpy, from the extras `watch` and `service`. The functions here are pure: columns in, columns out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pai_sdk.run.events.series import Floats, Integers, Values
+
+__all__ = ["MOST_BUCKETS", "Buckets", "bucket_edges", "bucket_means", "bucketed", "bucketed_each"]
+
+MOST_BUCKETS = 100_000
+_LEAST_WIDTH = 1e-290
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """The values of one series in each bucket. All columns have one entry for each bucket.
+
+    Attributes:
+        min: the least finite value; NaN where there is none.
+        max: the largest finite value.
+        last: the value with the largest x, whatever it is; NaN where the bucket is empty.
+        count: how many values there are, finite or not.
+        nan_count: how many of them are NaN.
+        inf_count: how many of them are infinite.
+    """
+
+    min: Floats
+    max: Floats
+    last: Floats
+    count: Integers
+    nan_count: Integers
+    inf_count: Integers
+
+    def rows(self) -> list[Buckets]:
+        """Those of each series, of several that were given as rows."""
+        columns = (self.min, self.max, self.last, self.count, self.nan_count, self.inf_count)
+        return [Buckets(*row) for row in zip(*columns, strict=True)]
+
+
+def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
+    """Returns the edges of a limited number of buckets, which have all x from `x_min` to `x_max`.
+
+    The width is 1, 2 or 5 times a power of ten, and each edge is a multiple of it.
+
+    Raises:
+        ValueError: `buckets` is not from 2 to 100,000, or a limit is not finite.
+
+    Example:
+        >>> bucket_edges(3, 17, 5).tolist()
+        [0.0, 5.0, 10.0, 15.0, 20.0]
+    """
+    if not 2 <= buckets <= MOST_BUCKETS:
+        raise ValueError(f"buckets={buckets}: from 2 to {MOST_BUCKETS:,} are possible")
+    if not (math.isfinite(x_min) and math.isfinite(x_max)):
+        raise ValueError(f"x from {x_min} to {x_max}: both must be finite")
+    x_max = max(x_min, x_max)
+    # Two edges must differ as float64.
+    least = max(x_max / buckets - x_min / buckets, 4 * math.ulp(max(abs(x_min), abs(x_max))), _LEAST_WIDTH)
+    power = math.floor(math.log10(least)) if x_min < x_max else 0
+    while True:
+        for digit in (1, 2, 5):
+            edges = _edges(x_min, x_max, digit, power, buckets)
+            if edges is not None:
+                return edges
+        power += 1
+
+
+def _edges(x_min: float, x_max: float, digit: int, power: int, buckets: int) -> Floats | None:
+    """The edges for a width of `digit` times ten to the `power`; None where they are too many."""
+    first = math.floor(_divided(x_min, digit, power))
+    last = math.floor(_divided(x_max, digit, power))
+    if last - first >= buckets + 1:
+        return None
+    number = np.arange(first - 1, last + 3, dtype=np.float64) * digit
+    edges = number / 10.0**-power if power < 0 else number * 10.0**power
+    # What was rounded may lie one bucket beside where the division has it.
+    begin = int(np.searchsorted(edges, x_min, side="right")) - 1
+    end = int(np.searchsorted(edges, x_max, side="right"))
+    if end - begin > buckets or (np.diff(edges[begin : end + 1]) <= 0).any():
+        return None
+    return edges[begin : end + 1]
+
+
+def _divided(x: float, digit: int, power: int) -> float:
+    return x * 10.0**-power / digit if power < 0 else x / 10.0**power / digit
+
+
+class _Ranges:
+    """Which points are in which bucket.
+
+    `reduceat` gives the element itself for an empty range, so empty buckets are left out. Between two others there
+    is no point, so each of them ends where the next one begins.
+    """
+
+    def __init__(self, x: npt.NDArray[np.number], edges: Floats) -> None:
+        places = np.searchsorted(x, edges)
+        self.count: Integers = places[1:] - places[:-1]
+        self.filled = np.flatnonzero(self.count)
+        self.starts, self.end = places[self.filled], int(places[-1])
+        self.lasts = places[self.filled + 1] - 1
+
+    def spread(self, found: npt.NDArray[Any], missing: float) -> npt.NDArray[Any]:
+        """Give each bucket its entry: what was found, or what stands for nothing."""
+        if len(self.filled) == len(self.count):
+            return found
+        column = np.full((*found.shape[:-1], len(self.count)), missing, found.dtype)
+        column[..., self.filled] = found
+        return column
+
+
+def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
+    """Returns the values of a series in each bucket.
+
+    Args:
+        x: ascending. Values outside of the edges are left out.
+        y: as many values; NaN and infinities are counted, and are no extremes. Several series with the same x can
+            be given as the rows of an array; the columns of the result have the same rows then.
+        edges: ascending; a bucket has its lower edge and not its upper one.
+
+    Example:
+        >>> found = bucketed(np.arange(4), np.array([5.0, 1.0, np.nan, 2.0]), np.array([0.0, 2.0, 4.0, 6.0]))
+        >>> found.min.tolist(), found.max.tolist(), found.nan_count.tolist()
+        ([1.0, 2.0, nan], [5.0, 2.0, nan], [0, 1, 0])
+    """
+    return _bucketed(_Ranges(x, edges), y)
+
+
+def bucket_means(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Floats:
+    """The mean of the finite values in each bucket; the arguments are those of `bucketed`.
+
+    Example:
+        >>> bucket_means(np.arange(4), np.array([5.0, 1.0, np.nan, 2.0]), np.array([0.0, 2.0, 4.0])).tolist()
+        [3.0, 2.0]
+    """
+    ranges = _Ranges(x, edges)
+    within = y[..., : ranges.end].astype(np.float64, copy=False)
+    is_finite = np.isfinite(within)
+    if not len(ranges.starts):
+        return ranges.spread(np.empty((*y.shape[:-1], 0)), np.nan)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        total = np.add.reduceat(np.where(is_finite, within, 0.0), ranges.starts, axis=-1)
+        return ranges.spread(total / np.add.reduceat(is_finite, ranges.starts, axis=-1, dtype=np.int64), np.nan)
+
+
+def _bucketed(ranges: _Ranges, y: Values) -> Buckets:
+    starts, within = ranges.starts, y[..., : ranges.end].astype(np.float64, copy=False)
+    shape = (*y.shape[:-1], len(ranges.count))
+    none = np.zeros(shape, np.int64)
+    if not len(starts):
+        nothing = np.full(shape, np.nan)
+        return Buckets(nothing, nothing, nothing, none, none, none)
+    count = ranges.count + none
+    last = ranges.spread(within[..., ranges.lasts], np.nan)
+    is_finite = np.isfinite(within)
+    nan_count = inf_count = none
+    if not is_finite[..., starts[0] :].all():
+        is_nan = np.isnan(within)
+        nan_count = ranges.spread(np.add.reduceat(is_nan, starts, axis=-1, dtype=np.int64), 0)
+        inf_count = ranges.spread(np.add.reduceat(~is_finite & ~is_nan, starts, axis=-1, dtype=np.int64), 0)
+        within = np.where(is_finite, within, np.nan)
+    least = ranges.spread(np.fmin.reduceat(within, starts, axis=-1), np.nan)
+    largest = ranges.spread(np.fmax.reduceat(within, starts, axis=-1), np.nan)
+    return Buckets(least, largest, last, count, nan_count, inf_count)
+
+
+def bucketed_each(places: Sequence[Floats], values: Sequence[Values], edges: Floats) -> list[Buckets]:
+    """`bucketed` for each series; those behind each other that have the same x, in one pass."""
+    found: list[Buckets] = []
+    at = 0
+    while at < len(places):
+        end = at + 1
+        while end < len(places) and np.array_equal(places[end], places[at]):
+            end += 1
+        ranges = _Ranges(places[at], edges)
+        if end == at + 1:
+            found.append(_bucketed(ranges, values[at]))
+        else:
+            rows: Values = np.stack(values[at:end])  # type: ignore[assignment]
+            found += _bucketed(ranges, rows).rows()
+        at = end
+    return found

@@ -1,0 +1,208 @@
+"""Curves of many runs on shared buckets of x: with exact extremes, smoothed, and in groups.
+
+Needs numpy, from the extras `watch` and `service`. The functions here are pure: columns in, columns out.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.run.events.series import Floats, Series, Values
+from pai_sdk.run.plots.bucketing import (
+    MOST_BUCKETS,
+    Buckets,
+    bucket_edges,
+    bucket_means,
+    bucketed,
+    bucketed_each,
+)
+from pai_sdk.run.plots.drawing import Curve
+from pai_sdk.run.plots.figures import Comparison, XAxis
+from pai_sdk.run.plots.smoothing import smoothed, smoothed_by_x, smoothed_together, smoothed_together_by_x
+
+__all__ = [
+    "Band",
+    "Buckets",
+    "Comparison",
+    "Curve",
+    "XAxis",
+    "bucket_edges",
+    "bucketed",
+    "compared",
+    "smoothed",
+    "smoothed_by_x",
+]
+
+Band: TypeAlias = Literal["std", "range", "quantile"]
+"""The band around the line of a group: one standard deviation, least to largest, or the middle half."""
+
+_RAW_POINTS_PER_BUCKET = 2
+
+
+def compared(
+    series: Sequence[Series],
+    *,
+    x: XAxis = "step",
+    start: float | None = None,
+    end: float | None = None,
+    buckets: int = 250,
+    smooth: float = 0.0,
+    half_life: float | None = None,
+    names: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    band: Band | None = None,
+) -> Comparison:
+    """Curves of many series over one x axis.
+
+    A view with at most two points a bucket gets all its points. Otherwise each curve has, for each bucket, the
+    least, the largest and the last value, so no extreme is lost. Smoothing comes first, over all points of a
+    series, also those outside of the view.
+
+    Args:
+        series: one curve each, or members of groups.
+        x: what the x axis is.
+        start: the least x of the view; None for that of the data.
+        end: the largest x, likewise.
+        buckets: the most buckets that are wanted.
+        smooth: the weight of TensorBoard's smoothing, from 0 to less than 1.
+        half_life: smooth by distance instead: a value counts half as much after so many units of x.
+        names: of the curves; the tags of the series without them.
+        groups: the name of each series' group. The series of a group give one curve, in buckets: the mean of the
+            means that its members have there, or the median with the band `quantile`.
+        band: what a group's `low` and `high` are. Those of `range` are exact extremes of all points.
+
+    Raises:
+        InvalidInputError: an argument cannot be used; all problems at once.
+
+    Example:
+        >>> loss = Series("loss", np.arange(1000.0), np.arange(1000), 1 / (1 + np.arange(1000.0)))
+        >>> view = compared([loss], buckets=10)
+        >>> view.edges[:3].tolist(), view.curves[0].high[0], view.is_exact
+        ([0.0, 100.0, 200.0], np.float64(1.0), False)
+    """
+    _check(series, x, buckets, smooth, half_life, names, groups, band)
+    places = [_x_of(one, x) for one in series]
+    values: list[Values] = [one.value for one in series]
+    for at, place in enumerate(places if x in ("wall", "relative_time") else ()):
+        if (np.diff(place) < 0).any():  # points are by step, and some were written again
+            order = np.argsort(place, kind="stable")
+            places[at], values[at] = place[order], values[at][order]
+    if half_life is not None:
+        values = [*smoothed_together_by_x(places, values, half_life)]
+    elif smooth:
+        values = [*smoothed_together(values, smooth)]
+    edges = _view_edges(places, start, end, buckets)
+    views = [_view(place, start, end) for place in places]
+    points = sum(view.stop - view.start for view in views)
+    places = [place[view] for place, view in zip(places, views, strict=True)]
+    values = [value[view] for value, view in zip(values, views, strict=True)]
+    names = list(names) or [one.tag for one in series]
+    is_raw = not groups and all(len(place) <= _RAW_POINTS_PER_BUCKET * buckets for place in places)
+    curves: list[Curve]
+    if is_raw:
+        curves = [_raw(*given, at) for at, given in enumerate(zip(names, places, values, strict=True))]
+    else:
+        found = bucketed_each(places, values, edges)
+        middle = (edges[:-1] + edges[1:]) / 2
+        if groups:
+            means = [bucket_means(*points, edges) for points in zip(places, values, strict=True)]
+            curves = _group_curves(groups, found, means, middle, band)
+        else:
+            curves = [_curve(names[at], at, one, middle) for at, one in enumerate(found)]
+    shown = sum(int(np.count_nonzero(curve.count)) for curve in curves)
+    tags = tuple(dict.fromkeys(one.tag for one in series))
+    return Comparison(x, edges, tuple(curves), points, shown, is_raw, tags)
+
+
+def _check(
+    series: Sequence[Series],
+    x: str,
+    buckets: int,
+    smooth: float,
+    half_life: float | None,
+    names: Sequence[str],
+    groups: Sequence[str],
+    band: str | None,
+) -> None:
+    checks = [
+        (x in get_args(XAxis), "x", f"is {x!r}", f"one of {', '.join(get_args(XAxis))}"),
+        (2 <= buckets <= MOST_BUCKETS, "buckets", f"is {buckets}", f"from 2 to {MOST_BUCKETS:,}"),
+        (0 <= smooth < 1, "smooth", f"is {smooth}", "from 0 to less than 1"),
+        (half_life is None or 0 < half_life < math.inf, "half_life", f"is {half_life}", "more than 0"),
+        (not names or len(names) == len(series), "names", f"are {len(names)} for {len(series)} series", ""),
+        (not groups or len(groups) == len(series), "groups", f"are {len(groups)} for {len(series)} series", ""),
+        (band is None or band in get_args(Band), "band", f"is {band!r}", f"one of {', '.join(get_args(Band))}"),
+        (band is None or bool(groups), "band", "is given without groups", "give the group of each series"),
+    ]
+    problems = [Problem(where, what, hint) for is_right, where, what, hint in checks if not is_right]
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def _x_of(series: Series, x: XAxis) -> Floats:
+    place = series.step if x in ("step", "relative_step") else series.wall
+    if x.startswith("relative") and len(place):
+        place = place - place[0]
+    return place.astype(np.float64, copy=False)
+
+
+def _view(place: Floats, start: float | None, end: float | None) -> slice:
+    begin = 0 if start is None else int(np.searchsorted(place, start, side="left"))
+    return slice(begin, max(begin, len(place) if end is None else int(np.searchsorted(place, end, side="right"))))
+
+
+def _view_edges(places: Sequence[Floats], start: float | None, end: float | None, buckets: int) -> Floats:
+    known = [place for place in places if len(place)]
+    if start is None:
+        start = min((float(place[0]) for place in known), default=0.0)
+    if end is None:
+        end = max((float(place[-1]) for place in known), default=start)
+    return bucket_edges(start, end, buckets)
+
+
+def _raw(name: str, place: Floats, value: Values, at: int) -> Curve:
+    value = value.astype(np.float64, copy=False)
+    nan_count, inf_count = np.isnan(value).astype(np.int64), np.isinf(value).astype(np.int64)
+    return Curve(name, (at,), place, value, None, None, np.ones(len(value), np.int64), nan_count, inf_count)
+
+
+def _curve(name: str, at: int, found: Buckets, middle: Floats) -> Curve:
+    counts = (found.count, found.nan_count, found.inf_count)
+    return Curve(name, (at,), middle, found.last, found.min, found.max, *counts)
+
+
+def _group_curves(
+    groups: Sequence[str], found: Sequence[Buckets], means: Sequence[Floats], middle: Floats, band: Band | None
+) -> list[Curve]:
+    members: dict[str, list[int]] = {}
+    for at, group in enumerate(groups):
+        members.setdefault(group, []).append(at)
+    return [
+        _group_curve(name, at, [found[i] for i in at], np.stack([means[i] for i in at]), middle, band)
+        for name, at in members.items()
+    ]
+
+
+def _group_curve(
+    name: str, at: list[int], found: list[Buckets], means: Floats, middle: Floats, band: Band | None
+) -> Curve:
+    low = high = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # buckets in which no member has a value
+        line = np.nanmedian(means, axis=0) if band == "quantile" else np.nanmean(means, axis=0)
+        if band == "std":
+            deviation = np.nanstd(means, axis=0)
+            low, high = line - deviation, line + deviation
+        elif band == "quantile":
+            low, high = np.nanquantile(means, (0.25, 0.75), axis=0)
+    if band == "range":
+        low = np.fmin.reduce([one.min for one in found])
+        high = np.fmax.reduce([one.max for one in found])
+    counts = np.sum([(one.count, one.nan_count, one.inf_count) for one in found], axis=0)
+    return Curve(name, tuple(at), middle, line, low, high, *counts)

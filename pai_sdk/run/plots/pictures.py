@@ -1,0 +1,126 @@
+"""Parts that pictures and tables of runs share: safe text, colours, a small curve, and files.
+
+Text and axes have the colour of the page's text, and curves have colours that can be read on a light and on a dark
+page, so one picture fits both. Only the standard library is used here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+
+from pai_sdk.base.paths import path_given
+from pai_sdk.errors import InvalidInputError, Problem
+
+__all__ = ["FONT", "run_colour", "save_picture", "shown_text", "small_curve"]
+
+FONT = "font-family:system-ui,sans-serif;font-size:11px"
+
+# Each has a contrast of 3 or more against white and against a dark page.
+COLOURS = (
+    "#3b82e6", "#e0632a", "#2a9d5c", "#d6409f", "#8e6ce8", "#b0801a",
+    "#1798a6", "#e5484d", "#6b8e23", "#a3629d", "#64748b", "#c2703d",
+)  # fmt: skip
+
+_PAGE = (
+    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+    '<meta name="viewport" content="width=device-width"><title>{title}</title></head>'
+    '<body style="margin:12px;font-family:system-ui,sans-serif">{body}</body></html>\n'
+)
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_SMALL_WIDTH, _SMALL_HEIGHT = 180, 36
+_SCALE_WIDTH = 46  # of the numbers to the left of a small curve
+
+
+def shown_text(text: str) -> str:
+    r"""Text of a run, safe in HTML and SVG: escaped, and without control characters.
+
+    Example:
+        >>> shown_text("<b>loss\x1b")
+        '&lt;b&gt;loss'
+    """
+    return escape(_NOT_IN_XML.sub("", text))
+
+
+def run_colour(run_id: str) -> str:
+    """The colour of a run, the same in every picture and process.
+
+    Example:
+        >>> run_colour("sweep/3") == run_colour("sweep/3")
+        True
+    """
+    return COLOURS[hashlib.sha256(run_id.encode(errors="replace")).digest()[0] % len(COLOURS)]
+
+
+def small_curve(
+    values: Sequence[float],
+    first_step: int | None = None,
+    last_step: int | None = None,
+    *,
+    colour: str = COLOURS[0],
+) -> str:
+    """A curve with its scale, as small inline SVG: largest and smallest value, first and last step.
+
+    Args:
+        values: finite ones, oldest first; fewer than two are no curve.
+        first_step: the step of the first value, where steps are known.
+        last_step: likewise of the last value.
+        colour: of the line.
+
+    Example:
+        >>> "polyline" in small_curve([3.0, 1.0, 2.0], 0, 2), small_curve([3.0])
+        (True, '')
+    """
+    if len(values) < 2:
+        return ""
+    width, height = _SMALL_WIDTH, _SMALL_HEIGHT
+    low, high = min(values), max(values)
+    spread = (high - low) or 1.0
+    left, step_x = _SCALE_WIDTH, (width - _SCALE_WIDTH - 2) / (len(values) - 1)
+    points = " ".join(
+        f"{left + number * step_x:.1f},{height - 12 - (value - low) / spread * (height - 18):.1f}"
+        for number, value in enumerate(values)
+    )
+    texts = [(left - 4, 9, "end", f"{high:.4g}"), (left - 4, height - 9, "end", f"{low:.4g}")]
+    if last_step is not None and first_step is not None:
+        texts.append((left, height - 1, "start", f"step {first_step}"))
+        texts.append((width - 2, height - 1, "end", str(last_step)))
+    labels = "".join(
+        f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for x, y, anchor, text in texts
+    )
+    return (
+        f'<svg width="{width}" height="{height}" style="vertical-align:middle" role="img" '
+        f'aria-label="from {values[0]:.5g} to {values[-1]:.5g}">'
+        f'<g font-size="8" fill="currentColor" opacity=".65">{labels}</g>'
+        f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/></svg>'
+    )
+
+
+def save_picture(
+    path: str | Path, title: str, *, html: Callable[[], str], svg: Callable[[], str] | None = None
+) -> Path:
+    """Write a picture or a table to a file, as its ending says.
+
+    Args:
+        path: it ends with `.html`, or with `.svg` where there is one.
+        title: of the page.
+        html: makes what the page shows.
+        svg: makes the picture.
+
+    Raises:
+        InvalidInputError: the ending is none of these.
+    """
+    target = path_given(path, "path")
+    if target.suffix == ".html":
+        content = _PAGE.format(title=shown_text(title), body=html())
+    elif target.suffix == ".svg" and svg is not None:
+        content = svg() + "\n"
+    else:
+        endings = ".svg or .html" if svg is not None else ".html"
+        hint = f"end it with {endings}; a browser makes a PNG or a PDF of it"
+        raise InvalidInputError([Problem("path", f"{target.name!r} is no such file", hint)])
+    target.write_text(content, encoding="utf-8")
+    return target

@@ -1,0 +1,105 @@
+"""Finds the newest complete checkpoint to resume from, and copies it to the job's output before the job starts.
+
+The copy goes to the URI of the job's own `checkpoints`. Every backend gives a job what that URI holds: a service
+and local Docker bring it into the job's folder, Alibaba Cloud mounts it. So `get_checkpoint()` finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pai_sdk.errors import CheckpointError
+from pai_sdk.run.store.stored_checkpoints import StoredCheckpoint, copy_checkpoint, latest_of_each_rank
+from pai_sdk.storage.store import open_store
+
+__all__ = ["ResumePoint", "find_resume_point"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """The checkpoints that a job resumes from, as found when the job was planned; nothing has been copied.
+
+    Attributes:
+        checkpoints: one for each rank that has some, rank 0 first; none when the job starts from scratch.
+        source: the URI that was looked into.
+        target: the URI of the job's own checkpoints.
+    """
+
+    checkpoints: tuple[StoredCheckpoint, ...]
+    source: str
+    target: str
+
+    @property
+    def step(self) -> int | None:
+        """The step that the job resumes from; None when it starts from scratch."""
+        return self.checkpoints[0].step if self.checkpoints else None
+
+    @property
+    def is_in_place(self) -> bool:
+        """True if nothing needs to be copied."""
+        return all(
+            checkpoint.uri.startswith(self.target) and not checkpoint.is_replacement
+            for checkpoint in self.checkpoints
+        )
+
+    def __str__(self) -> str:
+        if not self.checkpoints:
+            return f"no complete checkpoint in {self.source}: the job starts from scratch"
+        first = self.checkpoints[0]
+        size_bytes = sum(checkpoint.size_bytes for checkpoint in self.checkpoints)
+        where = "in place" if self.is_in_place else f"copied to {self.target} before the job starts"
+        return f"step {first.step} from {first.uri} ({size_bytes:,} bytes, {where})"
+
+    def copy_to_target(self, session: Any) -> None:
+        """Copy the checkpoints into the job's output. May be done again.
+
+        Raises:
+            CheckpointError: a checkpoint was changed or removed since it was found.
+            StorageError: a file cannot be read or written.
+        """
+        if self.is_in_place:
+            return
+        target = open_store(self.target, session)
+        for checkpoint in self.checkpoints:
+            of_rank = f"rank-{checkpoint.rank}/" if checkpoint.rank else ""
+            source = open_store(checkpoint.store.uri, session)
+            copy_checkpoint(replace(checkpoint, store=source), target, f"{of_rank}{checkpoint.step}/")
+
+
+def find_resume_point(source: str, target: str, session: Any, *, required: bool) -> ResumePoint:
+    """The newest complete checkpoint, of the source or of the target; that of the target when it is not older.
+
+    Args:
+        source: the URI or path of the checkpoints to resume from, or of the run that has them.
+        target: the URI of the job's own checkpoints. A restarted job may have saved newer ones there.
+        session: whose keys `oss://` takes.
+        required: whether a source without a complete checkpoint is an error.
+
+    Raises:
+        CheckpointError: the source has no complete checkpoint, and needs to have one.
+        StorageError: source or target cannot be read.
+    """
+    own_store = open_store(target, session)
+    own = tuple(latest_of_each_rank(own_store))
+    source_store = open_store(source, session)
+    if source_store.uri == own_store.uri:
+        found = own
+    else:
+        found = tuple(latest_of_each_rank(source_store))
+        if own and found and own[0].step >= found[0].step:
+            if own[0].marker != found[0].marker:
+                logger.info(
+                    "%s already has step %s, which is not older than step %s of %s: the job resumes from it",
+                    own_store.uri, own[0].step, found[0].step, source_store.uri,
+                )  # fmt: skip
+            found = own
+    point = ResumePoint(found, source_store.uri, own_store.uri)
+    if not found and required:
+        raise CheckpointError(f"there is no complete checkpoint in {source_store.uri}")
+    if not found:
+        logger.info("resume: %s", point)
+    return point

@@ -1,0 +1,1 @@
+"""The manager: reads many growing runs, and filters, sorts and compares them."""

@@ -1,0 +1,97 @@
+"""One metric of many runs: on shared buckets, or as a table with a row a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.errors import MissingExtraError
+from pai_sdk.run.plots.buckets import Band, Comparison, XAxis, compared
+from pai_sdk.run.watch.filter import parse_key
+from pai_sdk.run.watch.records import RunBrief
+from pai_sdk.run.watch.refresh import RunRefresh
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["compare", "table_of"]
+
+
+def compare(
+    refresh: RunRefresh,
+    briefs: Sequence[RunBrief],
+    tag: str,
+    *,
+    x: XAxis,
+    start: float | None,
+    end: float | None,
+    buckets: int,
+    smooth: float,
+    half_life: float | None,
+    group_by: Sequence[str],
+    band: Band | None,
+) -> Comparison:
+    """A metric of runs, see `RunManager.compare`; runs without it are left out."""
+    having = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
+    found = refresh.many_series([brief.id for brief in having], tag)
+    kept = [brief for brief in having if brief.id in found]
+    return compared(
+        [found[brief.id] for brief in kept],
+        x=x,
+        start=start,
+        end=end,
+        buckets=buckets,
+        smooth=smooth,
+        half_life=half_life,
+        names=[brief.id for brief in kept],
+        groups=[_group(brief, group_by) for brief in kept] if group_by else (),
+        band=band,
+    )
+
+
+def _group(brief: RunBrief, keys: Sequence[str]) -> str:
+    """The name of a run's group: `lr=0.1, seed=7`; a dash stands for a missing value."""
+    values = []
+    for name in keys:
+        # A plain name is a hyperparameter here: runs are not grouped by the last value of a metric.
+        key = parse_key(name)
+        is_plain = key.group == "metrics" and not name.startswith("metrics.")
+        key = parse_key(f"hparams.{name}") if is_plain else key
+        values.append(f"{key.name}={key.value(brief) if key.is_in(brief) else '–'}")
+    return ", ".join(values)
+
+
+def table_of(briefs: Iterable[RunBrief], tags: Sequence[str] | None = None) -> pd.DataFrame:
+    """A data frame with a row a run; see `RunManager.to_pandas`."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
+    rows = [_row(brief, None if tags is None else set(tags)) for brief in briefs]
+    first = ["status", "name", "created", "updated", "ended"]
+    frame = pd.DataFrame(rows, index=pd.Index([row.pop("id") for row in rows], name="id"))
+    for column in ("created", "updated", "ended"):
+        if column in frame:
+            frame[column] = pd.to_datetime(frame[column], unit="s", utc=True)
+    rest = sorted(column for column in frame.columns if column not in first)
+    return frame[[column for column in first if column in frame] + rest]
+
+
+def _row(brief: RunBrief, tags: set[str] | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": brief.id,
+        "status": brief.status,
+        "name": brief.name,
+        "created": brief.created_at,
+        "updated": brief.updated_at,
+        "ended": brief.ended_at,
+    }
+    row.update({f"hparams.{name}": value for name, value in brief.hparams.items()})
+    row.update({f"labels.{name}": value for name, value in brief.labels.items()})
+    for tag, summary in brief.tags.items():
+        if summary.kind == "scalar" and (tags is None or tag in tags):
+            row[f"metrics.{tag}"] = summary.last.value if summary.last else math.nan
+            row[f"metrics.{tag}.min"] = math.nan if summary.min is None else summary.min
+            row[f"metrics.{tag}.max"] = math.nan if summary.max is None else summary.max
+    return row

@@ -1,0 +1,309 @@
+"""The language that filters and sorts runs.
+
+    status=Succeeded,Running loss<0.3 metrics.eval/acc.max>=0.9 hparams.lr=0.1 labels.team=nlp name~res
+
+A filter is conditions with spaces between them; all of them must hold. A condition is a key, an operator and a
+value, or one word that is looked for in the id and the name.
+
+| key | what |
+|---|---|
+| `id`, `name`, `uri`, `status`, `error` | text; `Succeeded` and `Stopped` are `Succeed` and `Terminated` |
+| `created`, `updated`, `ended` | `2026-11-22`, `2026-11-22T09:30`, or `-2h` for two hours ago (s, m, h, d, w) |
+| `damaged`, `nan`, `inf` | how many damaged ranges, values that are NaN, infinite values |
+| `hparams.NAME`, `labels.NAME` | numbers are compared as numbers |
+| `metrics.TAG`, any other name | the last value; also `.min`, `.max`, `.count`, `.nan`, `.inf` behind it |
+
+Operators: `=` and `!=`, with several values between commas; `<`, `<=`, `>`, `>=`; `~` and `!~`, which look for a
+part of a text, in upper or lower case. Names and values with spaces or operators in them stand in quotes:
+`hparams."my lr"=0.1`. A run without the value matches `!=` and `!~` only.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pai_sdk.base.hints import did_you_mean, nearest
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.run.watch.records import RunBrief
+
+__all__ = ["RunFilter", "RunKey", "metric_value", "parse_filter", "parse_key"]
+
+_TEXTS = ("id", "name", "uri", "status", "error")
+_TIMES = ("created", "updated", "ended")
+_COUNTS = ("damaged", "nan", "inf")
+_GROUPS = ("hparams", "labels", "metrics")
+_STATUSES = {"succeeded": "succeed", "stopped": "terminated"}
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+_OPERATOR = re.compile(r"\s*(!=|!~|<=|>=|==|=|<|>|~)\s*")
+_QUOTED = re.compile(r"""(["'])((?:\\.|(?!\1)[^\\])*)\1""", re.DOTALL)
+_AGO = re.compile(r"-([0-9]+(?:\.[0-9]+)?)([smhdw])")
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def metric_value(brief: RunBrief, name: str) -> float | None:
+    """A metric of a run: the last value of a tag, or with `.min` and so on behind the tag another one.
+
+    Example:
+        >>> from pai_sdk.run.events.series import Point, TagSummary
+        >>> loss = TagSummary("loss", "scalar", count=2, last=Point(1.0, 5, 0.5), min=0.25, max=0.5)
+        >>> brief = RunBrief("a", tags={"loss": loss})
+        >>> metric_value(brief, "loss"), metric_value(brief, "loss.min"), metric_value(brief, "accuracy")
+        (0.5, 0.25, None)
+    """
+    found, which = brief.tags.get(name), "last"
+    if found is None:
+        tag, _, which = name.rpartition(".")
+        found = brief.tags.get(tag)
+    if found is None or found.kind != "scalar":
+        return None
+    if which == "last":
+        return None if found.last is None else found.last.value
+    facts = {
+        "min": found.min,
+        "max": found.max,
+        "count": found.count,
+        "nan": found.nan_count,
+        "inf": found.inf_count,
+    }
+    return facts.get(which)
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """The subject of a condition or of an order.
+
+    Attributes:
+        group: `text`, `time`, `count`, `hparams`, `labels` or `metrics`.
+        name: of it, within the group.
+    """
+
+    group: str
+    name: str
+
+    def value(self, brief: RunBrief) -> Any:
+        """The value of a run; None where it has none."""
+        if self.group == "metrics":
+            return metric_value(brief, self.name)
+        if self.group == "hparams":
+            return brief.hparams.get(self.name)
+        if self.group == "labels":
+            return brief.labels.get(self.name)
+        if self.group == "time":
+            return getattr(brief, f"{self.name}_at")
+        if self.name in ("nan", "inf"):
+            counts = (one.nan_count if self.name == "nan" else one.inf_count for one in brief.tags.values())
+            return sum(counts)
+        return getattr(brief, self.name)
+
+    def is_in(self, brief: RunBrief) -> bool:
+        """Returns True when a run has it, be it None."""
+        return self.name in brief.hparams if self.group == "hparams" else self.value(brief) is not None
+
+
+def parse_key(text: str) -> RunKey:
+    """The key that a text names.
+
+    Example:
+        >>> parse_key("hparams.lr"), parse_key("loss")
+        (RunKey(group='hparams', name='lr'), RunKey(group='metrics', name='loss'))
+    """
+    for group, names in (("text", _TEXTS), ("time", _TIMES), ("count", _COUNTS)):
+        if text in names:
+            return RunKey(group, text)
+    group, dot, name = text.partition(".")
+    return RunKey(group, name) if dot and group in _GROUPS and name else RunKey("metrics", text)
+
+
+@dataclass(frozen=True)
+class _Condition:
+    key: RunKey
+    operator: str
+    values: tuple[Any, ...]
+
+    def holds(self, brief: RunBrief) -> bool:
+        is_not = self.operator.startswith("!")
+        if not self.key.is_in(brief):
+            return is_not
+        found = self.key.value(brief)
+        if self.operator in _ORDERS:
+            number = _number(found)
+            return number is not None and _ORDERS[self.operator](number, self.values[0])
+        if self.operator.endswith("~"):
+            text = str(found).casefold()
+            return is_not != any(value in text for value in self.values)
+        return is_not != any(self._equals(found, value) for value in self.values)
+
+    def _equals(self, found: Any, wanted: str | float) -> bool:
+        number = None if isinstance(found, bool) else _number(found)
+        if isinstance(wanted, float):
+            return number == wanted or (number is not None and math.isnan(number) and math.isnan(wanted))
+        if self.key.group == "hparams" and number is not None:
+            return number == _number(wanted) or str(found) == wanted
+        if self.key.name == "status" or not isinstance(found, str):  # True, None
+            return str(found).casefold() == wanted.casefold()
+        return found == wanted
+
+
+@dataclass(frozen=True)
+class _Word:
+    text: str
+
+    def holds(self, brief: RunBrief) -> bool:
+        return self.text in brief.id.casefold() or self.text in brief.name.casefold()
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """A filter that was read.
+
+    Attributes:
+        conditions: all of which must hold.
+    """
+
+    conditions: tuple[_Condition | _Word, ...] = ()
+
+    def matches(self, brief: RunBrief) -> bool:
+        """Returns True for a run that meets all conditions."""
+        return all(condition.holds(brief) for condition in self.conditions)
+
+
+def parse_filter(text: str, labels: Mapping[str, str] | None = None) -> RunFilter:
+    """Read a filter.
+
+    Args:
+        text: the conditions; see the module.
+        labels: further conditions: the labels that runs must have.
+
+    Raises:
+        InvalidInputError: it cannot be read; all problems, each with its place.
+
+    Example:
+        >>> parse_filter("status=Running name~res").matches(RunBrief("a", status="Running", name="resnet"))
+        True
+        >>> parse_filter("loss<much")
+        Traceback (most recent call last):
+        pai_sdk.errors.InvalidInputError: filter, character 6: 'much' is not a number
+    """
+    conditions: list[_Condition | _Word] = []
+    problems: list[Problem] = []
+    at = len(text) - len(text.lstrip())
+    while at < len(text):
+        try:
+            condition, at = _condition(text, at)
+            conditions.append(condition)
+        except _Unreadable as error:
+            problems.append(Problem(f"filter, character {error.at + 1}", error.what, error.hint))
+            at = error.go_on
+        at += len(text[at:]) - len(text[at:].lstrip())
+    if problems:
+        raise InvalidInputError(problems)
+    given = (labels or {}).items()
+    conditions += [_Condition(RunKey("labels", name), "=", (str(value),)) for name, value in given]
+    return RunFilter(tuple(conditions))
+
+
+class _Unreadable(Exception):
+    def __init__(self, text: str, at: int, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.at, self.what, self.hint = at, what, hint
+        space = re.compile(r"\s").search(text, at)
+        self.go_on = space.start() if space else len(text)
+
+
+def _condition(text: str, at: int) -> tuple[_Condition | _Word, int]:
+    name, end = _token(text, at, is_key=True)
+    found = _OPERATOR.match(text, end)
+    if found is None:
+        return _Word(name.casefold()), end
+    if end == at:
+        raise _Unreadable(text, at, f"there is no name before {found[1]}", "such as status=Running")
+    sign = found[1].replace("==", "=")
+    key = parse_key(name)
+    values: list[Any] = []
+    end = found.end()
+    while True:
+        begin = end
+        value, end = _token(text, begin, is_key=False)
+        if begin == end:
+            raise _Unreadable(text, begin, f"there is no value behind {found[0].strip()}", 'the empty text is ""')
+        values.append(_value(text, begin, key, name, sign, value))
+        if not text.startswith(",", end):
+            break
+        end += 1
+    if len(values) > 1 and sign in _ORDERS:
+        raise _Unreadable(text, at, f"{sign} takes one value", "several are for = and !=")
+    return _Condition(key, sign, tuple(values)), end
+
+
+def _token(text: str, at: int, *, is_key: bool) -> tuple[str, int]:
+    """A name or a value, in which parts may stand in quotes, and its end."""
+    parts: list[str] = []
+    while at < len(text):
+        char = text[at]
+        if char in "\"'":
+            quoted = _QUOTED.match(text, at)
+            if quoted is None:
+                raise _Unreadable(text, at, f"the quote {char} has no end", f"write {char} behind it")
+            parts.append(re.sub(r"\\(.)", r"\1", quoted[2], flags=re.DOTALL))
+            at = quoted.end()
+        elif char.isspace() or (_OPERATOR.match(text, at) if is_key else char == ","):
+            break
+        else:
+            parts.append(char)
+            at += 1
+    return "".join(parts), at
+
+
+def _value(text: str, at: int, key: RunKey, name: str, sign: str, value: str) -> Any:
+    is_text = key.group in ("text", "labels") or (key.group == "hparams" and sign not in _ORDERS)
+    if sign.endswith("~"):
+        if not is_text:
+            raise _Unreadable(text, at, f"{sign} is for text, and {name} is none", "use <, > or =")
+        return value.casefold()
+    if key.group == "text" and sign in _ORDERS:
+        raise _Unreadable(text, at, f"{name} is text, which has no order here", "use = or ~")
+    if key.group == "time":
+        return _time(text, at, sign, value)
+    if is_text:
+        return _STATUSES.get(value.casefold(), value) if key.name == "status" else value
+    number = _number(value)
+    if number is None:
+        known = [*_TEXTS, *_TIMES, *_COUNTS]
+        raise _Unreadable(text, at, f"{value!r} is not a number", did_you_mean(nearest(name, known)))
+    return number
+
+
+def _time(text: str, at: int, sign: str, value: str) -> float:
+    if sign not in _ORDERS:
+        raise _Unreadable(text, at, "a time is compared by <, <=, > or >=")
+    ago = _AGO.fullmatch(value)
+    if ago:
+        return time.time() - float(ago[1]) * _UNITS_S[ago[2]]
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        hint = "write 2026-11-22, 2026-11-22T09:30, or -2h for two hours ago"
+        raise _Unreadable(text, at, f"{value!r} is not a time", hint) from None
+
+
+def _number(value: object) -> float | None:
+    """The number that a value is, also as text; None for others."""
+    if isinstance(value, (int, float, str)):
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            return None
+    return None

@@ -1,0 +1,112 @@
+"""In which hyperparameters runs differ, and how much of a metric each of them explains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Literal
+
+from pai_sdk.run.watch.filter import metric_value
+from pai_sdk.run.watch.records import HparamDiff, HparamsDiff, RunBrief
+from pai_sdk.schemas.hyperparameters import compare_hyperparameters, hyperparameter_identity
+
+__all__ = ["hparams_diff"]
+
+_LEAST_RUNS = 3  # two points are always on a line
+
+
+def hparams_diff(briefs: Sequence[RunBrief], metric: str | None = None) -> HparamsDiff:
+    """The hyperparameters in which runs differ. One that only some of them have differs, too; None is a value.
+
+    Args:
+        briefs: the runs.
+        metric: to rank the hyperparameters by, as in a filter: `loss`, `eval/acc.max`.
+
+    Example:
+        >>> runs = [RunBrief(str(n), hparams={"lr": n / 10, "seed": 7, "note": None}) for n in range(3)]
+        >>> diff = hparams_diff(runs)
+        >>> [one.name for one in diff.differing], dict(diff.constant)
+        (['lr'], {'seed': 7, 'note': None})
+    """
+    found = {} if metric is None else {brief.id: metric_value(brief, metric) for brief in briefs}
+    metric_values = {
+        run_id: value for run_id, value in found.items() if value is not None and not math.isnan(value)
+    }
+    compared = compare_hyperparameters([brief.hparams for brief in briefs])
+    differing = []
+    for name in compared.differing:
+        values = {brief.id: row[name] for brief, row in zip(briefs, compared.rows, strict=True) if name in row}
+        differing.append(_ranked(name, values, metric_values))
+    differing.sort(key=lambda one: (-1.0 if one.explained is None else -2.0 - one.explained, one.name))
+    ids = tuple(brief.id for brief in briefs)
+    return HparamsDiff(ids, tuple(differing), compared.constant, metric or "", metric_values)
+
+
+def _ranked(name: str, values: Mapping[str, Any], metric_values: Mapping[str, float]) -> HparamDiff:
+    kind = _kind(values.values())
+    both = [run_id for run_id in values if run_id in metric_values]
+    metrics = [metric_values[run_id] for run_id in both]
+    if len(both) < _LEAST_RUNS or len(set(metrics)) < 2:
+        return HparamDiff(name, kind, values)
+    ranks = _ranks(metrics)
+    if kind in ("number", "bool"):
+        correlation = _correlation(_ranks([float(values[run_id]) for run_id in both]), ranks)
+        explained = None if correlation is None else correlation**2
+        return HparamDiff(name, kind, values, correlation, explained)
+    return HparamDiff(
+        name, kind, values, None, _between([hyperparameter_identity(values[run_id]) for run_id in both], ranks)
+    )
+
+
+def _kind(values: Any) -> Literal["number", "bool", "text", "mixed"]:
+    kinds = {_kind_of(value) for value in values}
+    return kinds.pop() if len(kinds) == 1 else "mixed"
+
+
+def _kind_of(value: Any) -> Literal["number", "bool", "text", "mixed"]:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, (int, float)):
+        return "number"
+    if isinstance(value, str):
+        try:
+            return "mixed" if math.isnan(float(value)) else "number"  # the service keeps all of them as text
+        except ValueError:
+            return "text"
+    return "mixed"
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """The rank of each value, from 1; equal ones share the mean of their ranks."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    ranks = [0.0] * len(values)
+    begin = 0
+    while begin < len(order):
+        end = begin
+        while end < len(order) and values[order[end]] == values[order[begin]]:
+            end += 1
+        for at in order[begin:end]:
+            ranks[at] = (begin + end + 1) / 2
+        begin = end
+    return ranks
+
+
+def _correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Pearson's; None where a side is constant."""
+    mean = (len(one) + 1) / 2  # of ranks
+    spread = math.sqrt(sum((a - mean) ** 2 for a in one) * sum((b - mean) ** 2 for b in other))
+    if not spread:
+        return None
+    return max(-1.0, min(1.0, sum((a - mean) * (b - mean) for a, b in zip(one, other, strict=True)) / spread))
+
+
+def _between(groups: Sequence[Hashable], ranks: Sequence[float]) -> float | None:
+    """The part of the variance that is between groups. A group for each run would explain all, and say nothing."""
+    by_group: dict[Hashable, list[float]] = {}
+    for group, rank in zip(groups, ranks, strict=True):
+        by_group.setdefault(group, []).append(rank)
+    if not 1 < len(by_group) < len(ranks):
+        return None
+    mean = sum(ranks) / len(ranks)
+    between = sum(len(one) * (sum(one) / len(one) - mean) ** 2 for one in by_group.values())
+    return between / sum((rank - mean) ** 2 for rank in ranks)

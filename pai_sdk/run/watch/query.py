@@ -1,0 +1,136 @@
+"""Pages of runs: filtered, sorted, and with a cursor that leads to the next page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.run.watch.filter import RunKey, parse_filter, parse_key
+from pai_sdk.run.watch.records import RunBrief, RunPage
+from pai_sdk.run.watch.snapshot import Snapshot
+
+__all__ = ["chosen", "page_of"]
+
+_MOST_RUNS = 100_000
+
+
+@dataclass(frozen=True)
+class _Order:
+    """An order of runs: by a key, runs without it at the end, and runs that are equal in it by their ids."""
+
+    key: RunKey
+    is_reversed: bool
+
+    @classmethod
+    def of(cls, text: str) -> _Order:
+        name = text.removeprefix("-")
+        if not name:
+            hint = "id, name, created, updated, status, hparams.NAME or metrics.TAG; - reverses"
+            raise InvalidInputError([Problem("sort", f"is {text!r}", hint)])
+        return cls(parse_key(name), text.startswith("-"))
+
+    def place(self, brief: RunBrief) -> tuple[int, Any] | None:
+        """Numbers come before texts; None for a run without the value."""
+        value = self.key.value(brief)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return None
+        if isinstance(value, (bool, int, float)):
+            return (0, float(value)) if abs(value) < 1e300 else (0, math.copysign(math.inf, value))
+        text = str(value)
+        if self.key.group == "hparams":
+            try:
+                number = float(text)
+            except ValueError:
+                pass
+            else:
+                return None if math.isnan(number) else (0, number)
+        return (1, text)
+
+    def sorted(self, briefs: Iterable[RunBrief]) -> list[tuple[tuple[int, Any] | None, RunBrief]]:
+        placed = sorted(((self.place(brief), brief) for brief in briefs), key=lambda one: one[1].id)
+        found = [one for one in placed if one[0] is not None]
+        found.sort(key=lambda one: one[0], reverse=self.is_reversed)  # type: ignore[arg-type,return-value]
+        return [*found, *(one for one in placed if one[0] is None)]
+
+    def is_behind(self, one: tuple[tuple[int, Any] | None, RunBrief], place: Any, run_id: str) -> bool:
+        """Returns True when a run comes behind the last one of a page."""
+        here = one[0]
+        if here is None or place is None:
+            return (here is None and place is not None) or (here is place and one[1].id > run_id)
+        if here != place:
+            return bool(here > place) != self.is_reversed
+        return one[1].id > run_id
+
+
+def page_of(
+    snapshot: Snapshot,
+    filter: str,
+    sort: str,
+    limit: int,
+    cursor: str | None,
+    tags: Iterable[str] | None,
+    labels: Mapping[str, str] | None,
+) -> RunPage:
+    """A page of the runs of a snapshot; see `RunManager.runs`."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_RUNS:
+        raise InvalidInputError([Problem("limit", f"is {limit!r}", f"a whole number from 1 to {_MOST_RUNS:,}")])
+    order, wanted = _Order.of(sort), parse_filter(filter, labels)
+    question = hashlib.sha256(json.dumps([filter, sort, sorted((labels or {}).items())]).encode()).hexdigest()[:8]
+    found = order.sorted(brief for brief in snapshot.briefs.values() if wanted.matches(brief))
+    begin = 0
+    if cursor is not None:
+        place, run_id = _read_cursor(cursor, question)
+        behind = (at for at, one in enumerate(found) if order.is_behind(one, place, run_id))
+        begin = next(behind, len(found))
+    shown = found[begin : begin + limit]
+    next_cursor = None
+    if begin + limit < len(found):
+        place, brief = shown[-1]
+        next_cursor = _cursor([question, place, brief.id])
+    briefs = [brief for _, brief in shown]
+    if tags is not None:
+        wanted_tags = tuple(tags)
+        briefs = [brief.with_tags(wanted_tags) for brief in briefs]
+    return RunPage(tuple(briefs), next_cursor, len(found), snapshot.version)
+
+
+def chosen(snapshot: Snapshot, runs: str | Iterable[str]) -> list[RunBrief]:
+    """The runs that are asked for: by ids, by one id, or by a filter, the newest first.
+
+    Raises:
+        InvalidInputError: the filter cannot be read, or there are no runs with some of the ids.
+    """
+    if isinstance(runs, str):
+        if runs in snapshot.briefs:
+            return [snapshot.briefs[runs]]
+        wanted = parse_filter(runs)
+        return [one for _, one in _Order.of("-created").sorted(snapshot.briefs.values()) if wanted.matches(one)]
+    ids = list(dict.fromkeys(runs))
+    missing = [Problem("runs", f"there is no run {one!r}") for one in ids if one not in snapshot.briefs]
+    if missing:
+        raise InvalidInputError(missing)
+    return [snapshot.briefs[one] for one in ids]
+
+
+def _cursor(facts: list[Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(facts).encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str, question: str) -> tuple[tuple[int, Any] | None, str]:
+    hint = "use the `next` of the page before, with the same filter, sort and labels"
+    try:
+        found = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        asked, place, run_id = found
+        place = None if place is None else (int(place[0]), (str if place[0] else float)(place[1]))
+        run_id = str(run_id)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError):
+        raise InvalidInputError([Problem("cursor", "is not a cursor", hint)]) from None
+    if asked != question:
+        raise InvalidInputError([Problem("cursor", "is of another question", hint)])
+    return place, run_id

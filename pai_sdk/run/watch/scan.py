@@ -1,0 +1,321 @@
+"""Finds the event files of runs below a prefix, and says which of them have changed since the last scan.
+
+A run is a folder with event files; they may lie in a folder `tensorboard` of it, and those of further processes of
+a job in `rank-1`, `rank-2` and so on, and what was found in its logs in `log-metrics`. `RunFolders` has two kinds:
+
+- `LocalRunFolders` remembers the folders of a local disk. Names are only read again in a folder whose time of
+  change is another one. What has changed in the last two minutes is looked at in every scan, all else in turns, so
+  that a scan of a thousand growing runs needs some thousand calls of `stat` and nothing more.
+- `RemoteRunFolders` lists the prefix of any other store as a whole. A listing that takes long is made less often.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol, TypeAlias
+
+from pai_sdk.run.events.files import is_event_file
+from pai_sdk.run.events.writer import EVENTS_PART
+from pai_sdk.storage.base import Store
+from pai_sdk.storage.stored_file import StoredFile
+from pai_sdk.storage.stores.local import LocalStore, stored_file_of
+
+__all__ = ["LIVE_S", "LocalRunFolders", "RemoteRunFolders", "RunFolders", "Scan", "run_folder_of", "run_folders"]
+
+LIVE_S = 120.0
+"""A run is growing when a file of it was changed in the last two minutes."""
+
+_SETTLED_S = 2.0
+"""File systems keep times in steps of up to two seconds: a folder that was changed this recently may change again
+without another time."""
+
+_IN_TURNS = 2_000
+"""The number of folders that do not grow and are looked at in one scan; each costs about 5 µs."""
+
+_SHARE_OF_LISTING = 5
+"""A remote prefix is listed for at most a fifth of the time: large ones would cost one request after the other."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The result of a scan.
+
+    Attributes:
+        changed: the files of each run that is new, or of which a file was added, removed or changed.
+        removed: the folders that are no runs any more.
+        problems: what could not be looked at, and why.
+    """
+
+    changed: dict[str, tuple[StoredFile, ...]]
+    removed: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+
+
+class RunFolders(Protocol):
+    """The folders of runs below one prefix. Used by one thread at a time."""
+
+    @property
+    def store(self) -> Store:
+        """The prefix; paths are relative to it."""
+        ...
+
+    def scan(self, *, everything: bool = False) -> Scan:
+        """Look for changes.
+
+        Args:
+            everything: look at all files, not only at those whose turn it is.
+
+        Raises:
+            PaiError: the prefix cannot be listed. The changes that were seen are in the next scan.
+        """
+        ...
+
+
+def run_folders(store: Store, is_closed: Callable[[], bool] = lambda: False) -> RunFolders:
+    """The folders of runs in a store.
+
+    Args:
+        store: the prefix.
+        is_closed: ends a scan early when it gives True.
+    """
+    if isinstance(store, LocalStore):
+        return LocalRunFolders(store, is_closed)
+    return RemoteRunFolders(store, is_closed)
+
+
+def run_folder_of(path: str) -> str:
+    """The folder of the run that an event file belongs to; `.` for the prefix itself.
+
+    Example:
+        >>> run_folder_of("a/b/tensorboard/rank-1/events.out.tfevents.1"), run_folder_of("events.out.tfevents.1")
+        ('a/b', '.')
+    """
+    parts = path.split("/")[:-1]
+    if parts and EVENTS_PART.fullmatch(parts[-1]):
+        parts.pop()
+    if parts and parts[-1] == "tensorboard":
+        parts.pop()
+    return "/".join(parts) or "."
+
+
+class _Changes:
+    """The files of each run, and the runs that have changed since they were last asked for."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, dict[str, StoredFile]] = {}
+        self._changed: set[str] = set()
+
+    def put(self, run: str, file: StoredFile) -> None:
+        files = self._files.setdefault(run, {})
+        if files.get(file.path) != file:
+            files[file.path] = file
+            self._changed.add(run)
+
+    def drop(self, run: str, path: str) -> None:
+        if self._files.get(run, {}).pop(path, None) is not None:
+            self._changed.add(run)
+
+    def paths(self) -> Iterator[tuple[str, str]]:
+        return ((run, path) for run, files in self._files.items() for path in files)
+
+    def take(self, problems: list[str]) -> Scan:
+        changed: dict[str, tuple[StoredFile, ...]] = {}
+        removed = set()
+        for run in self._changed:
+            if files := self._files.get(run):
+                changed[run] = tuple(files[path] for path in sorted(files))
+            else:
+                removed.add(run)
+                self._files.pop(run, None)
+        self._changed.clear()
+        return Scan(changed, frozenset(removed), tuple(problems))
+
+
+class RemoteRunFolders:
+    """The folders of runs in any store, from one listing of all of it."""
+
+    def __init__(self, store: Store, is_closed: Callable[[], bool] = lambda: False) -> None:
+        self.store = store
+        self._is_closed = is_closed
+        self._changes = _Changes()
+        self._not_before = 0.0
+
+    def scan(self, *, everything: bool = False) -> Scan:
+        """Look for changes; see `RunFolders`."""
+        begun = time.monotonic()
+        if begun < self._not_before and not everything:
+            return self._changes.take([])
+        problems: list[str] = []
+        seen: set[tuple[str, str]] = set()
+        for file in self.store.list(unlisted=lambda path, error: problems.append(f"{path}: {error}")):
+            if self._is_closed():
+                return Scan({})
+            if is_event_file(file.path.rpartition("/")[2]):
+                run = run_folder_of(file.path)
+                self._changes.put(run, file)
+                seen.add((run, file.path))
+        if not problems:  # what was not listed is not gone
+            for run, path in [one for one in self._changes.paths() if one not in seen]:
+                self._changes.drop(run, path)
+        ended = time.monotonic()
+        self._not_before = ended + _SHARE_OF_LISTING * (ended - begun)
+        return self._changes.take(problems)
+
+
+_Facts: TypeAlias = "tuple[int, ...]"
+_UNSEEN: _Facts = ()
+
+
+@dataclass
+class _Folder:
+    """A folder of a local disk, as it was when it was last looked at."""
+
+    path: str  # relative to the prefix; empty for the prefix
+    place: str
+    run: str
+    modified_ns: int = -1
+    is_settled: bool = False
+    live_until: float = 0.0
+    files: dict[str, _Facts] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+
+
+class LocalRunFolders:
+    """The folders of runs on a local disk. Symbolic links and hidden folders are left out."""
+
+    def __init__(self, store: LocalStore, is_closed: Callable[[], bool] = lambda: False) -> None:
+        self.store = store
+        self._is_closed = is_closed
+        self._changes = _Changes()
+        self._folders: dict[str, _Folder] = {}
+        self._turn = 0
+        self._problems: list[str] = []
+
+    def scan(self, *, everything: bool = False) -> Scan:
+        """Look for changes; see `RunFolders`."""
+        self._problems = []
+        if "" not in self._folders:
+            self._folders[""] = _Folder("", str(self.store.root), ".")
+        now = time.time()
+        waiting = deque(self._due(now, everything))
+        while waiting and not self._is_closed():
+            folder = self._folders.get(waiting.popleft())
+            if folder is not None:  # else the folder around it has gone
+                waiting.extend(self._look_at(folder, now))
+        return self._changes.take(self._problems)
+
+    def _due(self, now: float, everything: bool) -> list[str]:
+        """The folders to look at: those with something that grows, and some of the others."""
+        if everything or len(self._folders) <= _IN_TURNS:
+            return list(self._folders)
+        # What a closed scan has not come to has no time yet.
+        live = [path for path, one in self._folders.items() if one.live_until > now or one.modified_ns < 0]
+        begin, self._turn = self._turn, (self._turn + _IN_TURNS) % len(self._folders)
+        turn = islice(self._folders, begin, begin + _IN_TURNS)
+        return list(dict.fromkeys(["", *live, *turn]))
+
+    def _look_at(self, folder: _Folder, now: float) -> list[str]:
+        """Look at a folder and its files; gives the folders in it that are new."""
+        new: list[str] = []
+        try:
+            status = os.stat(folder.place)  # noqa: PTH116 - a Path takes three times as long
+            if status.st_mtime_ns != folder.modified_ns or not folder.is_settled:
+                new = self._read_names(folder, status, now)
+        except (FileNotFoundError, NotADirectoryError):
+            self._forget(folder)
+        except OSError as error:
+            self._problems.append(f"{folder.place} cannot be read: {error.strerror or error}")
+        for name in list(folder.files):
+            self._look_at_file(folder, name, now)
+        return new
+
+    def _read_names(self, folder: _Folder, status: os.stat_result, now: float) -> list[str]:
+        folders, files = self._names_in(folder.place)
+        for name in [name for name in folder.files if name not in files]:
+            self._forget_file(folder, name)
+        for name in sorted(files - folder.files.keys()):
+            folder.files[name] = _UNSEEN
+        for name in folder.folders - folders:
+            if (gone := self._folders.get(_inside(folder.path, name))) is not None:
+                self._forget(gone)
+        new = [_inside(folder.path, name) for name in sorted(folders - folder.folders)]
+        for path in new:
+            place = os.path.join(folder.place, path.rpartition("/")[2])  # noqa: PTH118
+            self._folders[path] = _Folder(path, place, run_folder_of(f"{path}/"))
+        folder.folders = folders
+        folder.modified_ns = status.st_mtime_ns
+        folder.is_settled = status.st_mtime_ns / 1e9 < now - _SETTLED_S
+        folder.live_until = max(folder.live_until, status.st_mtime_ns / 1e9 + LIVE_S)
+        return new
+
+    def _names_in(self, place: str) -> tuple[set[str], set[str]]:
+        folders, files = set(), set()
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if not _is_utf8(entry.name):
+                    self._problems.append(f"{entry.path!a} is left out: its name is not UTF-8")
+                elif entry.is_dir(follow_symlinks=False):
+                    if not entry.name.startswith("."):
+                        folders.add(entry.name)
+                elif is_event_file(entry.name) and entry.is_file(follow_symlinks=False):
+                    files.add(entry.name)
+        return folders, files
+
+    def _look_at_file(self, folder: _Folder, name: str, now: float) -> None:
+        before = folder.files[name]
+        try:
+            status = os.stat(f"{folder.place}{os.sep}{name}", follow_symlinks=False)  # noqa: PTH116
+        except FileNotFoundError:
+            self._forget_file(folder, name)
+            return
+        except OSError as error:
+            self._problems.append(f"{folder.place}{os.sep}{name} cannot be read: {error.strerror or error}")
+            return
+        facts = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if facts == before:
+            return
+        if not stat.S_ISREG(status.st_mode):
+            self._forget_file(folder, name)
+            return
+        folder.files[name] = facts
+        # A file with an old time that changes now, such as one that is being copied, grows too.
+        seen = status.st_mtime_ns / 1e9 if before is _UNSEEN else now
+        folder.live_until = max(folder.live_until, seen + LIVE_S)
+        self._changes.put(folder.run, stored_file_of(_inside(folder.path, name), status))
+
+    def _forget_file(self, folder: _Folder, name: str) -> None:
+        del folder.files[name]
+        self._changes.drop(folder.run, _inside(folder.path, name))
+
+    def _forget(self, folder: _Folder) -> None:
+        """Drop a folder that is gone, with all that was in it."""
+        parent, _, last = folder.path.rpartition("/")
+        if folder.path and (around := self._folders.get(parent)) is not None:
+            around.folders.discard(last)
+            around.is_settled = False
+        waiting = [folder]
+        while waiting:
+            gone = waiting.pop()
+            for name in list(gone.files):
+                self._forget_file(gone, name)
+            paths = (_inside(gone.path, name) for name in gone.folders)
+            waiting += [self._folders[path] for path in paths if path in self._folders]
+            self._folders.pop(gone.path, None)
+
+
+def _inside(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,171 @@
+"""The published state of a manager's runs, and the subscriptions to its changes.
+
+A snapshot is never changed: a change makes the next one, with one more version. So a query reads a snapshot
+without a lock, and it never waits for a file. The lock of `RunSnapshots` is held while a snapshot is made, which
+needs no I/O.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pai_sdk.run.watch.records import Change, RunBrief
+
+__all__ = ["RunSnapshots", "Snapshot", "Subscription"]
+
+_REMEMBERED = 10_000
+"""The number of removed runs that are remembered for subscribers; one that has missed more gets all runs again."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All runs at one moment.
+
+    Attributes:
+        version: of the snapshot.
+        briefs: the runs by their ids.
+        removed: the version at which each of the last removed runs went.
+        forgotten: the last version of which removed runs are not remembered any more.
+    """
+
+    version: int = 0
+    briefs: Mapping[str, RunBrief] = field(default_factory=dict)
+    removed: Mapping[str, int] = field(default_factory=dict)
+    forgotten: int = 0
+
+    def since(self, version: int) -> Change:
+        """Returns the changes since a version."""
+        if not self.forgotten <= version <= self.version:
+            return Change(tuple(self.briefs), self.version, resync=True)
+        changed = tuple(run_id for run_id, brief in self.briefs.items() if brief.version > version)
+        removed = tuple(run_id for run_id, at in self.removed.items() if at > version)
+        return Change(changed, self.version, removed)
+
+
+class RunSnapshots:
+    """The snapshots of one manager, one after the other.
+
+    Attributes:
+        epoch: of these versions.
+        now: the last snapshot.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = secrets.token_hex(4)
+        self.now = Snapshot()
+        self._changed = threading.Condition()
+        self._is_closed = False
+
+    def publish(
+        self, ids: Iterable[str], make: Callable[[str, int], RunBrief | None], removed: Iterable[str] = ()
+    ) -> None:
+        """Make the next snapshot.
+
+        Args:
+            ids: the runs that are new or changed.
+            make: called with each of them and the version; it gives the run's brief, or
+                None to leave it out, and reads no file.
+            removed: the runs that are gone.
+        """
+        with self._changed:
+            last = self.now
+            version = last.version + 1
+            briefs = dict(last.briefs)
+            gone = {run_id: version for run_id in removed if briefs.pop(run_id, None) is not None}
+            made = ((run_id, make(run_id, version)) for run_id in ids)
+            changed = {run_id: brief for run_id, brief in made if brief is not None}
+            if not gone and not changed:
+                return
+            briefs.update(changed)
+            kept, forgotten = last.removed, last.forgotten
+            if gone or not kept.keys().isdisjoint(changed):
+                merged = {**{one: at for one, at in kept.items() if one not in gone}, **gone}
+                merged = {one: at for one, at in merged.items() if one not in briefs}
+                for one in list(merged)[: max(len(merged) - _REMEMBERED, 0)]:
+                    forgotten = max(forgotten, merged.pop(one))
+                kept = merged
+            self.now = Snapshot(version, briefs, kept, forgotten)
+            self._changed.notify_all()
+
+    def wait(
+        self, version: int, timeout_s: float | None, is_over: Callable[[], bool] = lambda: False
+    ) -> Snapshot | None:
+        """The first snapshot that is not of this version; None after the timeout, and when there will be none.
+
+        Args:
+            version: that the caller has seen.
+            timeout_s: in seconds; None for ever.
+            is_over: ends the wait, looked at after `wake`.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or is_over() or self.now.version != version, timeout_s)
+            return self.now if self.now.version != version else None
+
+    def wake(self) -> None:
+        """Let all who wait look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End all subscriptions."""
+        self._is_closed = True
+        self.wake()
+
+
+class Subscription:
+    """The changes of a manager's runs, one after the other; an iterator that waits for the next one.
+
+    A subscriber that is slow, or away, loses nothing: it is given what has changed since it last asked, in one
+    `Change`. So no queue can grow. Where that is not known any more, as for a version of another manager, the
+    change has `resync=True` and all runs.
+
+    Args:
+        snapshots: of the manager.
+        since: the version that the subscriber has seen; the present one by default.
+
+    Attributes:
+        version: of the last change that was given.
+
+    Example:
+        >>> snapshots = RunSnapshots()
+        >>> with Subscription(snapshots) as changes:
+        ...     snapshots.publish(["a", "b"], lambda run_id, version: RunBrief(run_id, version=version))
+        ...     snapshots.publish([], RunBrief, removed=["a"])
+        ...     changes.get(timeout_s=1)
+        Change(run_ids=('b',), version=2, removed=('a',), resync=False)
+    """
+
+    def __init__(self, snapshots: RunSnapshots, since: int | None = None) -> None:
+        self._snapshots = snapshots
+        self._is_closed = False
+        self.version = snapshots.now.version if since is None else since
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Change]:
+        while (change := self.get()) is not None:
+            yield change
+
+    def get(self, timeout_s: float | None = None) -> Change | None:
+        """The next change; None after the timeout, and when the subscription or the manager was closed.
+
+        Args:
+            timeout_s: how long to wait, in seconds; None for ever.
+        """
+        snapshot = self._snapshots.wait(self.version, timeout_s, lambda: self._is_closed)
+        if snapshot is None or self._is_closed:
+            return None
+        change, self.version = snapshot.since(self.version), snapshot.version
+        return change
+
+    def close(self) -> None:
+        """End the iteration, from any thread."""
+        self._is_closed = True
+        self._snapshots.wake()

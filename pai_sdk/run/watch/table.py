@@ -1,0 +1,178 @@
+"""Runs as an HTML table: status, age, the hyperparameters that differ, the metrics with a small curve.
+
+Nothing in it needs script, and all text of runs is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pai_sdk.base.html_table import hparam_text, html_table
+from pai_sdk.run.events.series import TagSummary
+from pai_sdk.run.plots.axes import number_text
+from pai_sdk.run.plots.buckets import Comparison
+from pai_sdk.run.plots.pictures import run_colour, save_picture, shown_text, small_curve
+from pai_sdk.run.watch.records import RunBrief
+from pai_sdk.schemas.hyperparameters import compare_hyperparameters
+
+__all__ = ["RunTable", "age_text", "usual_tags"]
+
+_MOST_TAGS = 4
+_MOST_HPARAMS = 8
+_DIM = "opacity:.65"
+_STATUS_COLOURS = {"Running": "#0969da", "Succeed": "#1a7f37", "Succeeded": "#1a7f37", "Failed": "#cf222e"}
+_OTHER_STATUS = "#6e7781"
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+@dataclass(frozen=True, eq=False)
+class RunTable:
+    """A table of runs. In a notebook it shows itself.
+
+    Attributes:
+        runs: in the order of the rows.
+        tags: the metrics that are shown; those that most runs have, by default.
+        total: how many runs there are, where the table has some of them.
+        curves: of the first metric, drawn in its column; their names are the ids of the runs.
+        now: when it is looked at, in seconds since 1970.
+    """
+
+    runs: tuple[RunBrief, ...]
+    tags: tuple[str, ...] = ()
+    total: int = 0
+    curves: Comparison | None = None
+    now: float = field(default_factory=time.time)
+
+    @cached_property
+    def html(self) -> str:
+        """The table."""
+        if not self.runs:
+            return "<i>no runs</i>"
+        tags = self.tags or usual_tags(self.runs)
+        compared = compare_hyperparameters([run.hparams for run in self.runs])
+        differing = compared.differing
+        titles = ["run", "status", "age", *differing[:_MOST_HPARAMS], *tags]
+        pictures = self._pictures()
+        rows = [self._row(run, differing[:_MOST_HPARAMS], tags, pictures.get(run.id, "")) for run in self.runs]
+        table = html_table(titles, rows, below=self._below(len(differing), compared.constant))
+        return f'<div class="pai-runs">{table}</div>'
+
+    def save(self, path: str | Path) -> Path:
+        """Write the table to a file.
+
+        Args:
+            path: it ends with `.html`.
+
+        Returns:
+            The file.
+
+        Raises:
+            InvalidInputError: it has another ending.
+        """
+        return save_picture(path, "runs", html=lambda: self.html)
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return f"<RunTable of {len(self.runs)} runs; it shows itself in a notebook, save('runs.html') writes it>"
+
+    def _pictures(self) -> dict[str, str]:
+        pictures = {}
+        for curve in self.curves.curves if self.curves is not None else ():
+            finite = np.isfinite(curve.value)
+            x, values = curve.x[finite], curve.value[finite].tolist()
+            if values:
+                pictures[curve.name] = small_curve(values, int(x[0]), int(x[-1]), colour=run_colour(curve.name))
+        return pictures
+
+    def _row(self, run: RunBrief, hparams: Sequence[str], tags: Sequence[str], picture: str) -> list[str]:
+        cells = [
+            f'<span style="color:{run_colour(run.id)}">━</span> {_name_html(run)}',
+            _status_html(run),
+            f'<span style="{_DIM}">{age_text(run, self.now)}</span>',
+            *(shown_text(hparam_text(run.hparams, name, missing="–")) for name in hparams),
+        ]
+        for number, tag in enumerate(tags):
+            cells.append(_metric_html(run.tags.get(tag)) + (f"<br>{picture}" if picture and number == 0 else ""))
+        return cells
+
+    def _below(self, differing: int, constant: Mapping[str, Any]) -> str:
+        parts = []
+        if self.total > len(self.runs):
+            parts.append(f"<div>{len(self.runs):,} of {self.total:,} runs</div>")
+        if differing > _MOST_HPARAMS:
+            parts.append(f"<div>{differing - _MOST_HPARAMS} more hyperparameters differ</div>")
+        if constant:
+            same = ", ".join(shown_text(f"{name}={hparam_text(constant, name)}") for name in constant)
+            parts.append(f"<details><summary>the same in all: {len(constant)}</summary>{same}</details>")
+        return "".join(parts)
+
+
+def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, ...]:
+    """Returns the metrics that most runs have, up to a limit; those with most points first."""
+    counts: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        for tag, summary in run.tags.items():
+            if summary.kind == "scalar":
+                having, points = counts.get(tag, (0, 0))
+                counts[tag] = having + 1, points + summary.count
+    return tuple(sorted(counts, key=lambda tag: counts[tag], reverse=True)[:most])
+
+
+def age_text(run: RunBrief, now: float) -> str:
+    """Returns the time since a run was changed: `5s`, `3m`, `2h`, `4d`.
+
+    Args:
+        run: the run.
+        now: in seconds since 1970.
+
+    Example:
+        >>> age_text(RunBrief("a", updated_at=100.0), 400.0), age_text(RunBrief("b"), 400.0)
+        ('5m', '')
+    """
+    if run.updated_at is None:
+        return ""
+    seconds = max(0.0, now - run.updated_at)
+    size, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
+    return f"{int(seconds // size)}{unit}"
+
+
+def _name_html(run: RunBrief) -> str:
+    name = f' <span style="{_DIM}">{shown_text(run.name)}</span>' if run.name and run.name != run.id else ""
+    return f"<b>{shown_text(run.id)}</b>{name}"
+
+
+def _status_html(run: RunBrief) -> str:
+    colour = _STATUS_COLOURS.get(run.status, _OTHER_STATUS)
+    style = f"background:{colour};color:white;border-radius:10px;padding:1px 9px;font-size:12px"
+    notes = [run.error] if run.error else []
+    notes += ["loading"] if run.is_loading else []
+    notes += [f"{run.damaged} damaged part{'' if run.damaged == 1 else 's'}"] if run.damaged else []
+    below = "".join(
+        f'<div style="{_DIM};font-size:12px;white-space:normal">{shown_text(note)}</div>' for note in notes
+    )
+    return f'<span style="{style}">{shown_text(run.status)}</span>{below}'
+
+
+def _metric_html(summary: TagSummary | None) -> str:
+    if summary is None or summary.last is None:
+        return f'<span style="{_DIM}">–</span>'
+    last = f"<b>{_short(summary.last.value)}</b>"
+    ends = "" if summary.min is None or summary.max is None else f"{_short(summary.min)} … {_short(summary.max)}"
+    notices = [f"▲ {summary.nan_count:,} NaN"] if summary.nan_count else []
+    notices += [f"◆ {summary.inf_count:,} infinite"] if summary.inf_count else []
+    small = ", ".join([*([ends] if ends else []), *notices])
+    return f'{last} <span style="{_DIM};font-size:12px">{small}</span>'
+
+
+def _short(value: float) -> str:
+    return number_text(float(f"{value:.4g}")) if math.isfinite(value) else number_text(value)

@@ -1,0 +1,155 @@
+"""One run that is being watched: its metrics, and what else is in its event files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pai_sdk.base.hints import name_hint
+from pai_sdk.errors import MissingExtraError, RunNotFoundError
+from pai_sdk.run.events.reader import Entry
+from pai_sdk.run.events.series import Series
+from pai_sdk.run.plots.buckets import XAxis, compared
+from pai_sdk.run.plots.figures import Plot
+from pai_sdk.run.report.layout import RunLayout
+from pai_sdk.run.watch.records import RunBrief
+from pai_sdk.run.watch.refresh import RunRefresh
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pai_sdk.run.events.series import Point, TagSummary
+
+__all__ = ["WatchedRun"]
+
+
+class WatchedRun:
+    """One run of a `RunManager`, which gives it by `run(id)`. Each call returns what is known at that moment.
+
+    Points that are in memory are given at once; those that are not are read again, which the call waits for.
+    """
+
+    def __init__(self, refresh: RunRefresh, run_id: str) -> None:
+        self._refresh = refresh
+        self.id = run_id
+
+    def __repr__(self) -> str:
+        brief = self.brief
+        return f"<WatchedRun {self.id} {brief.status}, {len(brief.tags)} tags>"
+
+    @property
+    def brief(self) -> RunBrief:
+        """Its entry in the list of runs.
+
+        Raises:
+            RunNotFoundError: the run is gone.
+        """
+        return self._refresh.known(self.id)
+
+    def tags(self) -> Mapping[str, TagSummary]:
+        """Returns the metrics, texts and histograms of its event files, each with its count and its last value."""
+        return self.brief.tags
+
+    def hparams(self) -> Mapping[str, Any]:
+        """Its hyperparameters."""
+        return self.brief.hparams
+
+    def scalars(self, tag: str) -> Series:
+        """All points of a metric.
+
+        Raises:
+            RunNotFoundError: the run has no such metric, or is gone.
+            StorageError: its files had to be read again, which failed.
+        """
+        self._must_have(tag)
+        return self._refresh.series(self.id, tag)
+
+    def read_last(self, tag: str | None = None) -> Point | dict[str, Point] | None:
+        """The last point of a metric, without reading a file; without a tag, that of each metric.
+
+        Raises:
+            RunNotFoundError: the run has no such metric, or is gone.
+        """
+        if tag is not None:
+            return self._must_have(tag).last
+        found = {name: summary for name, summary in self.tags().items() if summary.kind == "scalar"}
+        return {name: summary.last for name, summary in found.items() if summary.last is not None}
+
+    def text(self, tag: str) -> list[Entry]:
+        """The texts of a tag, by step; each has `wall`, `step` and `value`. Raises as `scalars`."""
+        return self._others(tag, "text", "texts")
+
+    def histograms(self, tag: str) -> list[Entry]:
+        """The histograms of a tag, by step.
+
+        The value of each is an array with a row a bucket: left edge, right edge, count. Raises as `scalars`.
+        """
+        return self._others(tag, "histogram", "histograms")
+
+    def tensors(self, tag: str) -> list[Entry]:
+        """The tensors of a tag, by step; the value of each is an array in its shape.
+
+        The values of plugins that are not known here, such as TensorBoard's `pr_curves`, are tensors as well; the
+        name of the plugin is their kind in `tags()`. Raises as `scalars`.
+        """
+        return self._others(tag, "tensor", "tensors")
+
+    def to_pandas(self, tags: list[str] | None = None) -> pd.DataFrame:
+        """A data frame with the columns `tag`, `wall`, `step` and `value`, of some metrics or of all.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+            RunNotFoundError: the run has no such metric, or is gone.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
+        wanted = tags if tags is not None else [t for t, one in self.tags().items() if one.kind == "scalar"]
+        frames = [self.scalars(tag).to_pandas().assign(tag=tag) for tag in wanted]
+        columns = ["tag", "wall", "step", "value"]
+        return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+    def plot(
+        self, *tags: str, x: XAxis = "step", buckets: int = 350, smooth: float = 0.0, log_y: bool = False
+    ) -> Plot:
+        """Metrics as a picture, which shows itself in a notebook; `save` writes it to a file.
+
+        Args:
+            tags: the metrics, a curve each; all of them by default.
+            x: what the x axis is: `step`, `relative_step`, `relative_time` or `wall`.
+            buckets: the most buckets; a shorter curve has all its points.
+            smooth: the weight of TensorBoard's smoothing, from 0 to less than 1.
+            log_y: the y axis is logarithmic.
+
+        Raises:
+            InvalidInputError: an argument cannot be used.
+            RunNotFoundError: the run has no such metric, or is gone.
+            StorageError: its files had to be read again, which failed.
+        """
+        wanted = tags or tuple(tag for tag, one in self.tags().items() if one.kind == "scalar")
+        names = [self.id] if len(wanted) == 1 else wanted
+        found = [self.scalars(tag) for tag in wanted]
+        curves = compared(found, x=x, buckets=buckets, smooth=smooth, names=names)
+        return curves.plot(wanted[0] if len(wanted) == 1 else self.id, log_y=log_y)
+
+    @property
+    def trace_uri(self) -> str:
+        """The folder of the run's trace, if it has written one: `read_trace(run.trace_uri).to_pandas()`."""
+        return RunLayout(RunLayout(self.brief.uri).folder.removesuffix("/tensorboard")).trace
+
+    def _others(self, tag: str, kind: str, asked: Literal["texts", "histograms", "tensors"]) -> list[Entry]:
+        self._must_have(tag, kind)
+        return self._refresh.others(self.id, asked, tag)
+
+    def _must_have(self, tag: str, kind: str = "scalar") -> TagSummary:
+        tags = {
+            name: summary
+            for name, summary in self.tags().items()
+            if summary.kind == kind or (kind == "tensor" and summary.has_tensors)
+        }
+        if tag not in tags:
+            hint = name_hint(tag, tags) or "it has none yet"
+            what = "metric" if kind == "scalar" else kind
+            raise RunNotFoundError(f"run {self.id} has no {what} {tag!r}; {hint}", run_id=self.id)
+        return tags[tag]

@@ -1,0 +1,62 @@
+"""Checks of a request that is created: its buckets, and what of it has no effect on this service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pai_sdk.agent.reasons import image_unused_message
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.execution.base import ExecutorCapabilities
+from pai_sdk.execution.unused_fields import unused_fields
+from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.spec import OssLocation
+from pai_sdk.service.wire_errors import invalid_parameter
+from pai_sdk.storage.uri import OssUri
+
+__all__ = ["image_notice", "refuse_unknown_buckets", "unused_notice"]
+
+_USED = {"ExperimentConfig", "Priority", "AlgorithmName", "AlgorithmVersion", "AlgorithmProvider"}
+_SHARED_MEMORY = "ComputeResource.InstanceSpec.SharedMemory"
+
+
+def refuse_unknown_buckets(request: TrainingJobRequest, bucket_exists: Callable[[str], bool]) -> None:
+    """Check that the buckets of a job's code, inputs and outputs are there.
+
+    Args:
+        request: the job.
+        bucket_exists: whether the object store has a bucket of that name.
+
+    Raises:
+        WireError: one of them is not.
+    """
+    named = list(_named(request))
+    missing = {bucket for bucket in {bucket for _, bucket in named} if not bucket_exists(bucket)}
+    problems = [f"{where}: there is no bucket {bucket!r} here" for where, bucket in named if bucket in missing]
+    if problems:
+        raise invalid_parameter("; ".join(problems))
+
+
+def _named(request: TrainingJobRequest) -> Iterator[tuple[str, str]]:
+    code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+    if code is not None and isinstance(code.location_value, OssLocation):
+        yield "CodeDir", code.location_value.bucket
+    uris = [(f"InputChannels.{channel.name}", channel.input_uri) for channel in request.input_channels]
+    uris += [(f"OutputChannels.{channel.name}", channel.output_uri) for channel in request.output_channels]
+    for where, uri in uris:
+        if uri and uri.startswith("oss://"):
+            try:
+                yield where, OssUri.parse(uri).bucket
+            except InvalidInputError as error:
+                raise invalid_parameter(f"{where}: {error}") from error
+
+
+def unused_notice(request: TrainingJobRequest, executor: ExecutorCapabilities) -> str:
+    """A sentence that names the fields without effect; empty where there are none."""
+    names = unused_fields(request, used=_USED | ({_SHARED_MEMORY} if executor.sets_shared_memory else set()))
+    return f"These have no effect on this service: {', '.join(names)}." if names else ""
+
+
+def image_notice(request: TrainingJobRequest, executor: ExecutorCapabilities) -> str:
+    """A sentence that jobs are processes and use no image; empty where they run in images."""
+    image = request.algorithm_spec.image if request.algorithm_spec else None
+    return image_unused_message(image) if image and not executor.uses_images else ""

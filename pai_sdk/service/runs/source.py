@@ -1,0 +1,115 @@
+"""The source of the routes of runs: a manager, the logs, and the events of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias
+
+from fastapi import Depends, Request
+
+from pai_sdk.logs.reader import LogReader
+from pai_sdk.run.report.layout import RunLayout
+from pai_sdk.service.runs.responses import ResponseCache
+
+if TYPE_CHECKING:
+    from pai_sdk.run.watch.manager import RunManager
+
+__all__ = ["MarkKind", "RunMark", "RunSource", "RunsOf", "checkpoint_marks", "is_inside"]
+
+MarkKind: TypeAlias = Literal["status", "event", "checkpoint", "not_finite"]
+
+
+@dataclass(frozen=True)
+class RunMark:
+    """Something that happened to a run, for the x axis of its curves.
+
+    Attributes:
+        kind: a new status of its job, an event of its job, a checkpoint, or the first value of a metric that is
+        not
+            finite.
+        text: for people.
+        time: seconds since 1970, where it is known.
+        step: of the training, where it is known.
+    """
+
+    kind: MarkKind
+    text: str
+    time: float | None = None
+    step: int | None = None
+
+
+class RunSource(Protocol):
+    """Runs, and what belongs to them. Safe to use from several threads.
+
+    Attributes:
+        responses: the last ones, kept, for requests that are repeated.
+        longest_stream_s: after which an event stream ends; its client connects again, with its cursor.
+    """
+
+    responses: ResponseCache
+    longest_stream_s: float
+
+    @property
+    def manager(self) -> RunManager:
+        """The manager; it is started at the first use."""
+        ...
+
+    @property
+    def is_closing(self) -> bool:
+        """True if event streams are to end."""
+        ...
+
+    def log(self, run_id: str, instance: str | None) -> LogReader:
+        """The log of a run.
+
+        Args:
+            run_id: which run.
+            instance: one of its instances; all of them without it.
+
+        Raises:
+            WireError: there is no such run, or no such instance.
+        """
+        ...
+
+    def marks(self, run_id: str) -> Sequence[RunMark]:
+        """The statuses, events and checkpoints of a run; empty if none is known."""
+        ...
+
+
+def is_inside(path: Path, root: Path) -> bool:
+    """Returns True if a path is within a folder when all links are followed: a training may write links."""
+    return path.resolve().is_relative_to(root.resolve())
+
+
+def checkpoint_marks(folder: Path, root: Path) -> Iterator[RunMark]:
+    """The complete checkpoints in a folder of them; a link is none, nor is anything outside of `root`."""
+    if not is_inside(folder, root):
+        return
+    layout = RunLayout(str(folder.parent))
+    try:
+        with os.scandir(folder) as entries:
+            steps = sorted(
+                step
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and (step := RunLayout.step_of(entry.name)) is not None
+            )
+    except OSError:
+        return
+    for step in steps:
+        try:
+            saved_at = os.lstat(layout.checkpoint_marker(step)).st_mtime
+        except OSError:
+            continue  # it is not complete, or was just removed
+        yield RunMark("checkpoint", f"checkpoint {step}", saved_at, step)
+
+
+async def _source(request: Request) -> RunSource:
+    source: RunSource = request.app.state.context.runs
+    return source
+
+
+RunsOf = Annotated[RunSource, Depends(_source)]
+"""A parameter of a route: where runs are read from."""

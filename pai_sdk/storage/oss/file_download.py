@@ -1,0 +1,151 @@
+"""Downloads one object to a file, which appears complete and checked, or not at all; a large one in ranges."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import ObjectNotFoundError, StorageError
+from pai_sdk.storage.objects import ContentCheck, ObjectInfo, must_take_a_file, writing
+from pai_sdk.storage.partial_file import PartialFile
+from pai_sdk.storage.pool import TransferPool
+from pai_sdk.storage.progress import FileShare
+from pai_sdk.storage.unfinished import may_be_resumed
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss.client import OssClient
+
+__all__ = ["IN_ONE_BYTES", "PART_BYTES", "FileDownload"]
+
+PART_BYTES = 8 << 20
+IN_ONE_BYTES = 16 << 20
+_CHUNK_BYTES = 1 << 20
+_MOST_FETCHES = 3  # when the bytes do not have the checksum of the object
+
+
+class FileDownload:
+    """The download of one object.
+
+    Args:
+        client: reads it.
+        listed: its entry in the listing.
+        path: the local file.
+        share: the progress of this file.
+        skip_unchanged: do not fetch when the file has the content already.
+
+    Attributes:
+        read: the version of the object that was fetched.
+    """
+
+    def __init__(
+        self,
+        client: OssClient,
+        listed: ObjectInfo,
+        path: Path,
+        share: FileShare,
+        *,
+        skip_unchanged: bool,
+    ) -> None:
+        self._client = client
+        self._listed = listed
+        self._path = path
+        self._share = share
+        self._skip_unchanged = skip_unchanged
+        self.read = listed
+
+    def whole(self) -> None:
+        """In one request."""
+        must_take_a_file(self._path)
+        if not (self._skip_unchanged and self._is_here()):
+            with writing(self._path):
+                self.read = self._client.get_file(self._listed.uri, self._path)
+        self._share.advance(self._listed.size_bytes)
+
+    def in_parts(self, pool: TransferPool) -> None:
+        """In ranges, in parallel. Those that arrived earlier are not fetched again."""
+        must_take_a_file(self._path)
+        if self._skip_unchanged and self._is_here():
+            return self._share.advance(self._listed.size_bytes)
+        problem: str | None = None
+        for _ in range(_MOST_FETCHES):
+            with writing(self._path):
+                self.read = _head(self._client, self._listed.uri)
+                problem = self._fetch_ranges(self.read, pool)
+            if problem is None:
+                return None
+            self._share.restart()
+        raise StorageError(
+            f"{self._listed.uri}: {problem}, even after {_MOST_FETCHES} downloads", uri=str(self._listed.uri)
+        )
+
+    def _fetch_ranges(self, info: ObjectInfo, pool: TransferPool) -> str | None:
+        """Fetch the missing ranges; returns the problem of the complete file, or None."""
+        starts = range(0, info.size_bytes, PART_BYTES)
+        ranges = [(start, min(start + PART_BYTES, info.size_bytes)) for start in starts]
+        with PartialFile(self._path, info, PART_BYTES) as part:
+            self._share.advance(sum(end - start for start, end in ranges if start in part.noted))
+            try:
+                pool.run_all(partial(self._fetch_range, info, part, start, end) for start, end in ranges)
+                problem = _problem_of(part, info)
+                if problem is None:
+                    part.publish()
+            except Exception as error:
+                if not may_be_resumed(error):
+                    part.discard()
+                raise
+            if problem:
+                part.discard()
+            return problem
+
+    def _fetch_range(self, info: ObjectInfo, part: PartialFile, start: int, end: int) -> None:
+        if part.has(start, end):
+            return
+        if start in part.noted:
+            self._share.advance(start - end)
+        part.note(start, self._client.get_range(info, start, end, part.file))
+        self._share.advance(end - start)
+
+    def _is_here(self) -> bool:
+        """True if the file has the object's content. The date proves nothing, so the bytes are hashed."""
+        try:
+            status = self._path.lstat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size != self._listed.size_bytes:
+                return False
+            # The ETag of most small objects is their MD5; any other ETag equals no MD5.
+            if "-" not in self._listed.etag and self._has("md5", self._listed.etag):
+                return True
+            return self._has("sha256", _head(self._client, self._listed.uri).sha256 or "")
+        except OSError:  # it does not exist, or may not be read
+            return False
+
+    def _has(self, algorithm: str, digest: str) -> bool:
+        found = hashlib.new(algorithm, usedforsecurity=False)
+        for chunk in _chunks(self._path):
+            found.update(chunk)
+        return found.hexdigest() == digest.lower()
+
+
+def _head(client: OssClient, uri: OssUri) -> ObjectInfo:
+    """All facts about an object; a listing has no metadata, and so no SHA-256."""
+    info = client.head(uri)
+    if info is None:
+        raise ObjectNotFoundError(f"{uri} was deleted meanwhile", uri=str(uri))
+    return info
+
+
+def _problem_of(part: PartialFile, info: ObjectInfo) -> str | None:
+    check = ContentCheck(info)
+    for chunk in part.chunks(0, info.size_bytes):
+        check.update(chunk)
+    return check.error()
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            yield chunk

@@ -1,0 +1,94 @@
+"""Large objects, written to OSS in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pai_sdk.storage.oss.bucket import OssBucket
+from pai_sdk.storage.oss.connection import OssConnection
+from pai_sdk.storage.oss.errors import ForeignResponseError
+from pai_sdk.storage.oss.wire import Body, content_md5, etag_in, etag_of, meta_headers
+from pai_sdk.storage.oss2_import import oss2
+from pai_sdk.storage.uri import OssUri
+
+__all__ = ["OssParts", "PartInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartInfo:
+    """A part that OSS has. Its ETag is the MD5 of its bytes, unless the bucket encrypts with KMS."""
+
+    number: int
+    size_bytes: int
+    etag: str
+
+
+class OssParts:
+    """Multipart uploads: begin, put a part, list, complete, abort. Safe to use from many threads."""
+
+    def __init__(self, connection: OssConnection) -> None:
+        self._call = connection.call
+        self._check_cancelled = connection.check_cancelled
+
+    def begin(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
+        """Begin to write a large object; returns the id of the upload."""
+
+        def begin(bucket: OssBucket) -> str:
+            begun = bucket.init_multipart_upload(uri.key, headers=meta_headers(meta))
+            if not begun.upload_id:
+                raise ForeignResponseError(uri, "a server", "without the id of an upload")
+            return str(begun.upload_id)
+
+        return self._call(uri, begin)
+
+    def put(self, uri: OssUri, upload_id: str, number: int, content: bytes) -> str:
+        """Write part `number` (the first is 1); returns its ETag. All parts but the last have 100 KiB or more."""
+        headers = {"content-md5": content_md5(content)}
+        query = {"partNumber": str(number), "uploadId": upload_id}
+        body = Body(content, self._check_cancelled)
+
+        def put(bucket: OssBucket) -> str:
+            return etag_of(bucket.send("PUT", uri.key, headers, data=body, params=query).headers, uri)
+
+        return self._call(uri, put)
+
+    def list(self, uri: OssUri, upload_id: str) -> dict[int, PartInfo]:
+        """The parts that have arrived, by number.
+
+        Raises:
+            StorageError: among other reasons, when the upload has ended (`NoSuchUpload`).
+        """
+        found: dict[int, PartInfo] = {}
+        after = ""
+        while True:
+            page = self._call(uri, partial(_page, uri=uri, upload_id=upload_id, after=after))
+            for part in page.parts:
+                found[part.part_number] = PartInfo(part.part_number, part.size, part.etag)
+            if not page.is_truncated or page.next_marker == after:
+                return found
+            after = page.next_marker
+
+    def end(self, uri: OssUri, upload_id: str, etags: Sequence[str]) -> str:
+        """Make an object of the parts, in order; before this there is none. Returns its ETag.
+
+        Raises:
+            StorageError: among other reasons, when the upload has ended (`NoSuchUpload`): also when an
+                earlier attempt succeeded and its response was lost.
+        """
+        parts = [oss2.models.PartInfo(number, etag) for number, etag in enumerate(etags, start=1)]
+
+        def end(bucket: OssBucket) -> str:
+            return etag_in(bucket.complete_multipart_upload(uri.key, upload_id, parts).resp.read(), uri)
+
+        return self._call(uri, end)
+
+    def drop(self, uri: OssUri, upload_id: str) -> None:
+        """Give up an object that was begun, with all its parts."""
+        self._call(uri, lambda bucket: bucket.abort_multipart_upload(uri.key, upload_id))
+
+
+def _page(bucket: OssBucket, uri: OssUri, upload_id: str, after: str) -> Any:
+    return bucket.list_parts(uri.key, upload_id, marker=after)

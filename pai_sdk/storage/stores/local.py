@@ -1,0 +1,346 @@
+"""A folder on a local disk as a store."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import secrets
+import shutil
+import stat
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from pai_sdk.errors import (
+    FileNameError,
+    InvalidInputError,
+    NameTakenError,
+    ObjectNotFoundError,
+    Problem,
+    StorageError,
+)
+from pai_sdk.storage.base import Store, checked_path
+from pai_sdk.storage.leftovers import sweep
+from pai_sdk.storage.objects import make_executable, make_folder, must_take_a_file, replacing, writing
+from pai_sdk.storage.stored_file import StoredFile, Unlisted
+from pai_sdk.storage.walk import FolderWalk, Links
+
+__all__ = ["LocalStore", "path_of_file_uri", "stored_file_of"]
+
+_PIECE_BYTES = 1 << 20
+_NOT_IN_NAMES = "\0" if os.sep == "/" else "\0\\:"
+
+
+def path_of_file_uri(uri: str) -> Path:
+    """The path of a `file:` URI.
+
+    Raises:
+        InvalidInputError: it names another host.
+    """
+    parts = urlsplit(uri)
+    if parts.netloc not in ("", "localhost"):
+        hint = "write file:///path, with three slashes"
+        raise InvalidInputError([Problem(repr(uri), f"names the host {parts.netloc!r}", hint)])
+    return Path(unquote(parts.path))
+
+
+def stored_file_of(path: str, status: os.stat_result) -> StoredFile:
+    """The facts about a local file. Its ETag also changes when the file is replaced by an older one."""
+    if stat.S_ISDIR(status.st_mode):
+        return StoredFile(path, 0, status.st_mtime_ns, "")
+    is_executable = bool(status.st_mode & stat.S_IXUSR) and stat.S_ISREG(status.st_mode)
+    etag = f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+    return StoredFile(path, status.st_size, status.st_mtime_ns, etag, is_executable)
+
+
+def _leads_within(path: str, target: str) -> bool:
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return not posixpath.isabs(target) and end != ".." and not end.startswith("../")
+
+
+class LocalStore(Store):
+    """A folder on a local disk. It is made by the first write.
+
+    Args:
+        root: the folder.
+        links: what `list` does with symbolic links. `follow`: it lists what they lead to. `store`: it does not
+            follow them (`DirSync` moves them as links). `error`: each link is an error.
+
+    Example:
+        >>> LocalStore("/data/runs").uri
+        'file:///data/runs/'
+    """
+
+    root: Path
+
+    def __init__(self, root: str | Path, *, links: Links = "follow") -> None:
+        self.root = Path(os.path.abspath(Path(root).expanduser()))  # noqa: PTH100 - without resolving links
+        self.links: Links = links
+        self.uri = self.root.as_uri().rstrip("/") + "/"
+        self._target = _TargetFolder(self.root)
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self.root)!r})"
+
+    def exists(self) -> bool:
+        """True if the folder exists, also without files."""
+        return self.root.is_dir()
+
+    def list(
+        self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
+    ) -> Iterator[StoredFile]:
+        """All files whose paths begin with `prefix`, sorted by path."""
+        problems: list[Problem] = []
+
+        def report(problem: Problem) -> None:
+            error = StorageError(f"{problem.what}; {problem.hint}" if problem.hint else problem.what)
+            if unlisted is None:
+                problems.append(problem)
+            else:
+                unlisted(problem.where, error)
+
+        if not os.path.lexists(self.root):
+            return
+        walk = FolderWalk(self.root, links=self.links, folders=folders, report=report)
+        for found in walk.found(prefix):
+            file = stored_file_of(found.path, found.status)
+            yield replace(file, link=str((self.root / found.path).readlink())) if found.is_link else file
+            if problems:
+                break
+        if problems:
+            raise InvalidInputError(problems)
+
+    def head(self, path: str) -> StoredFile:
+        """The facts about a file.
+
+        Raises:
+            ObjectNotFoundError: there is no such file.
+        """
+        place = self._place(path)
+        try:
+            status = place.stat()
+        except OSError as error:
+            raise self._unread(place, error) from error
+        if place.is_dir() != path.endswith("/"):
+            raise self._not_found(place)
+        return stored_file_of(path, status)
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The bytes from `start` to `end`, in pieces.
+
+        Raises:
+            ObjectNotFoundError: there is no such file.
+        """
+        place = self._place(path)
+        try:
+            stream = self._open_inside(place) if self.links == "inside" else place.open("rb", buffering=0)
+        except OSError as error:
+            raise self._unread(place, error) from error
+        with stream:
+            stream.seek(start)
+            left = None if end is None else end - start
+            while left is None or left > 0:
+                piece = stream.read(_PIECE_BYTES if left is None else min(left, _PIECE_BYTES))
+                if not piece:
+                    return
+                left = None if left is None else left - len(piece)
+                yield piece
+
+    def _open_inside(self, place: Path) -> BinaryIO:
+        """Open a file, and check what was opened: a job may put a link or a pipe there at any time."""
+        # Opening a pipe must not block.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(place, flags)
+        try:
+            opened, real = os.fstat(descriptor), place.resolve()
+            is_inside = real.is_relative_to(self.root.resolve()) and os.path.samestat(opened, real.lstat())
+            if not is_inside or not stat.S_ISREG(opened.st_mode):
+                raise PermissionError(errno.EACCES, "it is no file of this folder any more")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return os.fdopen(descriptor, "rb", buffering=0)
+
+    def write(self, path: str, content: bytes | Path | Iterable[bytes], *, executable: bool = False) -> StoredFile:
+        """Make or replace a file atomically; missing folders are made."""
+        place = self.place(checked_path(path))
+        if place is None:
+            return StoredFile(path, 0, None, "")
+        with writing(place), replacing(place) as part:
+            if isinstance(content, Path):
+                shutil.copyfile(content, part)
+            else:
+                with part.open("wb") as out:
+                    for piece in (content,) if isinstance(content, bytes) else content:
+                        out.write(piece)
+            if executable:
+                make_executable(part)
+        return stored_file_of(path, place.stat())
+
+    def prepare(self) -> None:
+        """Make the folder, and check that it can be written to.
+
+        Raises:
+            StorageError: it cannot be made, or may not be written to.
+        """
+        self._target.open()
+
+    def without_links(self) -> LocalStore:
+        """The same folder; its links are listed as links."""
+        return LocalStore(self.root, links="store")
+
+    def place(self, path: str, size_bytes: int = 0) -> Path | None:
+        """The local file of a path that is going to be written, its folder made; None for a folder.
+
+        Raises:
+            StorageError: the path leads outside, or cannot be that of a file here.
+        """
+        self._target.open()
+        place = self._target.place(path, size_bytes)
+        if place is not None and not place.parent.is_dir():  # removed since it was made
+            self._target = _TargetFolder(self.root)
+            self._target.open()
+            place = self._target.place(path, size_bytes)
+        return place
+
+    def write_link(self, path: str, target: str) -> StoredFile:
+        """Make or replace a symbolic link.
+
+        Raises:
+            StorageError: it would lead out of the folder.
+        """
+        place = self.place(path)
+        if place is None or not _leads_within(path, target):
+            raise StorageError(f"{path} is a link to {target!r}, outside of the folder, so it was not made")
+        must_take_a_file(place)
+        draft = place.with_name(f".pai-sdk-{secrets.token_hex(8)}.part")
+        with writing(place):
+            draft.symlink_to(target)
+            draft.replace(place)
+        return replace(stored_file_of(path, place.lstat()), link=target)
+
+    def copy(self, source: str, target: str) -> StoredFile:
+        """Copy a file.
+
+        Raises:
+            ObjectNotFoundError: there is no such file.
+        """
+        return self.write(target, self._place(source), executable=self.head(source).executable)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files, and the folders that become empty by it."""
+        for path in paths:
+            place = self._place(path)
+            try:
+                if path.endswith("/") and not place.is_symlink():
+                    place.rmdir()
+                else:
+                    place.unlink()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                if path.endswith("/"):  # not empty
+                    continue
+                why = error.strerror or error
+                raise StorageError(f"{place} cannot be deleted: {why}", uri=str(place)) from error
+            self._remove_empty(place.parent)
+
+    def _remove_empty(self, folder: Path) -> None:
+        with suppress(OSError):
+            while folder != self.root:
+                folder.rmdir()
+                self._target.forget(folder)
+                folder = folder.parent
+
+    def _place(self, path: str) -> Path:
+        return self.root / checked_path(path)
+
+    def _not_found(self, place: Path) -> ObjectNotFoundError:
+        return ObjectNotFoundError(f"{place}: there is no such file", uri=str(place))
+
+    def _unread(self, place: Path, error: OSError) -> StorageError:
+        if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+            return self._not_found(place)
+        return StorageError(f"{place} cannot be read: {error.strerror or error}", uri=str(place))
+
+
+class _TargetFolder:
+    """The folder as files are written to it: turns paths of a store into local files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._is_open = False
+        self._made: set[Path] = set()
+        self._taken: dict[str, str] | None = None
+
+    def open(self) -> None:
+        """Make the folder itself, where there is none yet.
+
+        Raises:
+            StorageError: it cannot be made, or may not be written to.
+        """
+        if self._is_open:
+            return
+        make_folder(self._root)
+        if not os.access(self._root, os.W_OK | os.X_OK):
+            raise StorageError(f"{self._root} cannot be written to; give a folder that you may write to")
+        sweep(self._root)
+        self._taken = {} if _is_case_blind(self._root) else None
+        self._is_open = True
+
+    def place(self, name: str, size_bytes: int) -> Path | None:
+        """The local file for a key's name within the folder, its own folder made; None for a folder's marker.
+
+        Raises:
+            FileNameError: the name cannot be that of a file here.
+            NameTakenError: one of its folders is a file, or it is a folder with content.
+            StorageError: the name leads outside, or a folder cannot be made.
+        """
+        is_marker = not name or name.endswith("/")
+        if is_marker and size_bytes:
+            raise NameTakenError("its key is that of a folder, but it has content; it cannot be a file here")
+        parts = name.removesuffix("/").split("/") if name else []
+        if any(not _is_file_name(part) for part in parts):
+            raise FileNameError("its key has parts that cannot be file names here, so it was not written")
+        if self._taken is not None and not is_marker:
+            other = self._taken.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+            if other != name:
+                raise FileNameError(f"this disk takes its name and {other!r} for the same, so it was not written")
+        self._make(parts if is_marker else parts[:-1])
+        return None if is_marker else self._root.joinpath(*parts)
+
+    def forget(self, folder: Path) -> None:
+        """Make a folder again when a file is placed in it next; it has been removed."""
+        self._made.discard(folder)
+
+    def _make(self, parts: list[str]) -> None:
+        folder = self._root
+        for part in parts:
+            folder = folder / part
+            if folder in self._made:
+                continue
+            # A link that existed before may lead outside.
+            if folder.is_symlink() and not folder.resolve().is_relative_to(self._root.resolve()):
+                raise StorageError(f"{folder} is a link that leads outside of {self._root}; remove it")
+            make_folder(folder)
+            sweep(folder)
+            self._made.add(folder)
+
+
+def _is_case_blind(folder: Path) -> bool:
+    """True if a folder's disk takes `a` and `A` for one name, as those of macOS do."""
+    folder = folder.resolve()
+    named = next((each for each in (folder, *folder.parents) if each.name != each.name.swapcase()), None)
+    try:
+        return named is not None and named.samefile(named.with_name(named.name.swapcase()))
+    except OSError:
+        return False
+
+
+def _is_file_name(part: str) -> bool:
+    return part not in ("", ".", "..") and not any(sign in part for sign in _NOT_IN_NAMES)

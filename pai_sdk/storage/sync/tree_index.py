@@ -1,0 +1,304 @@
+"""Finds which files of a tree are in OSS already: in the tree's folder, or in that of an earlier tree.
+
+A folder that is named by the hash of its content is used again only where each object is known to have that
+content. A listing costs one request for 1,000 objects, and has path, size, ETag and storage class of each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem, StorageError, TransferError
+from pai_sdk.storage.objects import ObjectInfo, object_meta
+from pai_sdk.storage.oss.file_upload import PART_BYTES
+from pai_sdk.storage.pool import TransferPool
+from pai_sdk.storage.progress import ByteBar
+from pai_sdk.storage.stored_file import StoredFile
+from pai_sdk.storage.sync.manifest import manifest_files, manifest_uri, read_manifest, write_manifest
+from pai_sdk.storage.sync.memory import Moved, SyncMemory
+from pai_sdk.storage.sync.recent import RecentTree, RecentTrees, is_named_by_content
+from pai_sdk.storage.tree import FileTree
+from pai_sdk.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk.storage.oss.client import OssClient
+
+__all__ = ["TreeIndex", "is_whole"]
+
+_log = logging.getLogger(__name__)
+
+_MD5 = re.compile(r"[0-9A-Fa-f]{32}")
+# About 2 s of hashing. A larger tree is compared with its manifest first, and hashed only for the files left.
+_QUICKLY_HASHED_BYTES = 1_000_000_000
+_MOST_NAMED = 20
+# The limit of OSS for copies that change the encryption, as a bucket's default encryption may do.
+_LARGEST_COPY_BYTES = 1_000_000_000
+# After this many refusals no more copies are tried: the earlier tree is being deleted, or may not be read.
+_REFUSALS = 8
+
+
+class TreeIndex(SyncMemory):
+    """The rows of the upload of a tree: the files that its folder has, with the ETags of their objects.
+
+    They are found in OSS and not kept on this machine: `find` compares the tree with its folder, `copy_known`
+    copies files of the most similar earlier tree within OSS, and `commit` writes the manifest of the folder.
+
+    Args:
+        client: lists, reads, copies and writes objects.
+        tree: the files.
+        folder: where they belong.
+
+    Attributes:
+        etags: the ETag of each file's object, in the order of the tree's entries; empty for what has to be sent.
+        has_manifest: True if the folder's manifest exists.
+    """
+
+    def __init__(self, client: OssClient, tree: FileTree, folder: OssUri) -> None:
+        super().__init__(None)
+        self._client = client
+        self._tree = tree
+        self._folder = folder
+        self._numbers = {entry.path: number for number, entry in enumerate(tree.entries)}
+        self._recent: RecentTrees | None = None
+        self._replaced: RecentTree | None = None
+        self._refused = 0
+        self.etags = [""] * len(tree.entries)
+        self.has_manifest = False
+
+    @property
+    def is_complete(self) -> bool:
+        """True if nothing has to be sent."""
+        return all(self.etags)
+
+    @property
+    def missing_bytes(self) -> int:
+        """The number of bytes that have to be sent."""
+        return sum(self._tree.entries[number].size_bytes for number in self._missing())
+
+    def _missing(self) -> list[int]:
+        return [number for number, etag in enumerate(self.etags) if not etag]
+
+    def rows(self) -> Iterator[Moved]:
+        """The files that the folder has."""
+        for entry, etag in zip(self._tree.entries, self.etags, strict=True):
+            if etag:
+                yield Moved(entry.path, entry.mark, etag)
+
+    def put(self, path: str, source: str, target: str) -> None:
+        """Record a file that was sent; its ETag is empty when it is not known."""
+        self.etags[self._numbers[path]] = target
+
+    def find(self) -> None:
+        """Find which files are in the folder, unchanged and readable.
+
+        A file is in place when the object's ETag is the MD5 of the local file. Other ETags, those of copies and of
+        objects that came in parts, are compared with the folder's manifest. An archived object is not in place,
+        because a job cannot read it. Where the key may not list, all files count as missing.
+
+        Raises:
+            InvalidInputError: the folder holds files that are not in the tree.
+        """
+        tree = self._tree
+        listed = _listed(self._client, self._folder, self._numbers)
+        if listed is None:
+            return
+        objects, self.has_manifest = listed
+        maybe = {
+            number: info.etag
+            for number, entry in enumerate(tree.entries)
+            if (info := objects.get(entry.path)) and _may_hold(info, entry.size_bytes)
+        }
+        checks: list[Callable[[Mapping[int, str]], list[int]]] = [partial(_with_same_md5, tree)]
+        if self.has_manifest:
+            at = 1 if tree.size_bytes <= _QUICKLY_HASHED_BYTES else 0
+            checks.insert(at, partial(_in_manifest, self._client, tree, self._folder))
+        for check in checks:
+            for number in check(maybe) if maybe else ():
+                self.etags[number] = maybe.pop(number)
+
+    def copy_known(self, bar: ByteBar, workers: int | None) -> None:
+        """Copy what the most similar earlier tree has, if the folder is named by the hash of its content.
+
+        An object is copied only if it has the ETag of its manifest; a file whose object is deleted or changed is
+        uploaded.
+
+        Args:
+            bar: the progress bar.
+            workers: threads; None for many for small files, and few for large ones.
+
+        Raises:
+            TransferError: all recent copies failed.
+        """
+        if self.is_complete or not is_named_by_content(self._tree, self._folder):
+            return
+        self._recent = RecentTrees(self._client, self._folder)
+        this = RecentTree.of(self._tree, self._folder)
+        earlier = self._recent.most_like(this) if len(self._tree.entries) > 1 else None
+        if earlier is None:
+            return
+        source = self._recent.folder_of(earlier[0])
+        by_content = {
+            (file.sha256, file.size_bytes): (source.join(file.path), file.etag)
+            for file in earlier[1]
+            if file.etag and file.size_bytes <= _LARGEST_COPY_BYTES
+        }
+        missing = self._missing()
+        with TransferPool(workers) as pool:
+            client = self._client.cancelled_by(pool.stopped, pool.may_retry)
+            for number in missing:
+                entry = self._tree.entries[number]
+                found = by_content.get((entry.sha256, entry.size_bytes))
+                if found is not None:
+                    pool.submit_file(entry.path, partial(self._copy, client, *found, number, bar), size_bytes=0)
+        if pool.gave_up:
+            raise TransferError(f"nothing was sent to {self._folder}{pool.why_not_all}", failures=pool.failures)
+        if 2 * sum(bool(self.etags[number]) for number in missing) > len(self.etags):
+            self._replaced = earlier[0]
+
+    def _copy(self, client: OssClient, source: OssUri, etag: str, number: int, bar: ByteBar) -> None:
+        if self._refused >= _REFUSALS:
+            return
+        entry = self._tree.entries[number]
+        meta = object_meta(entry.sha256, executable=entry.executable)
+        try:
+            self.etags[number] = client.copy(source, self._folder.join(entry.path), etag=etag, meta=meta)
+        except StorageError as error:
+            if not error.status_code:
+                raise
+            self._refused += 1
+            _log.info("%s is uploaded, as it cannot be copied: %s", entry.path, error)
+        else:
+            bar.advance(entry.size_bytes)
+
+    def commit(self) -> None:
+        """Record in OSS that all files of the tree are in place, and that later trees may be copied from it."""
+        write_manifest(self._client, self._tree, self._folder, self.etags)
+        if self._recent is not None:
+            self._recent.add(RecentTree.of(self._tree, self._folder), instead_of=self._replaced)
+
+
+def is_whole(client: OssClient, folder: OssUri) -> bool:
+    """True if a folder named by the hash of its content holds it, for callers that have no tree to compare with.
+
+    Where the key may not read it, the result is True, with a warning.
+
+    Raises:
+        InvalidInputError: the folder holds other files as well.
+    """
+    try:
+        expected = read_manifest(client, folder)
+    except ValueError:
+        return False
+    except ObjectNotFoundError:
+        return False
+    except StorageError as error:
+        _warn_unchecked(client, folder, error)
+        return True
+    listed = _listed(client, folder, [file.path for file in expected])
+    return listed is None or all(_holds(listed[0].get(file.path), file) for file in expected)
+
+
+def _holds(info: ObjectInfo | None, file: StoredFile) -> bool:
+    return info is not None and _may_hold(info, file.size_bytes) and info.etag == file.etag
+
+
+def _listed(
+    client: OssClient, folder: OssUri, expected: Iterable[str]
+) -> tuple[Mapping[str, ObjectInfo], bool] | None:
+    """The folder's objects by path, and whether it has a manifest; None where the key may not list.
+
+    Raises:
+        InvalidInputError: there are others than those expected.
+    """
+    manifest = manifest_uri(folder)
+    objects: dict[str, ObjectInfo] = {}
+    strange: list[str] = []
+    has_manifest = False
+    try:
+        # Without the slash at the end, the same listing has the manifest beside the folder, too.
+        beginning = replace(folder, key=folder.key.rstrip("/"))
+        for info in client.list(beginning, unnamed=lambda key, _: strange.append(key)):
+            if info.uri.key.startswith(folder.key):
+                objects[info.uri.key.removeprefix(folder.key)] = info
+            has_manifest |= info.uri.key == manifest.key
+    except StorageError as error:
+        _warn_unchecked(client, folder, error)
+        return None
+    known = set(expected)
+    # The console makes empty objects that stand for folders.
+    extra = [
+        path for path, info in objects.items() if path not in known and (info.size_bytes or not info.uri.is_dir)
+    ]
+    _refuse(folder, [*extra, *strange])
+    return objects, has_manifest
+
+
+def _refuse(folder: OssUri, extra: Sequence[str]) -> None:
+    if not extra:
+        return
+    what = "is in the folder, but not among the files that belong there; a job would read it with them"
+    problems = [
+        Problem(f"{folder}{path}", what, "delete it, or move it elsewhere") for path in extra[:_MOST_NAMED]
+    ]
+    if len(extra) > _MOST_NAMED:
+        problems.append(
+            Problem(str(folder), f"holds {len(extra) - _MOST_NAMED} more files that do not belong there")
+        )
+    raise InvalidInputError(problems)
+
+
+def _may_hold(info: ObjectInfo, size_bytes: int) -> bool:
+    return info.size_bytes == size_bytes and "archive" not in info.storage_class.lower()
+
+
+def _with_same_md5(tree: FileTree, etags: Mapping[int, str]) -> list[int]:
+    """Which files have the MD5 that is the ETag of their objects; it is for objects uploaded in one request."""
+    return [number for number, etag in etags.items() if _MD5.fullmatch(etag) and _has_md5(tree, number, etag)]
+
+
+def _has_md5(tree: FileTree, number: int, md5: str) -> bool:
+    entry = tree.entries[number]
+    if entry.size_bytes > PART_BYTES:
+        return False
+    try:
+        content = (tree.root / entry.path).read_bytes()
+    except OSError:  # sending it will report the error
+        return False
+    return hashlib.md5(content, usedforsecurity=False).hexdigest() == md5.lower()
+
+
+def _in_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Mapping[int, str]) -> list[int]:
+    """Which files have their entry, with the ETag of the object that is there, in the folder's manifest."""
+    try:
+        noted: dict[str, StoredFile] = {file.path: file for file in manifest_files(client, folder)}
+    except (StorageError, ValueError) as error:
+        _log.info("the manifest of %s is not used: %s", folder, error)
+        return []
+
+    def is_noted(entry: StoredFile, etag: str) -> bool:
+        return noted.get(entry.path) == replace(entry, etag=etag)
+
+    return [number for number, etag in etags.items() if is_noted(tree.entries[number], etag)]
+
+
+def _warn_unchecked(client: OssClient, folder: OssUri, error: StorageError) -> None:
+    """Warn, once for each bucket of a client.
+
+    Raises:
+        StorageError: the error is another than a missing permission.
+    """
+    if error.code != "AccessDenied":
+        raise error
+    if folder.bucket not in client.not_listed:
+        client.not_listed.add(folder.bucket)
+        _log.warning(
+            "the key may not list or read bucket %s, so all files are sent each time, and what is there is not "
+            "checked; allow it oss:ListObjects and oss:GetObject to send only what changed",
+            folder.bucket,
+        )

@@ -1,0 +1,179 @@
+"""The places of a job's outputs: those that were given none, and the checkpoint that a job resumes from."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk.backend.base import Backend
+from pai_sdk.errors import (
+    CheckpointError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+    PermissionDeniedError,
+    Problem,
+)
+from pai_sdk.experiment import Experiment
+from pai_sdk.run.store.resume import ResumePoint, find_resume_point
+from pai_sdk.schemas.compute import ExperimentConfig
+from pai_sdk.schemas.spec import OutputChannel
+from pai_sdk.storage.uri import uri_scheme
+from pai_sdk.submit.channels import ChannelResolver
+from pai_sdk.submit.parameters import Description, JobParameters
+from pai_sdk.submit.problems import Problems
+from pai_sdk.submit.request_fields import folder_of
+
+if TYPE_CHECKING:
+    from pai_sdk.session import Session
+
+__all__ = ["default_outputs", "resume_point"]
+
+_TENSORBOARD, _CHECKPOINTS = "tensorboard", "checkpoints"
+
+_log = logging.getLogger(__name__)
+
+
+def default_outputs(
+    parameters: JobParameters,
+    job_name: str,
+    backend: Backend,
+    session: Session,
+    resolver: ChannelResolver,
+    problems: Problems,
+) -> Callable[[str], str]:
+    """The URI of each output channel that is given none.
+
+    Outputs of a job in an experiment go to the experiment's folder, unless `output_path` is set. Its TensorBoard
+    logs always go to the experiment's folder for these, so that one TensorBoard shows all its jobs. An experiment
+    that is given by its id is requested when the first such channel is resolved.
+
+    Args:
+        parameters: of the job.
+        job_name: the job's name.
+        backend: runs the job.
+        session: finds the experiment.
+        resolver: checks `output_path`.
+        problems: collects what is wrong.
+    """
+    output_path = parameters.output_path
+    parent = None if output_path is None else resolver.output_uri(output_path, "output_path")
+    folder = folder_of(str(job_name))
+
+    @cache
+    def experiment() -> Experiment | None:
+        if backend.capabilities.hosts == "here":  # experiments are known to services only
+            return None
+        return _experiment(parameters.experiment_config, session, problems)
+
+    def uri(channel: str) -> str:
+        found = experiment() if parent is None or channel == _TENSORBOARD else None
+        if found is not None and channel == _TENSORBOARD and (logs := found.tensorboard_data()):
+            return f"{logs.rstrip('/')}/{folder}/"
+        if parent is not None:
+            return f"{parent.rstrip('/')}/{job_name}/{channel}/"
+        if found is not None and found.artifact_uri:
+            return f"{found.artifact_uri.rstrip('/')}/{folder}/{channel}/"
+        return backend.default_output(job_name, channel)
+
+    return uri
+
+
+def _experiment(
+    given: Experiment | ExperimentConfig | Mapping[str, Any] | None, session: Session, problems: Problems
+) -> Experiment | None:
+    """The experiment of the job; None if it has none, or one that is reported elsewhere."""
+    if given is None or isinstance(given, Experiment):
+        return given
+    try:
+        experiment_id = ExperimentConfig.model_validate(given).experiment_id
+    except ValueError:  # of pydantic or ours; the field of the request reports it
+        return None
+    try:
+        return Experiment.get(experiment_id, session=session)
+    except NotFoundError:
+        problems.add("experiment_config", f"there is no experiment {experiment_id!r}", "see Experiment.list()")
+    except PermissionDeniedError as error:
+        _log.warning(
+            "outputs do not go to the folder of experiment %s, which cannot be read: %s", experiment_id, error
+        )
+    except InvalidInputError as error:
+        problems.found += error.problems
+    return None
+
+
+# ---- resuming
+
+
+def resume_point(
+    description: Description,
+    outputs: Mapping[str, Any] | None,
+    channels: Sequence[OutputChannel],
+    session: Session,
+    problems: Problems,
+) -> ResumePoint | None:
+    """Finds the checkpoint to resume from; None without `resume`, or when its value is wrong, which is noted.
+
+    Args:
+        description: has the parameter `resume`.
+        outputs: as the user gave them.
+        channels: the resolved output channels.
+        session: finds jobs, and has the keys of `oss://`.
+        problems: collects what is wrong. Nothing is looked for when something else is wrong already.
+    """
+    resume = description.resume
+    if resume is None or resume is False:
+        return None
+    target = next((channel for channel in channels if channel.name == _CHECKPOINTS), None)
+    is_given = _CHECKPOINTS in description.placed_outputs or _CHECKPOINTS in (outputs or {})
+    if resume is True and not is_given:
+        problems.add(
+            "resume",
+            "True needs the place of the earlier checkpoints",
+            "give checkpoints_path='oss://…', or resume='<id of the earlier job>' or '<URI of checkpoints>'",
+        )
+    if target is not None and not target.output_uri:
+        problems.add("resume", "cannot look into a dataset", "give checkpoints_path='oss://…'")
+    if problems.found or target is None:
+        return None
+    with problems.under("resume"):
+        return _found(resume, target.output_uri or "", session)
+    return None
+
+
+def _found(resume: bool | str | os.PathLike[str], target: str, session: Session) -> ResumePoint:
+    source = target if resume is True else _source(resume, session)
+    try:
+        return find_resume_point(source, target, session, required=resume is not True)
+    except CheckpointError as error:
+        hint = (
+            "look at the earlier job's outputs; resume=True with checkpoints_path starts from scratch without one"
+        )
+        raise InvalidInputError([Problem("", str(error), hint)]) from error
+    except (InvalidInputError, MissingExtraError) as error:
+        hint = "checkpoints can be resumed from and copied to oss://, file:// and file systems that fsspec knows"
+        raise InvalidInputError([Problem("", f"{source} or {target} cannot be read: {error}", hint)]) from error
+
+
+def _source(resume: bool | str | os.PathLike[str], session: Session) -> str:
+    """The URI or path of the checkpoints to resume from."""
+    if isinstance(resume, os.PathLike):
+        return str(Path(resume).expanduser())
+    text = str(resume)
+    if uri_scheme(text) is not None or text.startswith("file:"):
+        return text
+    if "/" in text or text.startswith((".", "~")):
+        return str(Path(text).expanduser())
+    try:
+        job = session.get_job(text)
+    except NotFoundError as error:
+        hint = "give the id of a job, or the URI of checkpoints; a folder is written as './name'"
+        raise InvalidInputError([Problem("", str(error), hint)]) from error
+    if _CHECKPOINTS not in job.outputs:
+        hint = f"it has: {', '.join(job.outputs) or 'none'}"
+        raise InvalidInputError([Problem("", f"job {text} has no output {_CHECKPOINTS!r}", hint)])
+    return job.outputs[_CHECKPOINTS]

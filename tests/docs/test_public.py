@@ -1,0 +1,99 @@
+"""The page of public names agrees with the code, the reference, and what the documentation imports."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pai_sdk
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(pai_sdk.__file__).parent
+PAGE = ROOT / "docs" / "reference" / "public.md"
+ROWS = re.findall(r"^\| `(pai_sdk\.[\w.]+)` \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+IMPORT = re.compile(r"^ *from pai_sdk[\w.]* import (?:\([^)]*\)|[^\n]+)|^ *import pai_sdk[\w.]*", re.MULTILINE)
+
+
+@cache
+def public() -> dict[str, frozenset[str]]:
+    """Each public module with its names."""
+    found = {"pai_sdk": frozenset(pai_sdk.__all__)}
+    for module, names in ROWS:
+        found[module] = frozenset(
+            import_module(module).__all__ if names == "all" else re.findall(r"`(\w+)`", names)
+        )
+    return found
+
+
+def imported(text: str) -> Iterator[tuple[str, str]]:
+    """Module and name of each import of ours in a text, in code blocks as in sentences."""
+    for statement in IMPORT.findall(text):
+        line = statement.split("`")[0].removesuffix('\\n",')
+        for node in ast.parse(textwrap.dedent(line)).body:
+            if isinstance(node, ast.ImportFrom):
+                yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    for page in [*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md")]:
+        yield page, page.read_text(encoding="utf-8")
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        yield notebook, "\n".join("".join(cell["source"]) for cell in cells)
+
+
+def test_every_name_on_the_page_is_there() -> None:
+    assert len(ROWS) == len({module for module, _ in ROWS}) > 20
+    missing = [
+        f"{module}.{name}"
+        for module, names in public().items()
+        for name in names
+        if getattr(import_module(module), name, None) is None
+    ]
+    assert missing == []
+
+
+def test_what_the_documentation_imports_is_public() -> None:
+    unknown = {
+        f"{page.name}: {module}.{name}"
+        for page, text in pages()
+        for module, name in imported(text)
+        if name not in public().get(module, ()) and f"{module}.{name}" not in public()
+    }
+    assert unknown == set()
+
+
+def test_what_the_reference_describes_has_a_public_path() -> None:
+    known = [getattr(import_module(module), name) for module, names in public().items() for name in names]
+    entries = [
+        entry
+        for page in PAGE.parent.glob("*.md")
+        for entry in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    hidden = [
+        entry for entry in entries if not all(any(one is each for each in known) for one in described(entry))
+    ]
+    assert hidden == []
+
+
+def described(entry: str) -> list[Any]:
+    """What an entry of the reference describes: one thing, or all names of a module."""
+    module, _, name = entry.rpartition(".")
+    found = getattr(import_module(module), name)
+    return [getattr(found, each) for each in found.__all__] if isinstance(found, ModuleType) else [found]
+
+
+def test_modules_at_the_top_and_re_exports_are_on_the_page() -> None:
+    """They have these places for users only."""
+    at_the_top = {f"pai_sdk.{path.stem}" for path in PACKAGE.glob("*.py") if not path.stem.startswith("_")}
+    re_exports = {f"pai_sdk.run.{path.stem}" for path in PACKAGE.glob("run/*.py") if path.stem != "__init__"}
+    left_out = {module for module in at_the_top if not hasattr(import_module(module), "__all__")}
+    assert (at_the_top | re_exports) - left_out <= public().keys()

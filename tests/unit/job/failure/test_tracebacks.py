@@ -1,0 +1,169 @@
+"""Tracebacks in a log: whole chains, groups, several processes in one log."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pai_sdk.job.failure.tracebacks import find_traceback, root_cause, shortened
+
+MISSING = """\
+Traceback (most recent call last):
+  File "/ml/usercode/train.py", line 4, in load
+    return open(path)
+FileNotFoundError: [Errno 2] No such file or directory: '/data/points.csv'
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/ml/usercode/train.py", line 10, in <module>
+    load()
+  File "/ml/usercode/train.py", line 6, in load
+    raise RuntimeError("cannot load the data") from error
+RuntimeError: cannot load the data"""
+
+
+def raised(error: Exception) -> Exception:
+    try:
+        raise error
+    except Exception as caught:
+        return caught
+
+
+def python_says(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip("\n")
+
+
+def test_the_whole_chain_is_found_and_the_file_of_the_root_cause_is_in_it() -> None:
+    log = ["epoch 1", *MISSING.splitlines()]
+    assert find_traceback(log) == MISSING
+    assert root_cause(MISSING) == "FileNotFoundError: [Errno 2] No such file or directory: '/data/points.csv'"
+    assert shortened(MISSING) == MISSING.splitlines()
+
+
+def test_an_earlier_traceback_that_was_survived_is_not_taken() -> None:
+    survived = ["Traceback (most recent call last):", '  File "a.py", line 1', "KeyError: 'a'", "retrying"]
+    assert find_traceback([*survived, *MISSING.splitlines()]) == MISSING
+
+
+def test_a_cause_that_was_never_raised_has_no_traceback_of_its_own() -> None:
+    error = ValueError("bad row")
+    error.__cause__ = KeyError("age")
+    text = python_says(raised(error))
+    assert find_traceback(["starting", "", *text.splitlines()]) == text
+    assert root_cause(text) == "KeyError: 'age'"
+
+
+def test_a_message_of_several_lines_at_the_end_of_the_log_is_whole() -> None:
+    text = python_says(
+        raised(RuntimeError("CUDA error: device-side assert triggered\nset CUDA_LAUNCH_BLOCKING=1"))
+    )
+    assert find_traceback(text.splitlines()) == text
+
+
+def test_lines_of_several_processes_with_prefixes() -> None:
+    first = [f"[rank1]: {line}".rstrip() for line in MISSING.splitlines()]
+    reset = python_says(raised(ConnectionResetError("rank 1 is gone")))
+    second = [f"[rank0]: {line}" for line in reset.splitlines()]
+    mixed = []
+    for number in range(max(len(first), len(second))):
+        mixed += first[number : number + 1] + second[number - 2 : number - 1] * (number >= 2)
+    launcher = python_says(raised(RuntimeError("a worker has failed")))
+    assert find_traceback(["starting", *mixed, *launcher.splitlines()]) == MISSING
+
+
+def test_lines_of_several_processes_without_prefixes_stay_together() -> None:
+    log = [
+        "Traceback (most recent call last):",
+        "Traceback (most recent call last):",
+        '  File "train.py", line 1, in <module>',
+        '  File "train.py", line 1, in <module>',
+        "KeyError: 'age'",
+        "KeyError: 'age'",
+    ]
+    assert find_traceback(["x", *log]).splitlines() == log
+
+
+def test_the_traceback_of_torchrun_comes_after_that_of_the_training() -> None:
+    launcher = [
+        "Traceback (most recent call last):",
+        '  File "/usr/local/bin/torchrun", line 8, in <module>',
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "=====",
+        "train.py FAILED",
+    ]
+    log = [*MISSING.splitlines(), "E1122 10:00:00 failed (exitcode: 1)", *launcher]
+    assert find_traceback(log) == MISSING
+    assert find_traceback(launcher).splitlines() == launcher
+
+
+def test_a_logger_that_writes_its_time_before_the_traceback() -> None:
+    log = ["2026-11-22 10:00:00 ERROR Traceback (most recent call last):", *MISSING.splitlines()[1:4]]
+    assert find_traceback(log) == "\n".join(MISSING.splitlines()[:4])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
+def test_an_exception_group() -> None:
+    group = ExceptionGroup("2 workers", [raised(ValueError("one")), raised(KeyError("two"))])  # noqa: F821
+    text = python_says(raised(group))
+    assert find_traceback(["starting", *text.splitlines(), "bye"]) == text
+    assert root_cause(text) == "ExceptionGroup: 2 workers (2 sub-exceptions)"
+    assert "ValueError: one" in "\n".join(shortened(text))
+    wrapped = python_says(_caused(RuntimeError("stopped"), raised(group)))
+    assert find_traceback(["starting", *wrapped.splitlines()]) == wrapped
+
+
+def _caused(error: Exception, cause: Exception) -> Exception:
+    try:
+        raise error from cause
+    except Exception as caught:
+        return caught
+
+
+def _chain(links: list[tuple[str, bool]]) -> Exception:
+    """Exceptions that Python has chained: each `from` the one before it, or raised while that was handled."""
+    error: Exception | None = None
+    for name, is_cause in links:
+        kind = type(name, (Exception,), {"__module__": "builtins"})
+        try:
+            if error is None:
+                raise kind("root")
+            if is_cause:
+                raise kind(f"after {len(name)}") from error
+            try:
+                raise error
+            except Exception:
+                raise kind("while handling")  # noqa: B904
+        except Exception as caught:
+            error = caught
+    assert error is not None
+    return error
+
+
+names = st.from_regex(r"[A-Z][a-z]{1,8}(Error|Exception)", fullmatch=True)
+noise = st.lists(st.from_regex(r"(epoch [0-9]+ loss=[0-9.]+|\[INFO\] ok|  indented|)", fullmatch=True), max_size=6)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(names, st.booleans()), min_size=1, max_size=6), noise, noise)
+def test_what_python_prints_is_what_is_found(
+    links: list[tuple[str, bool]], before: list[str], after: list[str]
+) -> None:
+    text = python_says(_chain(links))
+    found = find_traceback([*before, *text.splitlines(), "", *after, "[INFO] ended", ""])
+    assert found == text
+    assert root_cause(found) == f"{links[0][0]}: root"
+    shown = shortened(found)
+    assert root_cause("\n".join(shown)) == f"{links[0][0]}: root"
+    assert any(line.startswith(links[-1][0]) for line in shown)
+
+
+@given(st.lists(st.sampled_from([*MISSING.splitlines(), "", "[rank0]: ", "| x", "  + Exception Group "])))
+def test_no_log_breaks_the_search(lines: list[str]) -> None:
+    found = find_traceback(lines)
+    root_cause(found)
+    shortened(found)

@@ -1,0 +1,48 @@
+"""Reported metrics, read from the files of a run in a store."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from pai_sdk.run.events.points import JobPoints, metric_points
+from pai_sdk.run.events.writer import EventWriter
+from pai_sdk.run.report.session import Context, ReportSession
+from pai_sdk.schemas.record import MetricPoint
+from pai_sdk.storage.base import Store
+from pai_sdk.storage.store import LocalStore
+
+
+def report(folder: Path, instance: str, rank: int, **metrics: float) -> None:
+    context = Context("job", instance, rank, 2, folder=folder)
+    with ReportSession(folder, context=context) as session:
+        for step in (1, 2):
+            session.report(metrics, step)
+
+
+def reported_metrics(store: Store, name: str | None = None, since: float = 0.0) -> list[MetricPoint]:
+    return list(metric_points(JobPoints(store, since=since).read_on(), name))
+
+
+def test_the_values_of_all_ranks_are_found_with_their_instance(tmp_path: Path) -> None:
+    report(tmp_path, "job-0", 0, loss=0.1, bad=math.nan)
+    report(tmp_path, "job-1", 1, loss=0.2)
+    store = LocalStore(tmp_path / "tensorboard")
+    points = reported_metrics(store)
+    assert [(p.name, p.value, p.step, p.instance) for p in points] == [
+        ("loss", 0.1, 1, "job-0"),
+        ("loss", 0.1, 2, "job-0"),
+        ("loss", 0.2, 1, "job-1"),
+        ("loss", 0.2, 2, "job-1"),
+    ]
+    assert reported_metrics(store, name="other") == []
+    assert reported_metrics(store, since=2e9) == []
+
+
+def test_a_file_that_is_cut_off_is_read_as_far_as_it_has_come(tmp_path: Path) -> None:
+    with EventWriter(tmp_path, source="host") as writer:
+        for step in range(5):
+            writer.scalars({"a": step}, step)
+    writer.path.write_bytes(writer.path.read_bytes()[:-5])
+    (tmp_path / "notes.txt").write_text("not an event file")
+    assert [point.step for point in reported_metrics(LocalStore(tmp_path))] == [0, 1, 2, 3]
