@@ -132,6 +132,11 @@ class PaiError(Exception):
         """True where the same request may succeed in the next minutes; waits and log following continue then."""
         return self.retryable
 
+    @property
+    def message(self) -> str:
+        """The text of the error, as `str(error)`."""
+        return str(self)
+
     def __str__(self) -> str:
         # A service or a job wrote parts of the message. Control characters in it must not reach a terminal.
         return _NOT_TEXT.sub(lambda found: found[0].encode("unicode_escape").decode(), super().__str__())

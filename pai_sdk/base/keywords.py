@@ -85,6 +85,11 @@ def _spot_spec_of(use: Any) -> Any:
     return {"spot_strategy": "SpotAsPriceGo"} if use is True else _DIFFERS
 
 
+def _bucket_name_of(bucket: Any) -> Any:
+    """The name of a bucket; alipai's users give an `oss2.Bucket` too."""
+    return bucket if isinstance(bucket, str) else getattr(bucket, "bucket_name", _DIFFERS)
+
+
 _DIFFERS = object()
 """The result of a conversion whose value means something that ours does not."""
 
@@ -100,6 +105,8 @@ _ALSO_CALLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "use_spot_instances": ("spot_spec", _spot_spec_of),
     "logs": ("show_logs", bool),
     "credential_config": ("credentials", _same),  # alipai's
+    "oss_bucket": ("oss_bucket_name", _bucket_name_of),  # of alipai's documentation
+    "training_job_id": ("job_id", _same),  # alipai's
     "local_path": ("source_path", _same),  # of alipai's documentation, where it raises
 }
 

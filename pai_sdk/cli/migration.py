@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.compat.replacements import instead_of
 from pai_sdk.compat.session_names import LEFT_OUT
 from pai_sdk.errors import NotOfferedError
 
@@ -29,17 +30,6 @@ _MAGIC = re.compile(r"^(\s*)([%!?]|[\w, ]*=\s*[%!]).*$")
 _OF_ALIPAI = re.compile(r"\balipai\b|\bpai\.toolkit\b")
 _FROM = re.compile(rf"from(?:\s|\\\r?\n)+{_OLD}\b")
 
-# Modules of alipai without a counterpart, and what to use instead.
-_ABSENT = {
-    "pai.pipeline": "run the steps as jobs, one after the other: the outputs of one are the inputs of the next",
-    "pai.dsw": "a notebook of DSW is made in the console; within one, Session() finds its region and workspace",
-    "pai.dataset": "give the id of a data set, 'd-…', or its URI as an input",
-    "pai.toolkit": "pai-sdk config",
-    "pai.tracking": "Experiment and report()",
-    **dict.fromkeys(
-        ("pai.api", "pai.libs"), "session.algorithms, session.experiments, session.images, session.workspaces"
-    ),
-}
 _OTHERWISE = "see the page 'Coming from alipai' of the documentation"
 _SERVING = ("deploy", "create_model")
 
@@ -271,8 +261,7 @@ def _missing(line: int, name: str) -> Iterator[Leftover]:
     except NotOfferedError as error:
         yield Leftover(line, name, error.instead)
     except AttributeError:
-        absent = next((key for key in _ABSENT if f"{name}.".startswith(f"{key}.")), "")
-        yield Leftover(line, name, _ABSENT.get(absent, _OTHERWISE))
+        yield Leftover(line, name, instead_of(name) or _OTHERWISE)
 
 
 def _look_up(parts: Sequence[str]) -> None:
@@ -285,12 +274,15 @@ def _look_up(parts: Sequence[str]) -> None:
     module, rest = _NEW, list(parts[1:])
     while rest and find_spec(f"{module}.{rest[0]}") is not None:
         module = f"{module}.{rest.pop(0)}"
-        if not hasattr(import_module(module), "__path__"):
+        if not getattr(import_module(module), "__path__", ()):  # no package, or one without modules
             break
+    here, name = import_module(module), ".".join(parts)
     if rest:
-        found = getattr(import_module(module), rest[0])
+        found = getattr(here, rest[0])
         if isinstance(found, type) and "instead" in vars(found):
-            raise NotOfferedError(".".join(parts), vars(found)["instead"])
+            raise NotOfferedError(name, vars(found)["instead"])
+    elif not hasattr(here, "__all__") and (instead := instead_of(name)):  # a module that only says so
+        raise NotOfferedError(name, instead)
 
 
 def _lines(text: str) -> list[str]:

@@ -1,1 +1,3 @@
-"""alipai's import paths for helpers: `pai_sdk.common.oss_utils` and `pai_sdk.common.utils`."""
+"""alipai's import paths for helpers: `oss_utils`, `utils`, `consts`, `logging`."""
+
+ProviderAlibabaPAI = "pai"

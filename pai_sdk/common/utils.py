@@ -1,18 +1,6 @@
-"""Helpers by the names that code written for alipai imports."""
+"""alipai's helpers, under the path that code written for it imports: the names of `pai_sdk.compat.helpers`."""
 
-from __future__ import annotations
+from pai_sdk.compat.helpers import __all__ as __all__
+from pai_sdk.compat.left_out import module_left_out
 
-import secrets
-import string
-
-__all__ = ["random_str"]
-
-
-def random_str(n: int) -> str:
-    """A random text of `n` lower-case letters and digits, for names that must be new.
-
-    Example:
-        >>> len(random_str(6))
-        6
-    """
-    return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(n))
+__path__, __getattr__ = module_left_out(__name__)

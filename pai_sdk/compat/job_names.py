@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pai_sdk.compat.helpers import snake_to_camel
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 
 if TYPE_CHECKING:
-    from pai_sdk.schemas.record import JobRecord
+    from collections.abc import Sequence
 
-__all__ = ["AlipaiNames", "TrainingJobStatus"]
+    from pai_sdk.schemas.record import ChannelUri, JobRecord
+
+__all__ = ["AlipaiNames", "RecordPart", "TrainingJobStatus", "one_page"]
+
+_T = TypeVar("_T")
+
+
+class RecordPart(dict[str, Any]):
+    """A part of a job as the service sends it, with its fields as attributes too.
+
+    Example:
+        >>> part = RecordPart({"EcsSpec": "ecs.c6.large", "SpotSpec": {"SpotStrategy": "SpotAsPriceGo"}})
+        >>> part["EcsSpec"], part.ecs_spec, part.ecs_count, part.spot_spec.spot_strategy
+        ('ecs.c6.large', 'ecs.c6.large', None, 'SpotAsPriceGo')
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)  # asked by Python itself
+        value = self.get(snake_to_camel(name))
+        return RecordPart(value) if isinstance(value, dict) else value
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain dict of it."""
+        return dict(self)
+
+    model_dump = to_dict
 
 
 class TrainingJobStatus:
@@ -86,9 +115,54 @@ class AlipaiNames:
         return self.record.workspace_id
 
     @property
-    def experiment_config(self) -> dict[str, Any] | None:
+    def training_job_description(self) -> str | None:
+        """The description of the job."""
+        return self.record.training_job_description
+
+    @property
+    def experiment_config(self) -> RecordPart | None:
         """The experiment that the job belongs to: `{"ExperimentId": …, "ExperimentName": …}`."""
-        return self.record.experiment_config
+        return _part(self.record.experiment_config)
+
+    @property
+    def algorithm_id(self) -> str | None:
+        """The id of the registered algorithm; None for a job with a command of its own."""
+        return self.record.algorithm_id
+
+    @property
+    def algorithm_name(self) -> str | None:
+        """The name of the registered algorithm."""
+        return self.record.algorithm_name
+
+    @property
+    def algorithm_version(self) -> str | None:
+        """The version of the registered algorithm."""
+        return self.record.algorithm_version
+
+    @property
+    def algorithm_provider(self) -> str | None:
+        """The provider of the registered algorithm."""
+        return self.record.algorithm_provider
+
+    @property
+    def algorithm_spec(self) -> RecordPart | None:
+        """The program of the job: `job.algorithm_spec.image`, `.command` and more."""
+        return _part(self.record.algorithm_spec)
+
+    @property
+    def compute_resource(self) -> RecordPart | None:
+        """What the job runs on: `job.compute_resource.ecs_spec`, `.ecs_count` and more."""
+        return _part(self.record.compute_resource)
+
+    @property
+    def scheduler(self) -> RecordPart | None:
+        """The limits of the job: `job.scheduler.max_running_time_in_seconds`."""
+        return _part(self.record.scheduler)
+
+    @property
+    def inputs(self) -> Sequence[ChannelUri]:
+        """The input channels, each with `name` and `input_uri`."""
+        return self.record.input_channels
 
     @property
     def hyperparameters(self) -> dict[str, str]:
@@ -104,6 +178,14 @@ class AlipaiNames:
     def reason_message(self) -> str | None:
         """The service's text of the reason for the status."""
         return self.record.reason_message
+
+    def to_dict(self) -> dict[str, Any]:
+        """The job as the service sent it last, with the names of the wire: `{"TrainingJobId": …, "Status": …}`."""
+        return self.record.to_dict()
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        """The same; options of pydantic are ignored, as alipai overrides those that matter."""
+        return self.to_dict()
 
     def output_path(self, channel_name: str = "model") -> str:
         """The URI of an output channel.
@@ -124,3 +206,31 @@ class AlipaiNames:
     def is_succeeded(self) -> bool:
         """True if the job has ended with success."""
         return self.status.is_success
+
+
+def one_page(jobs: Iterator[_T], page_size: int | None, page_number: int | None) -> list[_T]:
+    """One page of a list, as alipai's `TrainingJob.list` returns it.
+
+    Args:
+        jobs: all of them.
+        page_size: 50 by default.
+        page_number: from 1, which is the default.
+
+    Raises:
+        InvalidInputError: one of them is no positive number.
+
+    Example:
+        >>> one_page(iter("abcde"), 2, 2)
+        ['c', 'd']
+    """
+    size, number = 50 if page_size is None else page_size, 1 if page_number is None else page_number
+    for name, value in (("page_size", size), ("page_number", number)):
+        if not isinstance(value, int) or value < 1:
+            raise InvalidInputError(
+                [Problem(name, f"{value!r} is no positive number", "pages are counted from 1")]
+            )
+    return [*islice(jobs, (number - 1) * size, number * size)]
+
+
+def _part(value: dict[str, Any] | None) -> RecordPart | None:
+    return None if value is None else RecordPart(value)

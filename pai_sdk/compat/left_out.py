@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
+from pai_sdk.compat.replacements import instead_of
 from pai_sdk.errors import NotOfferedError
 
-__all__ = ["SERVING", "left_out", "names_left_out"]
+__all__ = ["SERVING", "left_out", "module_left_out", "names_left_out"]
 
 SERVING = (
     "it trains, and does not serve. estimator.model_data() is the URI of the model, and "
@@ -64,3 +65,42 @@ def names_left_out(module: str, names: Iterable[str], instead: str) -> Callable[
         return left_out(f"{module}.{name}", instead)
 
     return find
+
+
+def module_left_out(module: str) -> tuple[list[str], Callable[[str], type]]:
+    """The `__path__` and the `__getattr__` of a module that is left out, or of which most names are.
+
+    Any name can be imported from it; its use raises, and so does the import of a module within it.
+
+    Args:
+        module: the name of the module; `replacements` says what replaces it.
+
+    Example:
+        >>> _, find = module_left_out("pai_sdk.common.git_utils")
+        >>> find("git_clone_repo")({"repo": "…"})
+        Traceback (most recent call last):
+        pai_sdk.errors.NotOfferedError: pai_sdk.common.git_utils.git_clone_repo is not part of pai_sdk: \
+git_config= of an Estimator
+    """
+
+    def find(name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)  # asked by Python itself
+        return left_out(f"{module}.{name}", _instead(f"{module}.{name}"))
+
+    return _NoModules(module), find
+
+
+def _instead(name: str) -> str:
+    return instead_of(name.replace("pai_sdk", "pai", 1))
+
+
+class _NoModules(list[str]):
+    """The `__path__` of a module without modules: the search for one raises."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__()
+        self._module = module
+
+    def __iter__(self) -> NoReturn:
+        raise NotOfferedError(self._module, _instead(self._module))

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings, save_config
 from pai_sdk.errors import SettingsError
 from pai_sdk.storage.uri import OssUri
@@ -23,6 +24,8 @@ LEFT_OUT = {
     "workspace_api": "session.workspaces",
     "tensorboard_api": "TensorBoard.create(uri), or job.tensorboard()",
     "job_api": "Estimator and Processor; DLC jobs are not part of pai_sdk",
+    "lineage_api": "the outputs of a job say which job made them; there is no lineage service",
+    "pipeline_run_api": "pipelines of PAIFlow are not part of pai_sdk",
     "dataset_api": "a dataset's id, 'd-…', is taken as an input",
     "code_source_api": "git_config of an Estimator",
     "model_api": "models are not part of pai_sdk; estimator.model_data() is the URI of one",
@@ -42,6 +45,9 @@ class NamedSettings:
     """The settings of a session by name, as code written for alipai reads them."""
 
     settings: Settings
+    _credentials: CredentialsProvider
+    _default_key: bool
+    """The key was not given: it is searched for where Alibaba Cloud's tools do."""
 
     if TYPE_CHECKING:
 
@@ -94,8 +100,36 @@ class NamedSettings:
 
     @property
     def oss_endpoint(self) -> str:
-        """The endpoint of OSS, as a URL."""
-        return self.settings.oss_url
+        """The endpoint of OSS: a host, as in `oss://bucket.<host>/key`; without TLS a URL that begins with `http://`."""
+        return self.settings.oss_url.removeprefix("https://")
+
+    @property
+    def credential_config(self) -> Any:
+        """The key that the session was given, as a `Config` of the package alibabacloud_credentials.
+
+        It is None for the key that Alibaba Cloud's tools use here: their default. `Session(credential_config=…)`
+        and `alibabacloud_credentials.client.Client(…)` take both.
+        """
+        if self._default_key:
+            return None
+        from alibabacloud_credentials.models import Config  # for weight: it loads an HTTP client
+
+        key = self._credentials()
+        if key.bearer_token:
+            return Config(type="bearer", bearer_token=key.bearer_token)
+        kind = "sts" if key.security_token else "access_key"
+        return Config(
+            type=kind,
+            access_key_id=key.access_key_id,
+            access_key_secret=key.access_key_secret,
+            security_token=key.security_token,
+        )
+
+    def patch_oss_endpoint(self, oss_uri: str) -> str:
+        """The URI with the session's endpoint, `oss://bucket.<host>/key`; one that names an endpoint as it is."""
+        parts = OssUri.parse(oss_uri)
+        host = parts.endpoint or self.settings.oss_url.rpartition("://")[2]
+        return str(OssUri(parts.bucket, parts.key, host))
 
     @property
     def is_inner(self) -> bool:

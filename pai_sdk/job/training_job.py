@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.backend.places import place_of_job
 from pai_sdk.base.default_session import given_or_default
+from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.compat.job_names import AlipaiNames
+from pai_sdk.compat.job_names import AlipaiNames, one_page
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.display.card import card_html
 from pai_sdk.display.choice import choose_display, notebook_cell
@@ -95,6 +96,7 @@ class TrainingJob(AlipaiNames):
         self._live_card: LiveCard | None = None
 
     @classmethod
+    @checks_keywords
     def get(cls, job_id: str, *, session: JobSource | None = None) -> TrainingJob:
         """Attach to a job by its id.
 
@@ -108,6 +110,7 @@ class TrainingJob(AlipaiNames):
         """
         return _source(session, local=place_of_job(job_id).is_here).get_job(job_id)
 
+    @overload
     @classmethod
     def list(
         cls,
@@ -117,7 +120,34 @@ class TrainingJob(AlipaiNames):
         labels: Mapping[str, str] | None = None,
         local: bool = False,
         session: JobSource | None = None,
-    ) -> Iterator[TrainingJob]:
+    ) -> Iterator[TrainingJob]: ...
+
+    @overload
+    @classmethod
+    def list(
+        cls,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        local: bool = False,
+        session: JobSource | None = None,
+        page_size: int = 50,
+        page_number: int = 1,
+    ) -> Sequence[TrainingJob]: ...
+
+    @classmethod
+    def list(
+        cls,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        local: bool = False,
+        session: JobSource | None = None,
+        page_size: int | None = None,
+        page_number: int | None = None,
+    ) -> Iterator[TrainingJob] | Sequence[TrainingJob]:
         """All jobs that fit, the newest first; pages are fetched when they are needed.
 
         Args:
@@ -126,11 +156,15 @@ class TrainingJob(AlipaiNames):
             labels: only jobs that bear all of these labels.
             local: those in Docker on this machine instead of those of the service.
             session: where the jobs run; the default session otherwise.
+            page_size: a list of so many jobs instead of an iterator over all; 50 if only `page_number` is given.
+            page_number: which of these lists, from 1; 1 if only `page_size` is given.
 
         Raises:
-            InvalidInputError: there is no such status, or the name or the labels are no texts.
+            InvalidInputError: there is no such status, the name or the labels are no texts, or a page is no
+                positive number.
         """
-        return _source(session, local=local).list_jobs(status=status, name=name, labels=labels, local=local)
+        jobs = _source(session, local=local).list_jobs(status=status, name=name, labels=labels, local=local)
+        return jobs if page_size is page_number is None else one_page(jobs, page_size, page_number)
 
     # ---- what it is now
 

@@ -69,6 +69,10 @@ class Sent(BaseModel):
         """The JSON object that is sent: wire names, unset fields left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The same, by the name that alipai gives it."""
+        return self.to_wire()
+
     def to_json(self, *, indent: int | None = None) -> str:
         """The same as text; compact unless an indent is given."""
         separators = (",", ":") if indent is None else None
@@ -121,6 +125,10 @@ class Received(BaseModel):
         protected_namespaces=(),
         defer_build=True,
     )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object that was received: names of the wire, unset fields left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def wire_time(seconds: float | None) -> str | None:

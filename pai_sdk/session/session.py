@@ -120,6 +120,7 @@ class Session(NamedSettings):
             config_path=config_path,
         )
         self._credentials = provider_of(access_key_id, access_key_secret, security_token, credentials)
+        self._default_key = not (access_key_id or credentials)
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise InvalidInputError([wrong_type("retry", retry, "give a RetryPolicy")])
         # No reference from the backends back to the session: one that is dropped closes its connections at once,

@@ -120,6 +120,10 @@ class Estimator(EstimatorBase):
             raise InvalidInputError([Problem("function", str(error))]) from None
         return FunctionEstimator(function=function, **parameters)
 
+    def training_image_uri(self) -> str:
+        """The image that jobs run in, as alipai names it."""
+        return self.image_uri
+
     def describe(self) -> Description:
         """The description of the estimator's jobs."""
         from pai_sdk.schemas.spec import Channel

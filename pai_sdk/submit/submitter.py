@@ -13,6 +13,7 @@ from pai_sdk.backend.places import place_of_job, place_of_type
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.compat.left_out import SERVING
+from pai_sdk.compat.submitter_names import SubmitterNames
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, NotOfferedError, Problem
 from pai_sdk.submit.parameters import Description, JobParameters
 
@@ -30,7 +31,7 @@ MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 
 @short_tracebacks
 @dataclass(kw_only=True, repr=False, eq=False)
-class JobSubmitter(JobParameters):
+class JobSubmitter(SubmitterNames, JobParameters):
     """Plans jobs and submits them; takes all parameters of `JobParameters`, by name.
 
     Use `Processor` or `Estimator`. For a kind of job of your own, subclass this and implement `describe`.

@@ -1,0 +1,8 @@
+"""alipai's helpers for logging: of these, `get_logger` is here. The use of another name names the replacement."""
+
+from logging import getLogger as get_logger
+
+from pai_sdk.compat.left_out import module_left_out
+
+__all__ = ["get_logger"]
+__path__, __getattr__ = module_left_out(__name__)

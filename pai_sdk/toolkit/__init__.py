@@ -1,0 +1,1 @@
+"""alipai's import path for `python -m pai_sdk.toolkit.config`."""
