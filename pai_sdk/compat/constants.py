@@ -9,7 +9,6 @@ from pai_sdk.config.file import config_path_of
 
 __all__ = [
     "DEFAULT_CONFIG_PATH",
-    "DEFAULT_NETWORK_TYPE",
     "INSTANCE_TYPE_LOCAL",
     "INSTANCE_TYPE_LOCAL_GPU",
     "DataSourceType",
@@ -27,7 +26,6 @@ __all__ = [
 ]
 
 DEFAULT_CONFIG_PATH = str(config_path_of(os.environ))
-DEFAULT_NETWORK_TYPE = os.environ.get("PAI_NETWORK_TYPE")
 INSTANCE_TYPE_LOCAL = "local"
 INSTANCE_TYPE_LOCAL_GPU = "local_gpu"
 

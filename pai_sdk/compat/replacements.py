@@ -22,6 +22,7 @@ INSTEAD = {
     "pai.api.experiment": "session.experiments, or Experiment",
     "pai.api.image": "session.images, or pai_sdk.image.retrieve()",
     "pai.api.workspace": "session.workspaces",
+    "pai.common.consts.DEFAULT_NETWORK_TYPE": "os.environ.get('PAI_NETWORK_TYPE')",
     "pai.common.consts.PAI_VPC_ENDPOINT": "Session(network='VPC')",
     "pai.common.docker_utils": "instance_type='local' runs a job in Docker; the package docker does the rest",
     "pai.common.git_utils": "git_config= of an Estimator",

@@ -71,7 +71,8 @@ _MISSING = object()
 
 def _member(module: str, name: str, member: str, parameters: list[str] | None, own: Any) -> Iterator[Compared]:
     if member == "__init__":
-        yield from _parameters(module, name, parameters or [], own)
+        if not hasattr(own, "model_fields"):  # fields are members too
+            yield from _parameters(module, name, parameters or [], own)
         return
     path = f"{name}.{member}"
     yield _compared(module, path, own if _has(own, member) else _MISSING)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Iterator
+
 import pytest
 
 import pai_sdk.job
 from pai_sdk.errors import InvalidInputError, JobFailed, PaiError
-from pai_sdk.exception import PAIException, UnexpectedStatusException
-from pai_sdk.job import JobStatus, TrainingJob, TrainingJobStatus
+from pai_sdk.exception import PAIException, PredictionException, UnexpectedStatusException
+from pai_sdk.job import Channel, JobStatus, TrainingJob, TrainingJobStatus
 from pai_sdk.job._training_job import ExperimentConfig, ResourceType, SpotSpec
 from tests.unit.fake_backend import FakeBackend
 
@@ -36,6 +40,59 @@ def test_what_a_job_says_of_itself() -> None:
     assert made.output_path() == made.output_path("model") == "oss://b/m/"
     with pytest.raises(InvalidInputError, match=r"no output 'logs'.*it has: model"):
         made.output_path("logs")
+
+
+def test_the_parts_of_a_job_have_their_fields_as_attributes() -> None:
+    made = job(
+        TrainingJobDescription="of digits",
+        AlgorithmName="steps",
+        AlgorithmVersion="v1",
+        AlgorithmProvider="pai",
+        AlgorithmSpec={"Image": "python:3.11", "CodeDir": {"LocationType": "oss"}},
+        ComputeResource={"EcsSpec": "ecs.c6.large", "EcsCount": 2},
+        Scheduler={"MaxRunningTimeInSeconds": 60},
+        InputChannels=[{"Name": "train", "InputUri": "oss://b/t/"}],
+    )
+    assert (made.algorithm_name, made.algorithm_version, made.algorithm_provider) == ("steps", "v1", "pai")
+    assert (made.training_job_description, made.algorithm_id) == ("of digits", None)
+    spec, resource, scheduler = made.algorithm_spec, made.compute_resource, made.scheduler
+    assert spec and resource and scheduler
+    assert (spec.image, spec.code_dir.location_type, spec.no_such_field) == ("python:3.11", "oss", None)
+    assert (resource.ecs_spec, resource["EcsCount"]) == ("ecs.c6.large", 2)
+    assert scheduler.max_running_time_in_seconds == 60
+    assert [(one.name, one.input_uri) for one in made.inputs] == [("train", "oss://b/t/")]
+    assert copy.deepcopy(spec).to_dict() == pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_records_and_descriptions_are_dicts_with_the_names_of_the_wire() -> None:
+    made = job(Status="Succeed", Extra={"New": 1})
+    assert made.to_dict() == made.model_dump(exclude_none=False) == made.record.to_dict()
+    assert made.to_dict()["TrainingJobId"] == made.id
+    assert (made.to_dict()["Status"], made.to_dict()["Extra"]) == ("Succeed", {"New": 1})
+    assert Channel(name="train", required=True).to_dict() == {"Name": "train", "Required": True}
+
+
+class Jobs:
+    """A source of seven jobs."""
+
+    backend_for = None  # by which a session is known
+
+    def get_job(self, job_id: str) -> TrainingJob:
+        return TrainingJob(job_id, FakeBackend())
+
+    def list_jobs(self, **_: object) -> Iterator[TrainingJob]:
+        return (self.get_job(f"train{number}") for number in range(7))
+
+
+def test_a_job_is_found_by_the_names_of_its_parameters() -> None:
+    found = TrainingJob.get(training_job_id="train7", session=Jobs())  # type: ignore[call-arg]
+    assert found.id == "train7"
+    assert [one.id for one in TrainingJob.list(session=Jobs(), page_size=3, page_number=3)] == ["train6"]
+    assert len(TrainingJob.list(session=Jobs(), page_number=1)) == 7
+    assert TrainingJob.list(session=Jobs(), page_size=2)[1].id == "train1"
+    assert len([*TrainingJob.list(session=Jobs())]) == 7
+    with pytest.raises(InvalidInputError, match="page_number"):
+        TrainingJob.list(session=Jobs(), page_number=0)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +129,5 @@ def test_the_module_and_the_exceptions_have_their_names() -> None:
         pai_sdk.job.SpotSpec,
     )
     assert (PAIException, UnexpectedStatusException) == (PaiError, JobFailed)
+    assert PAIException("no bucket").message == "no bucket"
+    assert issubclass(PredictionException, PAIException)

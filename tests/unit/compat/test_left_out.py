@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -44,6 +45,29 @@ def test_the_first_use_names_the_replacement(use: Any, named: str, instead: str)
     assert caught.value.name == named
     assert str(caught.value).startswith(f"{named} is not part of pai_sdk: ")
     assert instead in caught.value.instead
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "instead"),
+    [
+        ("pai_sdk.pipeline", "Pipeline", "one after the other"),
+        ("pai_sdk.dsw", "mount", "DSW is made in the console"),
+        ("pai_sdk.dataset", "list_common_datasets", "as an input"),
+        ("pai_sdk.tracking", "log_lineage", "Experiment"),
+        ("pai_sdk.libs", "models", "session.algorithms"),
+        ("pai_sdk.common.docker_utils", "run_container", "instance_type='local'"),
+        ("pai_sdk.common.git_utils", "git_clone_repo", "git_config="),
+        ("pai_sdk.common.yaml_utils", "safe_load", "yaml"),
+        ("pai_sdk.common.logging", "set_log_level_debug", "setLevel"),
+        ("pai_sdk.common.utils", "parse_oss_uri", "OssUriObj"),
+    ],
+)
+def test_a_module_that_is_left_out_names_the_replacement(module: str, name: str, instead: str) -> None:
+    found = getattr(import_module(module), name)
+    with pytest.raises(NotOfferedError, match=rf"{module}\.{name} is not part of pai_sdk: .*{instead}"):
+        found()
+    with pytest.raises(NotOfferedError, match=rf"{module} is not part of pai_sdk"):
+        import_module(f"{module}.inner")
 
 
 def test_a_class_can_be_derived_and_raises_when_it_is_used() -> None:
