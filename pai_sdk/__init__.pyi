@@ -4,6 +4,8 @@ from pai_sdk import callbacks as callbacks
 from pai_sdk import common as common
 from pai_sdk import config as config
 from pai_sdk import credentials as credentials
+from pai_sdk import dataset as dataset
+from pai_sdk import dsw as dsw
 from pai_sdk import errors as errors
 from pai_sdk import estimator as estimator
 from pai_sdk import exception as exception
@@ -11,13 +13,18 @@ from pai_sdk import experiment as experiment
 from pai_sdk import huggingface as huggingface
 from pai_sdk import image as image
 from pai_sdk import job as job
+from pai_sdk import libs as libs
 from pai_sdk import model as model
 from pai_sdk import modelscope as modelscope
+from pai_sdk import pipeline as pipeline
 from pai_sdk import predictor as predictor
 from pai_sdk import processor as processor
 from pai_sdk import serializers as serializers
 from pai_sdk import session as session
 from pai_sdk import tensorboard as tensorboard
+from pai_sdk import toolkit as toolkit
+from pai_sdk import tracking as tracking
+from pai_sdk import version as version
 from pai_sdk.base.version import __version__ as __version__
 from pai_sdk.execution.docker.options import LocalOptions as LocalOptions
 from pai_sdk.experiment import Experiment as Experiment

@@ -42,6 +42,8 @@ INSTEAD = {
     "pai.common.yaml_utils": "the package yaml; `pai-sdk run` reads job files",
     "pai.dataset": "give the id of a data set, 'd-…', or its URI as an input",
     "pai.dsw": "a notebook of DSW is made in the console; within one, Session() finds its region and workspace",
+    "pai.estimator.EstimatorBase.create_model": "estimator.model_data() is the URI of the model",
+    "pai.estimator.EstimatorBase.deploy": "estimator.model_data() is the URI of the model; deploy it with PAI-EAS",
     "pai.estimator.EstimatorBase.checkpoints_path": "checkpoints_path of an Estimator",
     "pai.estimator.EstimatorBase(": "a subclass of JobSubmitter is a dataclass: its fields are its parameters",
     "pai.estimator.HyperParameterType": "a text: 'Int', 'Float', 'String', 'Boolean'",

@@ -13,10 +13,12 @@ from pai_sdk import Session
 from pai_sdk.service.embedded import ensure_running
 from tests.benchmarks.alipai import PACKAGES
 from tests.peer_environment import python_with
+from tests.unit.compat.alipai_table import NAMES
 
 pytestmark = pytest.mark.timeout(1800)  # the first run installs it
 
 PROGRAM = Path(__file__).with_name("alipai_program.py")
+COLLECT = Path(__file__).parents[1] / "unit" / "compat" / "collect_alipai.py"
 # What alipai itself uses is the older one; its clients have the newer one too.
 SIGNATURES = {"acs": "v2", "ACS3-HMAC-SHA256": None}
 GIVEN = ("endpoint", "oss_endpoint", "bucket", "region_id", "workspace_id", "access_key_id", "access_key_secret")
@@ -55,6 +57,12 @@ def found(request: pytest.FixtureRequest, answers: dict[str, dict[str, Any]]) ->
     own = answers[request.param]
     assert {scheme.partition(" ")[0] for scheme in own["signed by"]} == {request.param}
     return own
+
+
+def test_the_list_of_its_names_is_that_of_the_package(python: Path) -> None:
+    done = subprocess.run([str(python), str(COLLECT)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == NAMES, "run the script collect_alipai.py again, as it says"
 
 
 def test_an_estimator_trains_and_leaves_its_outputs(

@@ -22,7 +22,7 @@ from pai_sdk.compat.replacements import ABSENT, instead_of, key_of
 from pai_sdk.compat.session_names import LEFT_OUT
 from pai_sdk.errors import NotOfferedError
 
-__all__ = ["NAMES", "PAGE", "Compared", "compare", "new_page"]
+__all__ = ["NAMES", "PAGE", "PRESENT", "Compared", "compare", "new_page"]
 
 NAMES: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("alipai_names.json").read_text(encoding="utf-8")
@@ -94,7 +94,9 @@ def _parameters(module: str, path: str, alipais: list[str], own: Any) -> Iterato
 def _compared(module: str, name: str, own: Any) -> Compared:
     if _is_left_out(own):
         return Compared(module, name, f"replaced: {vars(own)['instead']}")
-    return Compared(module, name, _word(f"{module}.{name}") if own is _MISSING else PRESENT)
+    path = f"{module}.{name}"
+    only_says = key_of(path) == path  # it is there, and its use names the replacement
+    return Compared(module, name, _word(path) if own is _MISSING or only_says else PRESENT)
 
 
 def _word(name: str) -> str:

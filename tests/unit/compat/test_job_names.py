@@ -56,7 +56,9 @@ def test_the_parts_of_a_job_have_their_fields_as_attributes() -> None:
     assert (made.algorithm_name, made.algorithm_version, made.algorithm_provider) == ("steps", "v1", "pai")
     assert (made.training_job_description, made.algorithm_id) == ("of digits", None)
     spec, resource, scheduler = made.algorithm_spec, made.compute_resource, made.scheduler
-    assert spec and resource and scheduler
+    assert spec
+    assert resource
+    assert scheduler
     assert (spec.image, spec.code_dir.location_type, spec.no_such_field) == ("python:3.11", "oss", None)
     assert (resource.ecs_spec, resource["EcsCount"]) == ("ecs.c6.large", 2)
     assert scheduler.max_running_time_in_seconds == 60
