@@ -149,7 +149,8 @@ def _without_magics(source: str) -> tuple[str, list[Leftover]]:
             continue
         python.append(f"{match[1] if match and not is_other else ''}pass\n")
         if _OF_ALIPAI.search(line):
-            found.append(Leftover(number, line.strip(), "install pai-sdk; its command is pai-sdk"))
+            instead = f"python -m {_NEW}.toolkit.config" if f"{_OLD}.toolkit" in line else "pip install pai-sdk"
+            found.append(Leftover(number, line.strip(), instead))
     return "".join(python), found
 
 
