@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
-import string
 import time
 
 __all__ = ["camel_to_snake", "is_iterable", "name_from_base", "random_str", "snake_to_camel", "timestamp"]
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def random_str(n: int) -> str:
@@ -17,7 +18,7 @@ def random_str(n: int) -> str:
         >>> len(random_str(6))
         6
     """
-    return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(n))
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(n))
 
 
 def timestamp(sep: str = "-", utc: bool = False) -> str:
