@@ -66,6 +66,8 @@ INSTEAD = {
     "pai.job._training_job.TrainingJob(": _NO_GET,
     "pai.job._training_job.as_oss_dir_uri": "OssUriObj(uri).get_dir_uri()",
     "pai.libs": f"{_API}; for all actions of a service, its own package, such as alibabacloud_paistudio20220112",
+    "pai.model.ModelRecipe.MODEL_CHANNEL_NAME": "the text 'model'",
+    "pai.model.RegisteredModel.get_training_spec": "its attribute training_spec, or get_recipe_spec()",
     "pai.model._model": "pai_sdk.model",
     "pai.model._model_recipe": "pai_sdk.model",
     "pai.modelscope": "Estimator with an image of retrieve('ModelScope'), or requirements=['modelscope']",
@@ -87,6 +89,8 @@ ABSENT = {
     "pai.common.consts.ALIYUN_ALL_REGION_ID_LIST": "any text that is a region is accepted",
     "pai.job.AlgorithmSpec.supported_channel_types": "PAI does not use it",
     "pai.job._training_job.AlgorithmSpec.supported_channel_types": "PAI does not use it",
+    "pai.model.RegisteredModel.get_eval_processor": "models are not evaluated by a recipe; a Processor does it",
+    "pai.model.RegisteredModel.get_evaluation_inputs": "models are not evaluated by a recipe; a Processor does it",
     "pai.session.INNER_REGION_IDS": "session.is_inner is always False",
     "pai.tensorboard.TensorBoard.create(": "the URI of the event files is enough",
 }

@@ -30,7 +30,12 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "migrating.md"
 _BEGIN, _END = "<!-- names of alipai: begin -->\n", "<!-- names of alipai: end -->\n"
 PRESENT = "present"
 # Parameters that are accepted under alipai's name; tests of their own call them.
-_ACCEPTED = {"credential_config": "credentials", "training_job_id": "job_id"}
+_ACCEPTED = {
+    "credential_config": "credentials",
+    "default_training_inputs": "default_inputs",
+    "supported_instance_type": "supported_instance_types",
+    "training_job_id": "job_id",
+}
 
 
 @dataclass(frozen=True)
