@@ -100,6 +100,8 @@ _ALSO_CALLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "use_spot_instances": ("spot_spec", _spot_spec_of),
     "logs": ("show_logs", bool),
     "credential_config": ("credentials", _same),  # alipai's
+    "default_training_inputs": ("default_inputs", _same),
+    "supported_instance_type": ("supported_instance_types", _same),
     "local_path": ("source_path", _same),  # of alipai's documentation, where it raises
 }
 

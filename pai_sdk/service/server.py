@@ -24,7 +24,6 @@ from pai_sdk.service.http.gate import Gate
 from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
-from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.host_resources import Capacity
@@ -37,6 +36,8 @@ from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.open_state import open_state
 from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
+from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.job_runs import JobRuns
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 from pai_sdk.service.state.folder import DataFolder, Keys
@@ -150,6 +151,7 @@ class Service:
                 scheduler,
                 AlgorithmRegistry(database),
                 ExperimentTable(database, bucket=settings.bucket),
+                ModelRegistry(database),
                 store.bucket_exists,
                 runs,
                 executor.capabilities,
