@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field
+from pydantic.alias_generators import to_pascal
 
 from pai_sdk.api.paging import pages
 from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.base.hints import name_hint
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
+from pai_sdk.schemas.recipes import check_recipes
 from pai_sdk.schemas.record import KeyValue
 from pai_sdk.schemas.wire import NullableList, Received
 
@@ -19,6 +21,8 @@ _MODELS = "/api/v1/models"
 _MODEL = _MODELS + "/{model_id}"
 _VERSIONS = _MODEL + "/versions"
 _VERSION = _VERSIONS + "/{version}"
+
+_PROVIDERS = "Alibaba Cloud has the models of 'pai'; those of the workspace need no provider"
 
 
 class ModelVersionRecord(Received):
@@ -160,8 +164,35 @@ class Models:
         whose = f" of provider {provider!r}" if provider else " in the workspace"
         hint = name_hint(name, known)
         if not hint:
-            hint = "register it: session.models.create(…)" if provider is None else "leave model_provider out"
+            hint = "register it: session.models.create(…)" if provider is None else _PROVIDERS
         raise InvalidInputError([Problem("model_name", f"there is no model {name!r}{whose}", hint)])
+
+    def find_version(
+        self, name: str, version: str | None = None, provider: str | None = None
+    ) -> tuple[ModelRecord, ModelVersionRecord]:
+        """The model of exactly that name, and one of its versions.
+
+        Args:
+            name: of the model.
+            version: the newest one when None.
+            provider: whose it is; ours when None.
+
+        Raises:
+            InvalidInputError: there is no such model or version.
+        """
+        model = self.find(name, provider)
+        if version is None:
+            newest = model.latest_version or next(self.list_versions(model.model_id), None)
+            if newest is None:
+                hint = "session.models.create_version(…)"
+                raise InvalidInputError([Problem("model_name", f"the model {name!r} has no version yet", hint)])
+            return model, newest
+        try:
+            return model, self.get_version(model.model_id, version)
+        except NotFoundError:
+            there = [one.version_name for one in self.list_versions(model.model_id) if one.version_name]
+            what = f"the model {name!r} has no version {version!r}"
+            raise InvalidInputError([Problem("model_version", what, name_hint(version, there))]) from None
 
     def update(
         self,
@@ -213,8 +244,12 @@ class Models:
             The name of the version.
 
         Raises:
+            InvalidInputError: a spec is wrong; all that is wrong is named.
             ConflictError: the version is there.
         """
+        specs = _checked(
+            training_spec=training_spec, evaluation_spec=evaluation_spec, compression_spec=compression_spec
+        )
         body = {
             "Uri": uri,
             "VersionName": version,
@@ -222,9 +257,7 @@ class Models:
             "FormatType": format_type,
             "FrameworkType": framework_type,
             "Labels": _wire_labels(labels),
-            "TrainingSpec": training_spec,
-            "EvaluationSpec": evaluation_spec,
-            "CompressionSpec": compression_spec,
+            **specs,
         }
         action = "CreateModelVersion"
         response = self._call(action, "POST", _VERSIONS, model_id, body=body, idempotent=False)
@@ -255,8 +288,12 @@ class Models:
         training_spec: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> None:
-        """UpdateModelVersion; what is None stays as it is."""
-        body = {"TrainingSpec": training_spec, "VersionDescription": description}
+        """UpdateModelVersion; what is None stays as it is.
+
+        Raises:
+            InvalidInputError: the spec is wrong; all that is wrong is named.
+        """
+        body = {**_checked(training_spec=training_spec), "VersionDescription": description}
         self._call("UpdateModelVersion", "PUT", _VERSION, model_id, version, body=body)
 
     def delete_version(self, model_id: str, version: str) -> None:
@@ -276,6 +313,14 @@ class Models:
         if version is not None:
             params["version"] = version
         return self._transport.call(action, method, path, params, **rest)
+
+
+def _checked(**specs: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
+    """The specs that are given, by their names on the wire."""
+    given = {name: spec for name, spec in specs.items() if spec is not None}
+    for name, spec in given.items():
+        check_recipes(spec, name)
+    return {to_pascal(name): spec for name, spec in given.items()}
 
 
 def _wire_labels(labels: Mapping[str, str] | None) -> list[dict[str, str]] | None:

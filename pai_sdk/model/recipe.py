@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from pai_sdk.api.models import ModelRecord, Models, ModelVersionRecord
+from pai_sdk.api.models import ModelVersionRecord
 from pai_sdk.base.hints import name_hint
 from pai_sdk.base.keywords import checks_keywords, init_checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.short_traceback import short_tracebacks
-from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.definitions import AlgorithmDefinition, ChannelDefinition, ParameterDefinition
-from pai_sdk.schemas.recipes import ModelRecipeSpec, RecipeCompute, RecipeScheduler
+from pai_sdk.schemas.recipes import ModelRecipeSpec, RecipeCompute, RecipeScheduler, recipes_by_method
 from pai_sdk.schemas.spec import Channel
 from pai_sdk.schemas.wire import problems_of
 from pai_sdk.session.default import given_or_default
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pai_sdk.session import Session
     from pai_sdk.submit.channels import InputSource, OutputTarget
 
-__all__ = ["ModelRecipe", "ModelRecipeType", "ModelTrainingRecipe", "recipe_spec", "registered_version"]
+__all__ = ["ModelRecipe", "ModelRecipeType", "ModelTrainingRecipe", "recipe_spec"]
 
 logger = logging.getLogger(__name__)
 
@@ -219,9 +219,8 @@ class ModelRecipe(EstimatorBase):
     def _fill(self) -> None:
         """Take what is not given from the model version."""
         session = given_or_default(self.session, local=False)
-        model, version = registered_version(
-            session.models, str(self.model_name), self.model_version, self.model_provider
-        )
+        which = (str(self.model_name), self.model_version, self.model_provider)
+        model, version = session.models.find_version(*which)
         self.model_version, self.model_provider = version.version_name, model.provider
         self.recipe_type = _type_of(self.recipe_type)
         spec = recipe_spec(version, self.recipe_type, self.method, str(self.model_name))
@@ -367,35 +366,6 @@ class ModelTrainingRecipe(ModelRecipe):
         return self.run(inputs, outputs, wait=wait, job_name=job_name, show_logs=show_logs)
 
 
-def registered_version(
-    models: Models, name: str, version: str | None, provider: str | None
-) -> tuple[ModelRecord, ModelVersionRecord]:
-    """A registered model and one of its versions.
-
-    Args:
-        models: the API.
-        name: the exact name of the model.
-        version: the newest one when None.
-        provider: whose it is.
-
-    Raises:
-        InvalidInputError: there is no such model or version.
-    """
-    model = models.find(name, provider)
-    if version is None:
-        newest = model.latest_version or next(models.list_versions(model.model_id), None)
-        if newest is None:
-            hint = "session.models.create_version(…)"
-            raise InvalidInputError([Problem("model_name", f"the model {name!r} has no version yet", hint)])
-        return model, newest
-    try:
-        return model, models.get_version(model.model_id, version)
-    except NotFoundError:
-        there = [one.version_name for one in models.list_versions(model.model_id) if one.version_name]
-        what = f"the model {name!r} has no version {version!r}"
-        raise InvalidInputError([Problem("model_version", what, name_hint(version, there))]) from None
-
-
 def recipe_spec(
     version: ModelVersionRecord, recipe_type: ModelRecipeType | str, method: str | None, name: str
 ) -> ModelRecipeSpec:
@@ -421,21 +391,17 @@ def recipe_spec(
     if not spec:
         hint = f"register a version with one: session.models.create_version(…, {kind}_spec=…)"
         raise InvalidInputError([Problem("model_name", f"{of} has no {kind} recipe", hint)])
-    if "AlgorithmSpec" in spec or "AlgorithmName" in spec:
-        if method is not None:
-            raise InvalidInputError(
-                [Problem("method", f"{of} has one {kind} recipe, without a name", "leave it out")]
-            )
-    else:
-        chosen = method or next(iter(spec))
-        if chosen not in spec:
-            what = f"{of} has no {kind} recipe {method!r}"
-            raise InvalidInputError([Problem("method", what, name_hint(chosen, [*spec], shown=len(spec)))])
-        if method is None and len(spec) > 1:
-            logger.warning("%s has several %s recipes: %s; %r is taken", of, kind, ", ".join(spec), chosen)
-        spec = spec[chosen]
+    recipes = recipes_by_method(spec)
+    if None in recipes and method is not None:
+        raise InvalidInputError([Problem("method", f"{of} has one {kind} recipe, without a name", "leave it out")])
+    chosen = method or next(iter(recipes))
+    if chosen not in recipes:
+        what = f"{of} has no {kind} recipe {method!r}"
+        raise InvalidInputError([Problem("method", what, name_hint(str(chosen), [*spec], shown=len(spec)))])
+    if method is None and len(recipes) > 1:
+        logger.warning("%s has several %s recipes: %s; %r is taken", of, kind, ", ".join(spec), chosen)
     try:
-        return ModelRecipeSpec.model_validate(spec)
+        return ModelRecipeSpec.model_validate(recipes[chosen])
     except ValidationError as error:
         raise InvalidInputError(problems_of(error, f"the {kind} recipe of {name!r}")) from None
 

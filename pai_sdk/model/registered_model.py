@@ -16,7 +16,6 @@ from pai_sdk.model.recipe import (
     ModelRecipeType,
     ModelTrainingRecipe,
     recipe_spec,
-    registered_version,
 )
 from pai_sdk.schemas.recipes import ModelRecipeSpec
 from pai_sdk.session.default import given_or_default
@@ -78,7 +77,7 @@ class RegisteredModel:
         if not isinstance(model_name, str) or not model_name:
             raise InvalidInputError([Problem("model_name", "must be a text that is not empty")])
         session = given_or_default(session, local=False)
-        self._set(session, *registered_version(session.models, model_name, model_version, model_provider))
+        self._set(session, *session.models.find_version(model_name, model_version, model_provider))
 
     @classmethod
     def _of(cls, session: Session, model: ModelRecord, version: ModelVersionRecord | None) -> RegisteredModel:

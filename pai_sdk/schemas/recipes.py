@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.definitions import AlgorithmDefinition
-from pai_sdk.schemas.wire import NullableList, Received
+from pai_sdk.schemas.spec import AlgorithmSpec
+from pai_sdk.schemas.wire import NullableList, Received, problems_of
 
-__all__ = ["ModelRecipeSpec", "RecipeInput"]
+__all__ = ["ModelRecipeSpec", "RecipeInput", "check_recipes", "recipes_by_method"]
+
+_ALGORITHM = ("AlgorithmSpec", "AlgorithmName")
 
 
 class RecipeInput(Received):
@@ -71,3 +76,44 @@ class ModelRecipeSpec(Received):
     supported_instance_types: NullableList[str] = Field(default_factory=list)
     environments: dict[str, str] | None = None
     requirements: NullableList[str] = Field(default_factory=list)
+
+
+def recipes_by_method(spec: Mapping[str, Any]) -> dict[str | None, Any]:
+    """The recipes of a model version, by their names; a single recipe has none.
+
+    Example:
+        >>> recipes_by_method({"AlgorithmName": "digits"})
+        {None: {'AlgorithmName': 'digits'}}
+    """
+    return {None: spec} if any(name in spec for name in _ALGORITHM) else dict(spec.items())
+
+
+def check_recipes(spec: Mapping[str, Any], where: str) -> None:
+    """Check recipes before they are registered.
+
+    Args:
+        spec: one recipe, or several by their names.
+        where: what its author calls it.
+
+    Raises:
+        InvalidInputError: a recipe names no algorithm, or has unknown or wrong parts; all of it is named.
+    """
+    problems = [
+        problem
+        for method, recipe in recipes_by_method(spec).items()
+        for problem in _problems(recipe, where if method is None else f"{where}[{method!r}]")
+    ]
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def _problems(recipe: Any, where: str) -> Iterator[Problem]:
+    if not isinstance(recipe, Mapping) or not any(recipe.get(name) for name in _ALGORITHM):
+        yield Problem(where, "names no algorithm", "it needs an AlgorithmSpec or an AlgorithmName")
+        return
+    try:
+        ModelRecipeSpec.model_validate(recipe)
+        if recipe.get("AlgorithmSpec"):
+            AlgorithmSpec.model_validate(recipe["AlgorithmSpec"])
+    except ValidationError as error:
+        yield from problems_of(error, where)
