@@ -29,7 +29,7 @@ class HuggingFaceEstimator(Estimator):
     Example:
         >>> estimator = HuggingFaceEstimator("python train.py", transformers_version="latest")
         >>> estimator.training_image_uri()  # doctest: +SKIP
-        'huggingface/transformers-pytorch-gpu:4.41.3'
+        'docker.io/huggingface/transformers-pytorch-gpu:4.41.3'
     """
 
     image_uri: str | None = field(default=None, kw_only=True)  # type: ignore[assignment]

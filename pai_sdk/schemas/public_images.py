@@ -25,7 +25,7 @@ _USUAL_REGION = "cn-hangzhou"  # for a service of one's own, whose region is no 
 _DLC = "registry.{region}.aliyuncs.com/pai-dlc"
 _DSW = "dsw-registry-vpc.{region}.cr.aliyuncs.com/pai"
 
-_HUB = "huggingface"  # of Docker Hub: not PAI's, but those of Hugging Face itself
+_HUB = "docker.io/huggingface"  # not PAI's, but those of Hugging Face itself
 
 # Registry, repository and tag, framework and its version, version of Python; the newest of a framework first.
 _IMAGES = (

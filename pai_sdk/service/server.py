@@ -40,6 +40,7 @@ from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.job_runs import JobRuns
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import DataFolder, Keys
 from pai_sdk.service.state.reserve import Reserve
 from pai_sdk.service.tables.job_tables import JobTables, TableKeys
@@ -149,9 +150,7 @@ class Service:
                 logs,
                 changes,
                 scheduler,
-                AlgorithmRegistry(database),
-                ExperimentTable(database, bucket=settings.bucket),
-                ModelRegistry(database),
+                *_registries(database, settings.bucket),
                 store.bucket_exists,
                 runs,
                 executor.capabilities,
@@ -178,6 +177,10 @@ class Service:
                 logger.info("the service on %s has ended", folder.root)
         if needs.loss is not None:
             raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
+
+
+def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
+    return AlgorithmRegistry(database), ExperimentTable(database, bucket=bucket), ModelRegistry(database)
 
 
 def _open_dispatcher(

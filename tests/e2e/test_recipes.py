@@ -167,7 +167,7 @@ def test_a_program_written_for_alipai_trains_it_and_reads_its_outputs(home: Path
     assert seen["status"] == "Succeed"
     assert "deploy it with PAI-EAS" in seen["deploy"]
     assert "pytorch" in seen["serving image"]
-    assert seen["HuggingFaceEstimator"].startswith("huggingface/transformers-pytorch-gpu:")
+    assert seen["HuggingFaceEstimator"].startswith("docker.io/huggingface/transformers-pytorch-gpu:")
     assert "/modelscope:" in seen["ModelScopeEstimator"]
 
 

@@ -123,8 +123,8 @@ def test_a_service_without_a_catalogue_has_the_public_images_of_its_region(refus
         ("XGBoost", "latest", None, "xgboost-training:1.6.0-cpu-py36-ubuntu18.04"),
         ("ModelScope", "latest", "CPU", "pai/modelscope:1.34.0-pytorch2.3.1-cpu-py311-ubuntu22.04"),
         ("modelscope", "1.31", "GPU", "pai/modelscope:1.31.0-pytorch2.8.0-gpu-py311-cu124-ubuntu22.04"),
-        ("Transformers", "latest", "GPU", "huggingface/transformers-pytorch-gpu:4.41.3"),
-        ("transformers", "4.18", "CPU", "huggingface/transformers-pytorch-cpu:4.18.0"),
+        ("Transformers", "latest", "GPU", "docker.io/huggingface/transformers-pytorch-gpu:4.41.3"),
+        ("transformers", "4.18", "CPU", "docker.io/huggingface/transformers-pytorch-cpu:4.18.0"),
     ],
 )
 def test_the_public_images_have_each_framework_for_each_purpose(
@@ -153,7 +153,12 @@ def test_an_image_is_found_by_its_labels_where_no_repository_is_called_so() -> N
 @pytest.mark.parametrize(
     ("kind", "parameter", "scope", "uri"),
     [
-        (HuggingFaceEstimator, "transformers_version", "dlc", "huggingface/transformers-pytorch-gpu:4.41.3"),
+        (
+            HuggingFaceEstimator,
+            "transformers_version",
+            "dlc",
+            "docker.io/huggingface/transformers-pytorch-gpu:4.41.3",
+        ),
         (
             ModelScopeEstimator,
             "modelscope_version",
