@@ -37,7 +37,8 @@ _ABSENT = {
     "pai.toolkit": "pai-sdk config",
     "pai.tracking": "Experiment and report()",
     **dict.fromkeys(
-        ("pai.api", "pai.libs"), "session.algorithms, session.experiments, session.images, session.workspaces"
+        ("pai.api", "pai.libs"),
+        "session.algorithms, session.experiments, session.images, session.models, session.workspaces",
     ),
 }
 _OTHERWISE = "see the page 'Coming from alipai' of the documentation"
