@@ -86,10 +86,9 @@ def retrieve(
     chip = (accelerator_type or "CPU").upper()
     if chip not in ("CPU", "GPU"):
         raise InvalidInputError([Problem("accelerator_type", f"{accelerator_type!r} is not known", "CPU or GPU")])
-    everything = list_images("", session, image_scope)
-    of_framework = [image for image in everything if image.framework_name.lower() == framework_name.lower()]
+    of_framework = list_images(framework_name, session, image_scope) if framework_name.strip() else []
     if not of_framework:
-        names = sorted({image.framework_name for image in everything})
+        names = sorted({image.framework_name for image in list_images("", session, image_scope)})
         near = [name for name in names if nearest(framework_name.lower(), [name.lower()])]
         what = f"there is no image of {framework_name!r} for {image_scope}"
         hint = did_you_mean(near[:1]) or (f"there is: {', '.join(names)}" if names else "")
@@ -126,11 +125,38 @@ def list_images(
         hint = name_hint(scope, SCOPE_LABELS)
         raise InvalidInputError([Problem("image_scope", f"{image_scope!r} is not known", hint)])
     wanted = framework_name.strip().lower()
-    found = (
-        _image_info(name, uri, labels, scope)
-        for name, uri, labels in _catalogue(given_or_default(session, local=False), scope)
-    )
-    return [image for image in found if wanted in ("", image.framework_name.lower())]
+    catalogue = list(_catalogue(given_or_default(session, local=False), scope))
+    found = [_image_info(name, uri, labels, scope) for name, uri, labels in catalogue]
+    if not wanted:
+        return found
+    # Where no repository is called by the framework, the images that have it count: most have several.
+    return [image for image in found if image.framework_name.lower() == wanted] or [
+        _image_info(name, uri, labels, scope, framework)
+        for name, uri, labels in catalogue
+        for framework in _frameworks(labels)
+        if framework.lower() == wanted
+    ]
+
+
+def image_of_version(
+    framework: str, parameter: str, version: str | None, image_scope: str, session: Session | None
+) -> str:
+    """The image of an estimator that is made for a framework: the official one of a version, for GPUs.
+
+    Args:
+        framework: such as `Transformers`.
+        parameter: what the estimator calls the version.
+        version: as for `retrieve`.
+        image_scope: one of `ImageScope`.
+        session: where to look; the default session otherwise.
+
+    Raises:
+        InvalidInputError: there is no version.
+        ImageLookupError: there is no image of that version.
+    """
+    if not version:
+        raise InvalidInputError([Problem(parameter, "is missing", "a version or 'latest'; or give image_uri")])
+    return retrieve(framework, version, "GPU", image_scope, session).image_uri
 
 
 def _catalogue(session: Session, scope: str) -> Iterator[tuple[str, str, Mapping[str, str]]]:
@@ -149,15 +175,25 @@ def _catalogue(session: Session, scope: str) -> Iterator[tuple[str, str, Mapping
                 yield image.name, image.image_uri, image.labels
 
 
-def _image_info(name: str, uri: str, labels: Mapping[str, str], scope: str) -> ImageInfo:
-    """Returns the facts in labels and tag of an image. Labels win where both have one."""
+def _frameworks(labels: Mapping[str, str]) -> dict[str, str]:
+    """The frameworks that an image has, with their versions."""
+    return {key.removeprefix(_FRAMEWORK): value for key, value in labels.items() if key.startswith(_FRAMEWORK)}
+
+
+def _image_info(
+    name: str, uri: str, labels: Mapping[str, str], scope: str, framework: str | None = None
+) -> ImageInfo:
+    """Returns the facts in labels and tag of an image. Labels win where both have one.
+
+    An image may have more than one framework: the one its repository is called by is meant, unless one is given.
+    """
     repository, _, tag = uri.rpartition("/")[2].partition(":")
     found = _TAG.fullmatch(tag)
     by_tag = found.groupdict() if found else {}
-    framework = repository.removesuffix("-training").removesuffix("-inference")
-    # An image may hold more than one framework: the one that its repository is called by is meant.
-    versions = {key.removeprefix(_FRAMEWORK): value for key, value in labels.items() if key.startswith(_FRAMEWORK)}
-    framework = next((name for name in (*versions, *_SPELT) if name.lower() == framework.lower()), framework)
+    versions = _frameworks(labels)
+    if framework is None:
+        called = repository.removesuffix("-training").removesuffix("-inference")
+        framework = next((name for name in (*versions, *_SPELT) if name.lower() == called.lower()), called)
     python = by_tag.get("python")
     if python and "." not in python:
         python = f"{python[0]}.{python[1:]}"  # py39

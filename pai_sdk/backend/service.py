@@ -14,6 +14,7 @@ from pai_sdk.api.algorithms import Algorithms
 from pai_sdk.api.experiments import Experiments
 from pai_sdk.api.images import Images
 from pai_sdk.api.job_logs import JobLogs
+from pai_sdk.api.models import Models
 from pai_sdk.api.service_runs import ServiceRuns
 from pai_sdk.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk.api.transport import Transport
@@ -201,6 +202,11 @@ class ServiceBackend:
     def experiments(self) -> Experiments:
         """The experiments of the workspace."""
         return Experiments(self._workspace_transport(), self._settings.workspace_id)
+
+    @property
+    def models(self) -> Models:
+        """The registered models of the workspace."""
+        return Models(self._workspace_transport(), self._settings.workspace_id)
 
     @property
     def images(self) -> Images:

@@ -107,6 +107,8 @@ _ALSO_CALLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "credential_config": ("credentials", _same),  # alipai's
     "oss_bucket": ("oss_bucket_name", _bucket_name_of),  # of alipai's documentation
     "training_job_id": ("job_id", _same),  # alipai's
+    "default_training_inputs": ("default_inputs", _same),
+    "supported_instance_type": ("supported_instance_types", _same),
     "local_path": ("source_path", _same),  # of alipai's documentation, where it raises
 }
 

@@ -13,7 +13,6 @@ import typer
 
 from pai_sdk.base.version import __version__
 from pai_sdk.cli import (
-    algorithms,
     config_commands,
     demo,
     doctor,
@@ -22,6 +21,7 @@ from pai_sdk.cli import (
     jobs,
     metric_commands,
     migrate,
+    registered,
     run_commands,
     serve,
     submitting,
@@ -89,7 +89,8 @@ _GROUPS: dict[str, dict[str, typer.Typer]] = {
     "Service and settings": {
         "config": config_commands.app,
         "service": serve.app,
-        "algorithm": algorithms.app,
+        "algorithm": registered.algorithms,
+        "model": registered.models,
     },
 }
 for _panel, _commands in _COMMANDS.items():

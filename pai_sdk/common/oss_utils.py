@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -166,28 +165,8 @@ def download(oss_path: str | OssUriObj, local_path: str | Path, bucket: Any = No
         with tempfile.TemporaryDirectory(prefix="pai-download-") as fetched:
             archive = transfer.download(client, source, Path(fetched))
             folder.mkdir(parents=True, exist_ok=True)
-            _unpack(archive, folder)
+            transfer.unpack(archive, folder)
     return str(folder)
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack an archive into a folder, and nothing outside of it."""
-    with tarfile.open(archive) as packed:
-        for member in packed.getmembers():
-            parts = PurePosixPath(member.name).parts
-            if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
-                what = f"{member.name!r} in the archive is no plain file or folder within it"
-                raise InvalidInputError([Problem("oss_path", what, "unpack it by hand, if you trust it")])
-        for member in packed.getmembers():
-            target = folder.joinpath(*PurePosixPath(member.name).parts)
-            content = packed.extractfile(member)
-            if content is None:
-                target.mkdir(parents=True, exist_ok=True)
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with content, target.open("wb") as written:
-                shutil.copyfileobj(content, written)
-            target.chmod(0o755 if member.mode & 0o100 else 0o644)
 
 
 def _target(oss_path: str | OssUriObj, bucket: Any) -> OssUri:

@@ -8,12 +8,14 @@ from typing import Any, NoReturn
 from pai_sdk.compat.replacements import instead_of
 from pai_sdk.errors import NotOfferedError
 
-__all__ = ["SERVING", "left_out", "module_left_out", "names_left_out"]
+__all__ = ["DEPLOYING", "SERVING", "left_out", "module_left_out", "names_left_out"]
+
+DEPLOYING = "deploy it with PAI-EAS: in the console, with `eascmd`, or by the package alibabacloud_eas20210701"
+"""How a model is deployed without this package."""
 
 SERVING = (
     "it trains, and does not serve. estimator.model_data() is the URI of the model, and "
-    "job.download('model', 'model/') fetches it; deploy it with PAI-EAS: in the console, with `eascmd`, or by the "
-    "package alibabacloud_eas20210701"
+    f"job.download('model', 'model/') fetches it; {DEPLOYING}"
 )
 """The replacement of deploying."""
 

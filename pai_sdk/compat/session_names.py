@@ -28,7 +28,7 @@ LEFT_OUT = {
     "pipeline_run_api": "pipelines of PAIFlow are not part of pai_sdk",
     "dataset_api": "a dataset's id, 'd-…', is taken as an input",
     "code_source_api": "git_config of an Estimator",
-    "model_api": "models are not part of pai_sdk; estimator.model_data() is the URI of one",
+    "model_api": "session.models, or pai_sdk.model.RegisteredModel",
     "service_api": "serving is not part of pai_sdk; use PAI-EAS",
     "pipeline_api": "pipelines of PAIFlow are not part of pai_sdk",
     "is_supported_training_instance": "submit the job; the service refuses instance types that it does not have",

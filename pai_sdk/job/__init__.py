@@ -13,7 +13,6 @@ __all__, _load = lazy_names(__name__)
 # Of alipai's, and left out: what each is, and what replaces it.
 _LEFT_OUT = {
     "LocalTrainingJob": "local jobs are a TrainingJob like all others: fit() returns it",
-    "ModelRecipeSpec": "give the algorithm of a recipe to AlgorithmEstimator(…, algorithm_provider='pai')",
 }
 
 

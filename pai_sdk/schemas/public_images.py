@@ -1,6 +1,7 @@
 """PAI's public images by region, as data: the catalogue of a service that has none of its own.
 
-It is a selection of what PAI's documentation and public code name; a service with ListImages knows more.
+It is a selection of what PAI's documentation and public code name; a service with ListImages knows more. Images
+made for serving only are not among them: for serving, those for training are listed, which have the framework.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _USUAL_REGION = "cn-hangzhou"  # for a service of one's own, whose region is no 
 _DLC = "registry.{region}.aliyuncs.com/pai-dlc"
 _DSW = "dsw-registry-vpc.{region}.cr.aliyuncs.com/pai"
 
+_HUB = "docker.io/huggingface"  # not PAI's, but those of Hugging Face itself
+
 # Registry, repository and tag, framework and its version, version of Python; the newest of a framework first.
 _IMAGES = (
     (_DSW, "pytorch-training:2.7-gpu-py312-cu128-ubuntu24.04", "PyTorch", "2.7", "3.12"),
@@ -38,6 +41,19 @@ _IMAGES = (
     (_DLC, "tensorflow-training:1.15-cpu-py36-ubuntu18.04", "TensorFlow", "1.15", "3.6"),
     (_DLC, "tensorflow-training:1.12.2PAI-cpu-py27-ubuntu16.04", "TensorFlow", "1.12.2PAI", "2.7"),
     (_DLC, "xgboost-training:1.6.0-cpu-py36-ubuntu18.04", "XGBoost", "1.6.0", "3.6"),
+    (_DSW, "modelscope:1.34.0-pytorch2.9.1-gpu-py311-cu124-ubuntu22.04", "ModelScope", "1.34.0", "3.11"),
+    (_DSW, "modelscope:1.34.0-pytorch2.3.1-cpu-py311-ubuntu22.04", "ModelScope", "1.34.0", "3.11"),
+    (_DSW, "modelscope:1.31.0-pytorch2.8.0-gpu-py311-cu124-ubuntu22.04", "ModelScope", "1.31.0", "3.11"),
+    (
+        _DSW,
+        "modelscope:1.28.0-pytorch2.3.1tensorflow2.16.1-gpu-py311-cu121-ubuntu22.04",
+        "ModelScope",
+        "1.28.0",
+        "3.11",
+    ),
+    (_HUB, "transformers-pytorch-gpu:4.41.3", "Transformers", "4.41.3", ""),
+    (_HUB, "transformers-pytorch-gpu:4.35.2", "Transformers", "4.35.2", ""),
+    (_HUB, "transformers-pytorch-cpu:4.18.0", "Transformers", "4.18.0", ""),
 )
 
 
@@ -74,11 +90,12 @@ def public_images(region_id: str | None) -> Iterator[CatalogueImage]:
             label.split("=")
             for label in (
                 OFFICIAL,
-                SCOPE_LABELS["training"],
-                f"system.chipType={'GPU' if '-gpu-' in name else 'CPU'}",
+                *SCOPE_LABELS.values(),  # an image that trains with a framework can also serve and be explored
+                f"system.chipType={'GPU' if '-gpu' in name else 'CPU'}",
                 f"system.framework.{framework}={version}",
                 f"system.pythonVersion={python}",
-                "system.origin=PAI",
+                f"system.origin={'Community' if registry == _HUB else 'PAI'}",
             )
+            if not label.endswith("=")
         )
         yield CatalogueImage(f"image-public{number:03}", name, f"{registry.format(region=region)}/{name}", labels)

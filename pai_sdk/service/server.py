@@ -24,7 +24,6 @@ from pai_sdk.service.http.gate import Gate
 from pai_sdk.service.http.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk.service.http.listening import info_of, listen
 from pai_sdk.service.http.nonces import NonceMemory
-from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.host_resources import Capacity
@@ -37,8 +36,11 @@ from pai_sdk.service.objects.oss_app import create_app
 from pai_sdk.service.objects.store import ObjectStore
 from pai_sdk.service.open_state import open_state
 from pai_sdk.service.rate import RateLimit
+from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
+from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.job_runs import JobRuns
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
+from pai_sdk.service.state.database import Database
 from pai_sdk.service.state.folder import DataFolder, Keys
 from pai_sdk.service.state.reserve import Reserve
 from pai_sdk.service.tables.job_tables import JobTables, TableKeys
@@ -148,8 +150,7 @@ class Service:
                 logs,
                 changes,
                 scheduler,
-                AlgorithmRegistry(database),
-                ExperimentTable(database, bucket=settings.bucket),
+                *_registries(database, settings.bucket),
                 store.bucket_exists,
                 runs,
                 executor.capabilities,
@@ -176,6 +177,10 @@ class Service:
                 logger.info("the service on %s has ended", folder.root)
         if needs.loss is not None:
             raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
+
+
+def _registries(database: Database, bucket: str) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry]:
+    return AlgorithmRegistry(database), ExperimentTable(database, bucket=bucket), ModelRegistry(database)
 
 
 def _open_dispatcher(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pai_sdk.api.algorithms import Algorithms
     from pai_sdk.api.experiments import Experiments
     from pai_sdk.api.images import Images
+    from pai_sdk.api.models import Models
     from pai_sdk.api.service_runs import ServiceRuns
     from pai_sdk.api.workspaces import Workspaces
     from pai_sdk.backend.local import LocalBackend
@@ -202,6 +203,17 @@ class Session(NamedSettings):
             ['digits']
         """
         return self._backends.service.experiments
+
+    @property
+    def models(self) -> Models:
+        """The registered models of the workspace; `RegisteredModel` is a handle on one, which trains it further.
+
+        Example:
+            >>> model_id = session.models.create("digits")  # doctest: +SKIP
+            >>> session.models.create_version(model_id, "oss://m/digits/", training_spec=spec)  # doctest: +SKIP
+            '0.1.0'
+        """
+        return self._backends.service.models
 
     @property
     def images(self) -> Images:

@@ -1,4 +1,4 @@
-"""Transfers of files and folders to and from OSS: `upload`, `download`, and `upload_tree` for a tree.
+"""Transfers of files and folders to and from OSS: `upload`, `download`, `upload_tree` for a tree, and `unpack`.
 
 `DirSync` moves the files. This module adds what a tree, or a single file, has of its own.
 """
@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, Problem, StorageError, TransferError
@@ -29,7 +31,7 @@ from pai_sdk.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
 
-__all__ = ["download", "manifest_uri", "upload", "upload_tree"]
+__all__ = ["download", "manifest_uri", "unpack", "upload", "upload_tree"]
 
 
 def upload(
@@ -230,3 +232,27 @@ def _must_have_keys(tree: FileTree, folder: OssUri) -> None:
             problems += [Problem(entry.path, f"{key.what}; {key.hint}", hint) for key in error.problems]
     if problems:
         raise InvalidInputError(problems)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack an archive into a folder, and nothing outside of it.
+
+    Raises:
+        InvalidInputError: a member is no plain file or folder, or lies outside; nothing is unpacked.
+    """
+    with tarfile.open(archive) as packed:
+        for member in packed.getmembers():
+            parts = PurePosixPath(member.name).parts
+            if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
+                what = f"{member.name!r} in the archive is no plain file or folder within it"
+                raise InvalidInputError([Problem("archive", what, "unpack it by hand, if you trust it")])
+        for member in packed.getmembers():
+            target = folder.joinpath(*PurePosixPath(member.name).parts)
+            content = packed.extractfile(member)
+            if content is None:
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with content, target.open("wb") as written:
+                shutil.copyfileobj(content, written)
+            target.chmod(0o755 if member.mode & 0o100 else 0o644)

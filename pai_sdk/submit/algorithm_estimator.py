@@ -85,17 +85,12 @@ class AlgorithmEstimator(EstimatorBase):
 
     def describe(self) -> Description:
         """The description of the algorithm's jobs."""
-        algorithm = self._algorithm()
-        if place_of_type(self.instance_type).is_here:
-            algorithm = algorithm.as_whole()
-        definition = algorithm.definition
-        return Description(
-            hyperparameters=self.hyperparameters,
-            input_channels=[channel.as_channel() for channel in definition.input_channels],
-            output_channels=[channel.as_channel() for channel in definition.output_channels],
-            source_dir=self.source_dir,
+        return describe_algorithm(
+            self._algorithm(),
+            self.instance_type,
+            self.hyperparameters,
+            self.source_dir,
             allow_secrets=self.allow_secrets,
-            algorithm=algorithm,
         )
 
     def _algorithm(self) -> AlgorithmChoice:
@@ -129,3 +124,33 @@ class AlgorithmEstimator(EstimatorBase):
             problems.append(Problem("algorithm_name", "is missing", hint))
         if problems:
             raise InvalidInputError(problems)
+
+
+def describe_algorithm(
+    algorithm: AlgorithmChoice,
+    instance_type: str | None,
+    hyperparameters: Mapping[str, Any] | None,
+    source_dir: str | os.PathLike[str] | None,
+    *,
+    allow_secrets: bool,
+) -> Description:
+    """The description of jobs that run an algorithm.
+
+    Args:
+        algorithm: that they run.
+        instance_type: where they run.
+        hyperparameters: values by name.
+        source_dir: code that is not the algorithm's.
+        allow_secrets: take files along that look like keys.
+    """
+    if place_of_type(instance_type).is_here:
+        algorithm = algorithm.as_whole()
+    definition = algorithm.definition
+    return Description(
+        hyperparameters=hyperparameters,
+        input_channels=[channel.as_channel() for channel in definition.input_channels],
+        output_channels=[channel.as_channel() for channel in definition.output_channels],
+        source_dir=source_dir,
+        allow_secrets=allow_secrets,
+        algorithm=algorithm,
+    )

@@ -15,7 +15,7 @@ from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
-from pai_sdk.submit.submitter import CHECKPOINTS, MODEL, TENSORBOARD, Description, EstimatorBase
+from pai_sdk.submit.submitter import CHECKPOINTS, Description, EstimatorBase, training_outputs
 
 if TYPE_CHECKING:
     from pai_sdk.backend.base import Plan
@@ -126,20 +126,13 @@ class Estimator(EstimatorBase):
 
     def describe(self) -> Description:
         """The description of the estimator's jobs."""
-        from pai_sdk.schemas.spec import Channel
-
         checkpoints = self.checkpoints_path
         return Description(
             self.image_uri,
             self.command,
             self.hyperparameters,
             metric_definitions=self.metric_definitions or (),
-            output_channels=[
-                Channel(name=MODEL, required=True),
-                Channel(name=CHECKPOINTS, required=False),
-                # TensorBoard files grow while the job runs: the service mounts this channel so that they can.
-                Channel(name=TENSORBOARD, required=False, properties={"ossAppendable": "true"}),
-            ],
+            output_channels=training_outputs(),
             takes_more_outputs=True,
             placed_outputs={} if checkpoints is None else {CHECKPOINTS: ("checkpoints_path", checkpoints)},
             source_dir=self.source_dir,

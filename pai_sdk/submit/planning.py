@@ -30,6 +30,8 @@ from pai_sdk.submit.parameter_types import check_texts, with_checked_types
 from pai_sdk.submit.parameters import Description, JobParameters
 from pai_sdk.submit.problems import Problems
 
+_ANY_TYPE = "ecs.c6.large"
+
 # Parameters that are a model of their own: the user's name, the request's name, the model.
 _MODELS = (
     ("settings", "settings", Settings),
@@ -53,7 +55,7 @@ def make_plan(
     problems = Problems()
     parameters = with_checked_types(parameters, problems)
     backend = session.backend_for(parameters.instance_type)
-    description = _describe(parameters, problems)
+    description = _describe(parameters, backend, problems)
     algorithm = description.algorithm
     name = request_fields.job_name(
         job_name, parameters.base_job_name or request_fields.base_of(type(parameters)), problems
@@ -145,7 +147,7 @@ def _notes(request: TrainingJobRequest, backend: Backend) -> tuple[str, ...]:
     return (image_unused_message(spec.image),)
 
 
-def _describe(parameters: JobParameters, problems: Problems) -> Description:
+def _describe(parameters: JobParameters, backend: Backend, problems: Problems) -> Description:
     """The submitter's description of the job. When it fails, its problems are noted and the rest is checked."""
     try:
         description = parameters.describe()
@@ -157,7 +159,9 @@ def _describe(parameters: JobParameters, problems: Problems) -> Description:
         return Description("-", "-")
     algorithm = description.algorithm
     if algorithm is not None and parameters.instance_type is None and parameters.instance_spec is None:
-        parameters.instance_type = algorithm.usual_instance_type
+        # Processes of a machine run with any type; a cloud rents the instance, so there it must be named.
+        any_type = None if backend.capabilities.uses_images else _ANY_TYPE
+        parameters.instance_type = algorithm.usual_instance_type or any_type
     return description
 
 

@@ -20,13 +20,26 @@ from pai_sdk.submit.parameters import Description, JobParameters
 if TYPE_CHECKING:
     from pai_sdk.backend.base import Plan
     from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk.schemas.spec import Channel
     from pai_sdk.session import Session
     from pai_sdk.submit.channels import InputSource, OutputTarget
     from pai_sdk.tensorboard import TensorBoard
 
-__all__ = ["Description", "EstimatorBase", "JobSubmitter"]
+__all__ = ["Description", "EstimatorBase", "JobSubmitter", "training_outputs"]
 
 MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
+
+
+def training_outputs() -> list[Channel]:
+    """The outputs of jobs that train, where nothing else is defined."""
+    from pai_sdk.schemas.spec import Channel
+
+    return [
+        Channel(name=MODEL, required=True),
+        Channel(name=CHECKPOINTS, required=False),
+        # TensorBoard files grow while the job runs: the service mounts this channel so that they can.
+        Channel(name=TENSORBOARD, required=False, properties={"ossAppendable": "true"}),
+    ]
 
 
 @short_tracebacks

@@ -23,6 +23,7 @@ from pai.job import TrainingJob
 from pai.job._training_job import AlgorithmSpec, Channel
 from pai.libs.alibabacloud_aiworkspace20210204.models import LabelInfo
 from pai.libs.alibabacloud_paistudio20220112 import models
+from pai.model import RegisteredModel
 from pai.processor import Processor
 
 GIVEN, FOLDER = json.loads(sys.argv[1]), Path(sys.argv[2])
@@ -152,6 +153,25 @@ algorithms = {
 for name, estimator in algorithms.items():
     job = estimator.fit({"train": str(FOLDER / "data")}, {"extra": extra}, wait=False)
     FOUND[name] = [ended(job), logs(job), estimator.get_outputs_data()]
+
+# ---- a registered model, trained by its recipe and by the estimator of the recipe
+files = f"oss://{GIVEN['bucket']}/{GIVEN['name']}/extra/"
+recipe = {
+    "AlgorithmSpec": {**SPEC, "InputChannels": [*SPEC["InputChannels"], {"Name": "model"}]},
+    "HyperParameters": [{"Name": "epochs", "Value": "7"}],
+    "InputChannels": [{"Name": "train", "InputUri": files}],
+    "ComputeResource": {"EcsSpec": INSTANCE, "EcsCount": 1},
+}
+model = session.model_api.create(model_name=GIVEN["name"], task="copy", labels={"by": "alipai"})
+named = session.model_api.create_version(model, uri=files, training_spec=recipe, labels={"by": "alipai"})
+registered = RegisteredModel(GIVEN["name"])
+trained = registered.training_recipe()
+job = trained.train({"train": str(FOLDER / "data")}, wait=False)
+FOUND["recipe"] = [named, ended(job), logs(job), trained.model_data(), registered.model_labels]
+job = registered.get_estimator(hyperparameters={"epochs": 8}).fit(registered.get_estimator_inputs(), wait=False)
+FOUND["recipe's estimator"] = [ended(job), logs(job)]
+FOUND["models"] = [each.model_name for each in RegisteredModel.list(task="copy")]
+registered.delete(delete_all_version=True)
 
 # ---- a job that fails, and the list of all
 failing = Estimator(

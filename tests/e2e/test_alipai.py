@@ -121,3 +121,11 @@ def test_experiments_are_created_found_changed_and_deleted(found: dict[str, Any]
     assert found["experiment by name"] == found["experiment id"] == experiment["ExperimentId"]
     assert found["tensorboard"] == f"{experiment['ArtifactUri']}tensorboard/"
     assert found["experiments left"] == []
+
+
+def test_a_registered_model_is_trained_by_its_recipe(found: dict[str, Any]) -> None:
+    version, status, logs, model, labels = found["recipe"]
+    assert (version, status, logs, labels) == ("0.1.0", "Succeed", ["epochs 7"], {"by": "alipai"})
+    assert model.endswith("/model/")
+    assert found["recipe's estimator"] == ["Succeed", ["epochs 8"]]
+    assert found["models"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pai_sdk import Session
 from pai_sdk.api.images import ImageRecord
 from pai_sdk.errors import ApiError, ImageLookupError, InvalidInputError, NotFoundError, ServiceFaultError
+from pai_sdk.huggingface.estimator import HuggingFaceEstimator
 from pai_sdk.image import ImageInfo, ImageScope, list_images, retrieve
+from pai_sdk.modelscope.estimator import ModelScopeEstimator
 
 
 def record(uri: str, **labels: str) -> ImageRecord:
@@ -34,6 +38,7 @@ class FakeSession:
     """A session whose service has these images, or refuses."""
 
     settings = SimpleNamespace(region_id="cn-shanghai")
+    more: Sequence[ImageRecord] = ()
 
     def __init__(self, refusal: Exception | None = None) -> None:
         self.asked: list[list[str]] = []
@@ -47,7 +52,7 @@ class FakeSession:
             self.asked.append(labels)
             if self._refusal:
                 raise self._refusal
-            return iter(IMAGES)
+            return iter([*IMAGES, *self.more])
 
         return SimpleNamespace(list=listed)
 
@@ -107,7 +112,77 @@ def test_a_service_without_a_catalogue_has_the_public_images_of_its_region(refus
         "registry.cn-shanghai.aliyuncs.com/pai-dlc/xgboost-training:1.6.0-cpu-py36-ubuntu18.04"
     )
     assert (found.framework_name, found.accelerator_type, found.python_version) == ("XGBoost", "CPU", "3.6")
-    assert list_images("", FakeSession(refusal), ImageScope.INFERENCE) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scope", [ImageScope.TRAINING, ImageScope.INFERENCE, ImageScope.DEVELOP])
+@pytest.mark.parametrize(
+    ("framework", "version", "accelerator", "uri"),
+    [
+        ("PyTorch", "latest", "CPU", "pytorch-training:1.12-cpu-py39-ubuntu20.04"),
+        ("TensorFlow", "2.3", "gpu", "tensorflow-training:2.3-gpu-py36-cu101-ubuntu18.04"),
+        ("XGBoost", "latest", None, "xgboost-training:1.6.0-cpu-py36-ubuntu18.04"),
+        ("ModelScope", "latest", "CPU", "pai/modelscope:1.34.0-pytorch2.3.1-cpu-py311-ubuntu22.04"),
+        ("modelscope", "1.31", "GPU", "pai/modelscope:1.31.0-pytorch2.8.0-gpu-py311-cu124-ubuntu22.04"),
+        ("Transformers", "latest", "GPU", "docker.io/huggingface/transformers-pytorch-gpu:4.41.3"),
+        ("transformers", "4.18", "CPU", "docker.io/huggingface/transformers-pytorch-cpu:4.18.0"),
+    ],
+)
+def test_the_public_images_have_each_framework_for_each_purpose(
+    framework: str, version: str, accelerator: str | None, uri: str, scope: str
+) -> None:
+    session: Any = FakeSession(NotFoundError("no such action", code="InvalidAction.NotFound", status_code=404))
+    found = retrieve(framework, version, accelerator, scope, session)
+    assert found.image_uri.endswith(uri)
+    assert (found.image_scope, found.framework_name.lower()) == (scope, framework.lower())
+
+
+def test_an_image_is_found_by_its_labels_where_no_repository_is_called_so() -> None:
+    session: Any = FakeSession()
+    session.more = [
+        record(
+            "r.example.com/pai/huggingface-training:4.31-gpu",
+            **{"framework.PyTorch": "2.0", "framework.Transformers": "4.31.0", "chipType": "GPU"},
+        )
+    ]
+    found = retrieve("Transformers", "latest", "GPU", session=session)
+    assert found.image_uri == "r.example.com/pai/huggingface-training:4.31-gpu"
+    assert (found.framework_name, found.framework_version) == ("Transformers", "4.31.0")
+    assert retrieve("PyTorch", "latest", "GPU", session=session).framework_version == "2.7"
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "scope", "uri"),
+    [
+        (
+            HuggingFaceEstimator,
+            "transformers_version",
+            "dlc",
+            "docker.io/huggingface/transformers-pytorch-gpu:4.41.3",
+        ),
+        (
+            ModelScopeEstimator,
+            "modelscope_version",
+            "dsw",
+            "dsw-registry-vpc.cn-hangzhou.cr.aliyuncs.com/pai/modelscope:1.34.0-pytorch2.9.1-gpu-py311-cu124-ubuntu22.04",
+        ),
+    ],
+)
+def test_an_estimator_of_a_framework_has_the_image_of_the_version(
+    kind: Any, parameter: str, scope: str, uri: str
+) -> None:
+    refusal = NotFoundError("no such action", code="InvalidAction.NotFound", status_code=404)
+    catalogue: Any = FakeSession(refusal)
+    catalogue.settings = SimpleNamespace(region_id="cn-hangzhou")
+    newest = kind("python train.py", **{parameter: "latest"}, session=catalogue)
+    assert newest.training_image_uri() == newest.describe().image == uri
+    assert catalogue.asked[0][1] == f"system.supported.{scope}=true"
+    session = Session("cn-hangzhou", "1", oss_bucket_name="models", access_key_id="a", access_key_secret="b")
+    own = kind("python train.py", image_uri="mine:1", instance_type="ecs.c6.large", session=session)
+    spec = own.plan().request.algorithm_spec
+    assert spec is not None
+    assert (spec.image, spec.command) == ("mine:1", ["sh", "-c", "python train.py"])
+    with pytest.raises(InvalidInputError, match=f"{parameter}: is missing .*image_uri"):
+        kind("python train.py", instance_type="ecs.c6.large", session=session).plan()
 
 
 def test_a_fault_of_the_service_is_no_lack_of_a_catalogue() -> None:

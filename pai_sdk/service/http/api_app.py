@@ -20,6 +20,7 @@ from pai_sdk.service.http.routes import (
     job_instances,
     job_logs,
     job_metrics,
+    models,
     training_jobs,
     workspaces,
 )
@@ -54,6 +55,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         algorithms,
         experiments,
         images,
+        models,
         workspaces,
     )
     for module in resources:

@@ -9,12 +9,13 @@ from typing import Annotated, Protocol
 from fastapi import Depends, Request
 
 from pai_sdk.execution.base import ExecutorCapabilities
-from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.changes import Changes
 from pai_sdk.service.jobs.experiment_table import ExperimentTable
 from pai_sdk.service.jobs.job_table import Jobs
 from pai_sdk.service.jobs.log_reader import JobLogReader
 from pai_sdk.service.jobs.metric_pages import MetricPages
+from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
+from pai_sdk.service.registry.model_registry import ModelRegistry
 from pai_sdk.service.runs.source import RunSource
 from pai_sdk.service.settings import ServiceInfo, ServiceSettings
 
@@ -45,6 +46,7 @@ class ServiceContext:
     runner: JobRunner
     algorithms: AlgorithmRegistry
     experiments: ExperimentTable
+    models: ModelRegistry
     bucket_exists: Callable[[str], bool]
     runs: RunSource
     executor: ExecutorCapabilities

@@ -13,12 +13,12 @@ from pai_sdk.execution import contract
 from pai_sdk.schemas.compute import ComputeResource
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec
-from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.jobs.job_table import LONGEST_LABEL
 from pai_sdk.service.jobs.patterns import pattern_problems
 from pai_sdk.service.jobs.progress_figures import progress_patterns
 from pai_sdk.service.jobs.reading import in_one_message, read_body, read_model
 from pai_sdk.service.jobs.resolution import Resolved, resolve, spec_problems
+from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.wire_errors import WireError, invalid_parameter
 
 __all__ = ["read_request", "read_spec"]

@@ -16,7 +16,7 @@ from pai_sdk.schemas.definitions import (
 )
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import AlgorithmSpec, Channel
-from pai_sdk.service.jobs.algorithm_registry import AlgorithmRegistry
+from pai_sdk.service.registry.algorithm_registry import AlgorithmRegistry
 from pai_sdk.service.wire_errors import invalid_parameter
 
 __all__ = ["Resolved", "resolve", "spec_problems"]

@@ -19,6 +19,8 @@ __all__ = [
     "JobLabel",
     "LatestMetric",
     "Metric",
+    "ModelRow",
+    "ModelVersionRow",
     "Progress",
     "Transition",
 ]
@@ -232,3 +234,47 @@ class ExperimentRow(Base):
     labels: Mapped[list[ExperimentLabel]] = relationship(
         order_by=ExperimentLabel.key, lazy="selectin", passive_deletes="all"
     )
+
+
+class ModelRow(Base):
+    """A registered model. `number` counts models in the order of their creation.
+
+    `details` has the fields of the wire that nothing is searched by, and `labels` its labels by key.
+    """
+
+    __tablename__ = "models"
+    __table_args__ = (
+        UniqueConstraint("workspace_id", "name"),
+        {"sqlite_autoincrement": True},
+    )
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    workspace_id: Mapped[str]
+    name: Mapped[str]
+    task: Mapped[str | None]
+    domain: Mapped[str | None]
+    origin: Mapped[str | None]
+    type: Mapped[str | None]
+    details: Mapped[dict[str, Any]]
+    labels: Mapped[dict[str, Any]]
+    created_at: Mapped[float]
+    modified_at: Mapped[float]
+
+
+class ModelVersionRow(Base):
+    """A version of a registered model: the URI of its files, and the specs of what can be done with it."""
+
+    __tablename__ = "model_versions"
+    __table_args__ = (
+        UniqueConstraint("model", "name"),
+        {"sqlite_autoincrement": True},
+    )
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    model: Mapped[int] = mapped_column(ForeignKey("models.number", ondelete="CASCADE"))
+    name: Mapped[str]
+    details: Mapped[dict[str, Any]]
+    labels: Mapped[dict[str, Any]]
+    created_at: Mapped[float]
+    modified_at: Mapped[float]

@@ -70,7 +70,7 @@ def test_a_use_in_a_formatted_text_is_changed_or_named() -> None:
         ("import pai.dsw", "pai.dsw", "DSW"),
         ("from pai.toolkit.config import main", "pai.toolkit.config.main", "pai-sdk config"),
         ("from pai.model import InferenceSpec", "pai.model.InferenceSpec", "PAI-EAS"),
-        ("from pai.huggingface import HuggingFaceEstimator", "HuggingFaceEstimator", "Estimator(image_uri="),
+        ("from pai.huggingface.model import HuggingFaceModel", "HuggingFaceModel", "PAI-EAS"),
         ("import pai; pai.estimator.Unknown", "pai.estimator.Unknown", "Coming from alipai"),
         ("import pai; session.training_job_api.list()", ".training_job_api", "session.list_jobs()"),
         ("import pai; estimator.deploy()", ".deploy()", "PAI-EAS"),
@@ -184,3 +184,15 @@ def test_any_text_stays_what_it_was_but_for_the_name(text: str) -> None:
         return
     after = ast.dump(ast.parse(migrate_source(source).text))
     assert after.replace("'pai_sdk", "'pai") == before.replace("'pai_sdk", "'pai")
+
+
+def test_recipes_and_estimators_of_frameworks_need_no_manual_change() -> None:
+    program = (
+        "from pai.model import ModelTrainingRecipe, RegisteredModel\n"
+        "from pai.huggingface.estimator import HuggingFaceEstimator\n"
+        "from pai.modelscope import ModelScopeEstimator\n"
+        "recipe = RegisteredModel('digits').training_recipe()\n"
+    )
+    migrated = migrate_source(program)
+    assert migrated.findings == []
+    assert migrated.text == program.replace("from pai.", "from pai_sdk.")

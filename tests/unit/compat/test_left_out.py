@@ -9,10 +9,10 @@ import pytest
 
 from pai_sdk import Estimator, Session
 from pai_sdk.errors import NotOfferedError, PaiError
-from pai_sdk.huggingface import HuggingFaceEstimator
-from pai_sdk.job import LocalTrainingJob, ModelRecipeSpec
-from pai_sdk.model import InferenceSpec, Model, ModelTrainingRecipe, RegisteredModel, container_serving_spec
-from pai_sdk.modelscope import ModelScopeEstimator
+from pai_sdk.huggingface import HuggingFaceModel
+from pai_sdk.job import LocalTrainingJob
+from pai_sdk.model import InferenceSpec, Model, container_serving_spec
+from pai_sdk.modelscope.model import ModelScopeModel
 from pai_sdk.predictor import AsyncPredictor, Predictor
 from pai_sdk.serializers import JsonSerializer, SerializerBase
 
@@ -24,17 +24,14 @@ from pai_sdk.serializers import JsonSerializer, SerializerBase
         (lambda: Estimator("img", "true").create_model({}), "Estimator.create_model", "model_data()"),
         (lambda: Model(model_data="oss://b/m/"), "pai_sdk.model.Model", "model_data()"),
         (lambda: Model.deploy, "pai_sdk.model.Model.deploy", "PAI-EAS"),
-        (lambda: RegisteredModel.list(), "pai_sdk.model.RegisteredModel.list", "AlgorithmEstimator"),
         (lambda: InferenceSpec(processor="p"), "pai_sdk.model.InferenceSpec", "PAI-EAS"),
-        (lambda: ModelTrainingRecipe("qwen"), "pai_sdk.model.ModelTrainingRecipe", "algorithm_provider='pai'"),
         (lambda: container_serving_spec(command="x"), "pai_sdk.model.container_serving_spec", "PAI-EAS"),
         (lambda: Predictor("service"), "pai_sdk.predictor.Predictor", "requests.post"),
         (lambda: AsyncPredictor("service"), "pai_sdk.predictor.AsyncPredictor", "requests.post"),
         (lambda: JsonSerializer(), "pai_sdk.serializers.JsonSerializer", "json.dumps"),
-        (lambda: HuggingFaceEstimator("true"), "pai_sdk.huggingface.HuggingFaceEstimator", "retrieve("),
-        (lambda: ModelScopeEstimator("true"), "pai_sdk.modelscope.ModelScopeEstimator", "retrieve("),
+        (lambda: HuggingFaceModel(), "pai_sdk.huggingface.HuggingFaceModel", "PAI-EAS"),
+        (lambda: ModelScopeModel(), "pai_sdk.modelscope.model.ModelScopeModel", "PAI-EAS"),
         (lambda: LocalTrainingJob(), "pai_sdk.job.LocalTrainingJob", "fit() returns it"),
-        (lambda: ModelRecipeSpec(), "pai_sdk.job.ModelRecipeSpec", "AlgorithmEstimator"),
     ],
 )
 def test_the_first_use_names_the_replacement(use: Any, named: str, instead: str) -> None:

@@ -248,3 +248,13 @@ def test_a_repr_shows_no_more_than_was_given() -> None:
     assert repr(AlgorithmEstimator("digits", "v1")) == (
         "AlgorithmEstimator(algorithm_name='digits', algorithm_version='v1')"
     )
+
+
+def test_processes_of_a_machine_run_with_any_instance_type() -> None:
+    bare = {"Image": "none", "Command": ["true"]}
+    estimator = given(algorithm_spec=bare, hyperparameters=None)
+    assert complaints(estimator, {}) == {
+        "instance_type": "is missing (such as instance_type='ecs.c6.large', or instance_spec with resource_id)"
+    }
+    estimator.session._backends.connection.uses_images = False
+    assert estimator.plan().request.to_wire()["ComputeResource"]["EcsSpec"] == "ecs.c6.large"

@@ -15,9 +15,9 @@ from pai_sdk.service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk.service.http.context import ContextOf
 from pai_sdk.service.http.routes.json_responses import success
 from pai_sdk.service.http.routes.parameters import PageNumber, PageSize, check_workspace
-from pai_sdk.service.jobs.algorithm_registry import PROVIDER
 from pai_sdk.service.jobs.creation import read_spec
 from pai_sdk.service.jobs.reading import read_body, read_model
+from pai_sdk.service.registry.algorithm_registry import PROVIDER
 from pai_sdk.service.state.models import Algorithm, AlgorithmVersion
 from pai_sdk.service.wire_errors import invalid_parameter
 

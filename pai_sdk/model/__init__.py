@@ -1,6 +1,10 @@
-"""alipai's models and their deployment: left out. The names can be imported; their use names the replacement."""
+"""Registered models and the recipes that train them. Serving is left out: its names name the replacement."""
 
 from pai_sdk.compat.left_out import SERVING, names_left_out
+from pai_sdk.model.recipe import ModelRecipe, ModelRecipeType, ModelTrainingRecipe
+from pai_sdk.model.registered_model import RegisteredModel
+
+__all__ = ["ModelRecipe", "ModelRecipeType", "ModelTrainingRecipe", "RegisteredModel"]
 
 __getattr__ = names_left_out(
     __name__,
@@ -9,18 +13,14 @@ __getattr__ = names_left_out(
         "Model",
         "ModelBase",
         "ModelFormat",
-        "ModelRecipe",
-        "ModelRecipeType",
-        "ModelTrainingRecipe",
         "NfsStorageConfig",
         "NodeStorageConfig",
         "OssStorageConfig",
         "RawStorageConfig",
-        "RegisteredModel",
         "ResourceConfig",
         "SharedMemoryConfig",
         "StorageConfigBase",
         "container_serving_spec",
     ),
-    f"{SERVING}. To train by a recipe, give its algorithm to AlgorithmEstimator(…, algorithm_provider='pai')",
+    SERVING,
 )

@@ -1,0 +1,159 @@
+"""The commands about what is registered, algorithms and models: create, list, show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.schemas.recipes import check_recipes
+from pai_sdk.schemas.spec import AlgorithmSpec
+from pai_sdk.schemas.wire import problems_of
+from pai_sdk.session import get_default_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pai_sdk.api.models import ModelRecord
+    from pai_sdk.schemas.wire import Received
+
+__all__ = ["algorithms", "models"]
+
+algorithms = typer.Typer(help="Registered algorithms: create, list, show.", no_args_is_help=True)
+models = typer.Typer(help="Registered models: create, list, show.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The exact name.")]
+Version = Annotated[str | None, typer.Argument(help="The newest version otherwise.")]
+Provider = Annotated[str | None, typer.Option(help="The provider: 'pai' for PAI's own; yours by default.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+
+
+@algorithms.command("create")
+def create_algorithm(
+    name: Name,
+    version: Annotated[str, typer.Argument(help="The new version, such as v1.")],
+    spec: Annotated[Path, typer.Option(help="A JSON file with the AlgorithmSpec: Image, Command, …")],
+    description: Annotated[str | None, typer.Option(help="What it does, for people.")] = None,
+) -> None:
+    """Register a version of an algorithm, and the algorithm if none has that name.
+
+    Example: pai-sdk algorithm create digits v1 --spec algorithm.json
+    """
+    from pydantic import ValidationError
+
+    try:
+        content = AlgorithmSpec.model_validate(_read(spec, "--spec"))
+    except ValidationError as error:
+        raise InvalidInputError(problems_of(error, "--spec")) from None
+    registered = get_default_session().algorithms
+    known = [algorithm for algorithm in registered.list(name=name) if algorithm.algorithm_name == name]
+    algorithm_id = known[0].algorithm_id if known else registered.create(name, description=description)
+    registered.create_version(algorithm_id, version, content)
+    typer.echo(f"{name} {version} is registered; run it with AlgorithmEstimator({name!r}, {version!r})")
+
+
+@algorithms.command("list")
+def list_algorithms(provider: Provider = None, as_json: Json = False) -> None:
+    """List algorithms, as the service orders them.
+
+    Example: pai-sdk algorithm list --provider pai
+    """
+    found = get_default_session().algorithms.list(provider=provider)
+    _print_all(((one, (one.algorithm_name, one.algorithm_description)) for one in found), "algorithms", as_json)
+
+
+@algorithms.command("show")
+def show_algorithm(name: Name, version: Version = None, provider: Provider = None) -> None:
+    """Show what a version of an algorithm takes and does, as JSON.
+
+    Example: pai-sdk algorithm show digits v1
+    """
+    registered = get_default_session().algorithms
+    found = registered.find(name, provider)
+    wanted = version or getattr(registered.latest_version(found.algorithm_id), "algorithm_version", None)
+    if wanted is None:
+        raise InvalidInputError([Problem("name", f"the algorithm {name!r} has no version yet")])
+    _print_one(registered.get_version(found.algorithm_id, wanted))
+
+
+@models.command("create")
+def create_model(
+    name: Name,
+    uri: Annotated[str, typer.Argument(help="Where its files are: oss://bucket/folder/.")],
+    version: Annotated[
+        str | None, typer.Option(help="The new version, such as 1.0.0; the service counts otherwise.")
+    ] = None,
+    training_spec: Annotated[
+        Path | None, typer.Option(help="A JSON file with the TrainingSpec: AlgorithmSpec or AlgorithmName, …")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="What the model is for.")] = None,
+    description: Annotated[str | None, typer.Option(help="What it is, for people.")] = None,
+) -> None:
+    """Register a version of a model, and the model if none has that name.
+
+    Example: pai-sdk model create digits oss://models/digits/ --training-spec recipe.json
+    """
+    spec = None if training_spec is None else _read(training_spec, "--training-spec")
+    if spec is not None:
+        check_recipes(spec, "--training-spec")
+    registered = get_default_session().models
+    known = [model for model in registered.list(name=name, exact=True) if model.model_name == name]
+    model_id = known[0].model_id if known else registered.create(name, description=description, task=task)
+    made = registered.create_version(model_id, uri, version, training_spec=spec, description=description)
+    use = "" if spec is None else f"; train it with ModelTrainingRecipe({name!r}, {made!r})"
+    typer.echo(f"{name} {made} is registered{use}")
+
+
+@models.command("list")
+def list_models(provider: Provider = None, as_json: Json = False) -> None:
+    """List models, the newest first, each with its newest version.
+
+    Example: pai-sdk model list --provider pai
+    """
+    found = get_default_session().models.list(provider=provider)
+    _print_all(((one, (one.model_name, _newest(one), one.model_description)) for one in found), "models", as_json)
+
+
+@models.command("show")
+def show_model(name: Name, version: Version = None, provider: Provider = None) -> None:
+    """Show a version of a model with its recipes, as JSON.
+
+    Example: pai-sdk model show digits
+    """
+    _print_one(get_default_session().models.find_version(name, version, provider)[1])
+
+
+def _print_all(found: Iterable[tuple[Received, tuple[str | None, ...]]], what: str, as_json: bool) -> None:
+    shown = False
+    for record, words in found:
+        shown = True
+        if as_json:
+            typer.echo(json.dumps(record.model_dump(by_alias=True), ensure_ascii=False))
+        else:
+            typer.echo("  ".join(word for word in words if word))
+    if not shown and not as_json:
+        typer.echo(f"no {what}")
+
+
+def _newest(model: ModelRecord) -> str | None:
+    return model.latest_version.version_name if model.latest_version else None
+
+
+def _print_one(record: Received) -> None:
+    typer.echo(json.dumps(record.model_dump(by_alias=True, exclude_none=True), ensure_ascii=False, indent=2))
+
+
+def _read(path: Path, option: str) -> dict[str, Any]:
+    """The JSON object of a file, read before anything is registered."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInputError([Problem(option, f"{path} cannot be read: {error.strerror}")]) from None
+    except ValueError as error:
+        raise InvalidInputError([Problem(option, f"{path} is not JSON: {error}")]) from None
+    if not isinstance(content, dict):
+        raise InvalidInputError([Problem(option, f"{path} does not contain a JSON object")])
+    return content

@@ -1,0 +1,1 @@
+"""What users register on the service: algorithms, models."""

@@ -1,0 +1,303 @@
+"""The registered models of the service, and their versions."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from pai_sdk.service.state.database import Database
+from pai_sdk.service.state.models import ModelRow, ModelVersionRow
+from pai_sdk.service.wire_errors import WireError, invalid_parameter
+
+__all__ = ["MODEL_FIELDS", "ModelQuery", "ModelRegistry"]
+
+MODEL_FIELDS: Mapping[str, InstrumentedAttribute[Any]] = {
+    "Task": ModelRow.task,
+    "Domain": ModelRow.domain,
+    "Origin": ModelRow.origin,
+    "ModelType": ModelRow.type,
+}
+"""The fields of the wire that models are searched by, and their columns."""
+
+_ID_ALPHABET = string.ascii_lowercase + string.digits
+_NAME = re.compile(r"[\w.-]{1,127}")
+_NUMBERED = re.compile(r"(\d{1,9})\.(\d{1,9})\.(\d{1,9})")
+_MOST_LABELS = 100
+_LONGEST_LABEL_BYTES = 128
+
+
+@dataclass(frozen=True)
+class ModelQuery:
+    """The query of ListModels. None and empty mean: any.
+
+    Attributes:
+        name: a part of the name; in double quotes, all of it.
+        workspace_id: the workspace.
+        fields: names of `MODEL_FIELDS`, and the values that a model must have there.
+        labels: keys and values that a model must have.
+        offset: how many to skip.
+        limit: at most so many.
+        newest_first: the order, which is that of the creation.
+    """
+
+    name: str | None = None
+    workspace_id: str | None = None
+    fields: Mapping[str, str | None] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    offset: int = 0
+    limit: int = 10
+    newest_first: bool = True
+
+
+class ModelRegistry:
+    """All registered models, each in a workspace. Safe to use from several threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # ---- models -------------------------------------------------------------------------------------------
+
+    def create(self, name: str, *, workspace_id: str, fields: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+        """Register a model, without a version yet.
+
+        Args:
+            name: of the model.
+            workspace_id: where it belongs.
+            fields: of the wire.
+            labels: its labels.
+
+        Returns:
+            Its id.
+
+        Raises:
+            WireError: the name or a label is not usable, or the name is taken.
+        """
+        _check_name(name, "ModelName")
+        _check_labels(labels)
+        now = time.time()
+        model_id = "model-" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(16))
+        with self._database.write() as session:
+            same = (ModelRow.workspace_id == workspace_id, ModelRow.name == name)
+            if session.scalar(select(ModelRow.id).where(*same)) is not None:
+                raise WireError(409, "MODEL_ALREADY_EXISTS", f"There is a model {name!r} already.")
+            row = ModelRow(
+                id=model_id,
+                workspace_id=workspace_id,
+                name=name,
+                details={},
+                labels=dict(labels),
+                created_at=now,
+                modified_at=now,
+            )
+            _set_fields(row, fields)
+            session.add(row)
+        return model_id
+
+    def get(self, model_id: str) -> tuple[ModelRow, ModelVersionRow | None]:
+        """One model, and its newest version.
+
+        Raises:
+            WireError: there is no such model.
+        """
+        with self._database.read() as session:
+            model = _existing(session, model_id)
+            return model, _newest_versions(session, [model]).get(model.number)
+
+    def find(self, query: ModelQuery) -> tuple[list[tuple[ModelRow, ModelVersionRow | None]], int]:
+        """One page of the models that fit, each with its newest version, and how many there are in all."""
+        _check_labels(query.labels)
+        conditions: list[ColumnElement[bool]] = [
+            MODEL_FIELDS[name] == value for name, value in query.fields.items() if value
+        ]
+        if query.workspace_id:
+            conditions.append(ModelRow.workspace_id == query.workspace_id)
+        name = query.name or ""
+        if len(name) > 2 and name[0] == name[-1] == '"':
+            conditions.append(ModelRow.name == name[1:-1])
+        elif name:
+            conditions.append(ModelRow.name.contains(name, autoescape=True))
+        conditions += [ModelRow.labels[key].as_string() == value for key, value in query.labels.items()]
+        order = ModelRow.number.desc() if query.newest_first else ModelRow.number.asc()
+        page = select(ModelRow).where(*conditions).order_by(order).limit(query.limit).offset(query.offset)
+        with self._database.read() as session:
+            total = session.scalar(select(func.count()).select_from(ModelRow).where(*conditions)) or 0
+            models = list(session.scalars(page))
+            newest = _newest_versions(session, models)
+            return [(model, newest.get(model.number)) for model in models], total
+
+    def update(self, model_id: str, fields: Mapping[str, Any]) -> None:
+        """Change fields of a model; those that are not given stay as they are."""
+        with self._database.write() as session:
+            model = _existing(session, model_id)
+            _set_fields(model, fields)
+            model.modified_at = time.time()
+
+    def delete(self, model_id: str) -> None:
+        """Forget a model with all its versions. Their files stay."""
+        with self._database.write() as session:
+            number = _existing(session, model_id).number
+            session.execute(delete(ModelRow).where(ModelRow.number == number))
+
+    # ---- versions -----------------------------------------------------------------------------------------
+
+    def create_version(
+        self, model_id: str, name: str | None, *, fields: Mapping[str, Any], labels: Mapping[str, str]
+    ) -> str:
+        """Register a version; without a name, the first is `0.1.0`, and the next ones follow the highest.
+
+        Returns:
+            Its name.
+
+        Raises:
+            WireError: the version is there, is not a usable name, or there is no such model.
+        """
+        _check_labels(labels)
+        now = time.time()
+        with self._database.write() as session:
+            model = _existing(session, model_id)
+            names = list(
+                session.scalars(select(ModelVersionRow.name).where(ModelVersionRow.model == model.number))
+            )
+            name = name or _next_version(names)
+            _check_name(name, "VersionName")
+            if name in names:
+                raise WireError(409, "MODEL_VERSION_ALREADY_EXISTS", f"There is a version {name!r} already.")
+            session.add(
+                ModelVersionRow(
+                    model=model.number,
+                    name=name,
+                    details=dict(fields),
+                    labels=dict(labels),
+                    created_at=now,
+                    modified_at=now,
+                )
+            )
+        return name
+
+    def get_version(self, model_id: str, name: str) -> tuple[ModelRow, ModelVersionRow]:
+        """One version, and the model it belongs to.
+
+        Raises:
+            WireError: there is no such version.
+        """
+        with self._database.read() as session:
+            model = _existing(session, model_id)
+            return model, _existing_version(session, model, name)
+
+    def list_versions(
+        self, model_id: str, *, name: str | None, page_number: int, page_size: int
+    ) -> tuple[ModelRow, list[ModelVersionRow], int]:
+        """One page of a model's versions, the newest first, and how many there are in all."""
+        with self._database.read() as session:
+            model = _existing(session, model_id)
+            conditions = [ModelVersionRow.model == model.number]
+            if name:
+                conditions.append(ModelVersionRow.name == name)
+            page = select(ModelVersionRow).where(*conditions).order_by(ModelVersionRow.number.desc())
+            total = session.scalar(select(func.count()).select_from(ModelVersionRow).where(*conditions)) or 0
+            found = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size))
+            return model, list(found), total
+
+    def update_version(self, model_id: str, name: str, fields: Mapping[str, Any]) -> None:
+        """Change fields of a version; those that are not given stay as they are."""
+        with self._database.write() as session:
+            version = _existing_version(session, _existing(session, model_id), name)
+            version.details = {**version.details, **fields}
+            version.modified_at = time.time()
+
+    def delete_version(self, model_id: str, name: str) -> None:
+        """Forget a version. Its files stay."""
+        with self._database.write() as session:
+            session.delete(_existing_version(session, _existing(session, model_id), name))
+
+    # ---- labels -------------------------------------------------------------------------------------------
+
+    def change_labels(
+        self, model_id: str, version: str | None, *, added: Mapping[str, str], removed: Iterable[str] = ()
+    ) -> None:
+        """Add, replace and delete labels of a model, or of one of its versions.
+
+        Raises:
+            WireError: a label is not usable, or there is no such model or version.
+        """
+        with self._database.write() as session:
+            model = _existing(session, model_id)
+            row = model if version is None else _existing_version(session, model, version)
+            gone = set(removed)
+            labels = {key: value for key, value in row.labels.items() if key not in gone} | dict(added)
+            _check_labels(labels)
+            row.labels, row.modified_at = labels, time.time()
+
+
+def _set_fields(row: ModelRow, fields: Mapping[str, Any]) -> None:
+    for name, column in MODEL_FIELDS.items():
+        if name in fields:
+            setattr(row, column.key, fields[name])
+    row.details = {**row.details, **{name: value for name, value in fields.items() if name not in MODEL_FIELDS}}
+
+
+def _next_version(names: Iterable[str]) -> str:
+    """The version after the highest of these.
+
+    Example:
+        >>> _next_version([]), _next_version(["0.9.3", "0.10.0", "final"])
+        ('0.1.0', '0.11.0')
+    """
+    numbers = [tuple(map(int, found.groups())) for name in names if (found := _NUMBERED.fullmatch(name))]
+    major, minor, _ = max(numbers, default=(0, 0, 0))
+    return f"{major}.{minor + 1}.0"
+
+
+def _newest_versions(session: Session, models: Iterable[ModelRow]) -> dict[int, ModelVersionRow]:
+    """The newest version of each model that has one, by the model's number."""
+    numbers = [model.number for model in models]
+    newest = (
+        select(func.max(ModelVersionRow.number))
+        .where(ModelVersionRow.model.in_(numbers))
+        .group_by(ModelVersionRow.model)
+    )
+    found = session.scalars(select(ModelVersionRow).where(ModelVersionRow.number.in_(newest)))
+    return {version.model: version for version in found}
+
+
+def _check_name(name: str, where: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise invalid_parameter(
+            f"{where}: {name[:100]!r} is not usable; letters, digits, '_', '-', '.', at most 127."
+        )
+
+
+def _check_labels(labels: Mapping[str, str]) -> None:
+    if len(labels) > _MOST_LABELS:
+        raise invalid_parameter(f"Labels: there are {len(labels)}; {_MOST_LABELS} are allowed.")
+    for key, value in labels.items():
+        if not key or any(
+            len(text.encode()) > _LONGEST_LABEL_BYTES or set(text) & set('=,"\\') for text in (key, value)
+        ):
+            raise invalid_parameter(
+                f"Labels: key or value of {key[:60]!r} is not usable; at most {_LONGEST_LABEL_BYTES} bytes each, "
+                "without '=', ',', quotes and backslashes."
+            )
+
+
+def _existing(session: Session, model_id: str) -> ModelRow:
+    model = session.scalar(select(ModelRow).where(ModelRow.id == model_id))
+    if model is None:
+        raise WireError(404, "MODEL_NOT_FOUND", f"There is no model {model_id[:100]!r} here.")
+    return model
+
+
+def _existing_version(session: Session, model: ModelRow, name: str) -> ModelVersionRow:
+    same = (ModelVersionRow.model == model.number, ModelVersionRow.name == name)
+    found = session.scalar(select(ModelVersionRow).where(*same))
+    if found is None:
+        raise WireError(404, "MODEL_VERSION_NOT_FOUND", f"The model {model.name!r} has no version {name[:100]!r}.")
+    return found
