@@ -9,13 +9,14 @@ Standard library only: this is loaded with `Estimator` and `Processor`.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pai_sdk.errors import NotOfferedError
 
-__all__ = ["ATTRIBUTES", "DIFFERS", "KEYWORDS", "NAMES", "Keyword", "attribute_hint", "check_name"]
+__all__ = ["ATTRIBUTES", "DIFFERS", "KEYWORDS", "NAMES", "Keyword", "attribute_hint", "check_name", "value_hint"]
 
 DIFFERS = object()
 """The result of a conversion whose value means something that ours does not."""
@@ -379,6 +380,32 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Attributes of objects, by the name of our class; subclasses have them too."""
+
+# ---- values
+
+_VALUES = {
+    r"(arn:aws[\w-]*:iam|acs:ram)::": (
+        "is a role",
+        "role_arn='acs:ram::…' takes it; parameters by position are image_uri, command, source_dir",
+    ),
+    r".*\$\{\{\s*(inputs|outputs)\.": (
+        "has a placeholder of Azure ML",
+        "write $PAI_INPUT_<CHANNEL>, $PAI_OUTPUT_<CHANNEL>, and $PAI_USER_ARGS for the hyperparameters",
+    ),
+    r"(s3|gs|azureml|wasbs|abfss)://": ("is a URI of another cloud", "here it is oss://bucket/folder/"),
+}
+
+
+def value_hint(value: object) -> tuple[str, str] | None:
+    """What is wrong with a text that another SDK takes in this place, and what to write; None for other values.
+
+    Example:
+        >>> value_hint("s3://bucket/data/"), value_hint("python train.py")
+        (('is a URI of another cloud', 'here it is oss://bucket/folder/'), None)
+    """
+    if not isinstance(value, str):
+        return None
+    return next((found for pattern, found in _VALUES.items() if re.match(pattern, value, re.DOTALL)), None)
 
 
 def attribute_hint(kind: type, name: str) -> str | None:

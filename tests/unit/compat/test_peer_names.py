@@ -15,7 +15,7 @@ import pai_sdk
 from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob, setup_default_session
 from pai_sdk.base.peer_names import ATTRIBUTES, KEYWORDS, NAMES
 from pai_sdk.common.oss_utils import upload
-from pai_sdk.errors import NotOfferedAttributeError, NotOfferedError, PaiError, WrongCallError
+from pai_sdk.errors import InvalidInputError, NotOfferedAttributeError, NotOfferedError, PaiError, WrongCallError
 from pai_sdk.estimator import SpotSpec, UserVpcConfig
 from pai_sdk.image import retrieve
 from pai_sdk.submit.submitter import EstimatorBase, JobSubmitter
@@ -165,6 +165,32 @@ def test_attributes_that_mean_the_same_work() -> None:
     assert ESTIMATOR.latest_training_job is None
     with pytest.raises(NotOfferedError, match=r"Estimator\.attach .* TrainingJob\.get"):
         Estimator.attach("digits-1")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("arn:aws:iam::123456789012:role/Trainer", "command: is a role (role_arn="),
+        ("acs:ram::1:role/r", "command: is a role (role_arn="),
+        (
+            "python t.py \\\n --data ${{inputs.train}}",
+            r"command: has a placeholder of Azure ML (write $PAI_INPUT_",
+        ),
+        ("python t.py ${{ outputs.model }}", r"command: has a placeholder of Azure ML (write $PAI_INPUT_"),
+    ],
+)
+def test_a_value_of_another_sdk_is_refused_before_anything_is_sent(command: str, told: str) -> None:
+    session = Session("cn-hangzhou", "12345", oss_bucket_name="models", access_key_id="i", access_key_secret="s")
+    for make in (Estimator, Processor):
+        with pytest.raises(InvalidInputError) as caught:
+            make("img", command, instance_type="ecs.c6.large", session=session).plan()
+        assert str(caught.value).startswith(told)
+    with pytest.raises(InvalidInputError, match="image_uri: is a role"):
+        Processor("acs:ram::1:role/r", "true", instance_type="ecs.c6.large", session=session).plan()
+    plain = Estimator("img", "echo ${A} $((1)) ${{", instance_type="ecs.c6.large", session=session)
+    assert plain.plan()
+    with pytest.raises(InvalidInputError, match=r"here it is oss://bucket/folder/"):
+        plain.plan({"train": "s3://bucket/data/"})
 
 
 def test_hints_name_what_there_is() -> None:
