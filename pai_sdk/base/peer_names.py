@@ -256,12 +256,14 @@ _INPUT = "a URI or a local path: fit({'train': 'oss://bucket/data/'})"
 _LOOP = "a loop over Estimator(…, hyperparameters=…).fit(wait=False), then gather(jobs) and compare(jobs)"
 _PROCESSOR = "Processor(image_uri=…, command='python prepare.py', source_dir='src').run({'data': …})"
 _REPORT = "report({'loss': 0.1}) in the job; session.runs, job.metrics() and compare() read it"
+_STEPS = "jobs one after the other: job.outputs of one are the inputs of the next"
 _TORCHRUN = "instance_count=2, with torchrun in the command; the job has MASTER_ADDR, RANK and WORLD_SIZE"
 
 NAMES: Mapping[str, str] = {
     # SageMaker, v2 and v3
     "CategoricalParameter": _LOOP,
     "ContinuousParameter": _LOOP,
+    "DebuggerHookConfig": _KEPT,
     "HyperparameterTuner": _LOOP,
     "IntegerParameter": _LOOP,
     "HuggingFace": _FRAMEWORK,
@@ -270,11 +272,14 @@ NAMES: Mapping[str, str] = {
     "TensorFlow": _FRAMEWORK,
     "XGBoost": _FRAMEWORK,
     "FrameworkProcessor": _PROCESSOR,
+    "Pipeline": _STEPS,
     "ProcessingInput": "a dict: run({'data': 'oss://bucket/data/'}), in the job $PAI_INPUT_DATA",
     "ProcessingOutput": "a dict: run(outputs={'clean': 'oss://bucket/clean/'}), in the job $PAI_OUTPUT_CLEAN",
+    "ProfilerConfig": "leave it out: there is no profiler",
     "PySparkProcessor": _PROCESSOR,
     "SKLearnProcessor": _PROCESSOR,
     "ScriptProcessor": _PROCESSOR,
+    "TensorBoardOutputConfig": "write to $PAI_OUTPUT_TENSORBOARD; job.tensorboard() shows it",
     "TrainingInput": _INPUT,
     "TrainingJobAnalytics": "job.metrics()",
     "LocalSession": "instance_type='local' runs the job in Docker here; Session.embedded() needs no Docker",
@@ -292,7 +297,9 @@ NAMES: Mapping[str, str] = {
     "Torchrun": _TORCHRUN,
     # Azure ML
     "AmlCompute": "leave it out: instance_type names the instances, and the service starts them",
+    "AssetTypes": "leave it out: an input may be a file or a folder",
     "BuildContext": "build the image yourself, and give it as image_uri",
+    "Data": "a URI, a local path, or the id of a dataset: fit({'train': 'd-…'})",
     "DefaultAzureCredential": "a key of Alibaba Cloud, by the environment or Session(access_key_id=…)",
     "Environment": "Estimator(image_uri=…, requirements=[…])",
     "Input": _INPUT,
@@ -303,6 +310,7 @@ NAMES: Mapping[str, str] = {
     "PyTorchDistribution": _TORCHRUN,
     "TensorFlowDistribution": "Estimator(job_type='TFJob', instance_count=2); the job has TF_CONFIG",
     "command": _ESTIMATOR,
+    "dsl": _STEPS,
     "load_job": "a job file: pai-sdk submit job.yaml",
     "sweep": _LOOP,
     # Vertex AI
@@ -335,6 +343,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "state": "latest_job.status",
     },
     "EstimatorBase": {
+        "_current_job_name": "latest_job.name",
         "latest_job_tensorboard_artifacts_path": "tensorboard_data()",
         "register": _URI_OF_MODEL,
         "run": "fit({'train': 'oss://bucket/data/'})",
@@ -353,6 +362,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "display_name": "name",
         "failure_reason": "reason_message",
         "has_failed": "status.is_failure",
+        "job_name": "name",
         "model_artifacts": "outputs['model'], or download('model', 'model/')",
         "resource_name": "id",
         "secondary_status": "status",
@@ -366,6 +376,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "begin_create_or_update": "Estimator(…).fit()",
         "boto_region_name": "region_id",
         "boto_session": _BOTO,
+        "compute": "leave it out: instance_type names the instances, and the service starts them",
         "create_or_update": "Estimator(…).fit()",
         "data": "session.upload(path, uri); fit({'train': 'data/'}) uploads local files by itself",
         "datastores": "session.upload(path, uri); fit({'train': 'data/'}) uploads local files by itself",
