@@ -10,24 +10,26 @@ from pai_sdk.errors import NotOfferedAttributeError
 __all__ = ["PeerAttributes", "missing_attribute"]
 
 
-def missing_attribute(owner: object, name: str, instead: str | None = None) -> AttributeError:
-    """The error for an attribute that an object does not have.
+def missing_attribute(owner: object, name: str, instead: str | None = None) -> Any:
+    """The `__getattr__` of an object, which Python calls for an attribute that was not found.
 
     Args:
         owner: the object.
         name: of the attribute.
         instead: what replaces it; by default, what `peer_names` says.
+
+    Raises:
+        NotOfferedAttributeError: there is a replacement.
+        AttributeError: as usual, or from within a property.
     """
     kind = type(owner)
     if instead := instead or attribute_hint(kind, name):
-        return NotOfferedAttributeError(kind.__name__, name, instead)
-    return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+        raise NotOfferedAttributeError(kind.__name__, name, instead)
+    return object.__getattribute__(owner, name)
 
 
 class PeerAttributes:
     """An object whose errors say what replaces an attribute of another SDK."""
 
     if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            raise missing_attribute(self, name)
+        __getattr__ = missing_attribute

@@ -67,7 +67,7 @@ class NamedSettings:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            raise missing_attribute(self, name, LEFT_OUT.get(name))
+            return missing_attribute(self, name, LEFT_OUT.get(name))
 
     def default_bucket(self) -> str:
         """The name of the bucket for code, local inputs and outputs, by the name of SageMaker.

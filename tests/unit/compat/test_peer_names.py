@@ -160,6 +160,14 @@ def test_other_attributes_are_unknown_as_usual() -> None:
     with pytest.raises(AttributeError, match="'Estimator' object has no attribute 'colour'"):
         _ = ESTIMATOR.colour  # type: ignore[attr-defined]
 
+    class Wrong(Estimator):
+        @property
+        def size(self) -> int:
+            return self.sise  # type: ignore[attr-defined, no-any-return]
+
+    with pytest.raises(AttributeError, match="'Wrong' object has no attribute 'sise'"):
+        _ = Wrong("img", "true").size
+
 
 def test_attributes_that_mean_the_same_work() -> None:
     assert ESTIMATOR.latest_training_job is None
