@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from pai_sdk.base.hints import did_you_mean, nearest
-from pai_sdk.base.peer_names import DIFFERS, KEYWORDS
+from pai_sdk.base.peer_names import DIFFERS, KEYWORDS, keyword_hint
 from pai_sdk.errors import Problem, WrongCallError
 
 __all__ = ["checks_keywords", "init_checks_keywords", "shows_parameters_of"]
@@ -92,7 +92,7 @@ def _accept_other_names(kwargs: dict[str, Any], names: Sequence[str], given: Seq
     """
     for name in [name for name in kwargs if name in KEYWORDS and name not in names]:
         ours, _, convert = KEYWORDS[name]
-        if (ours or _OF_JOBS) not in names or (convert is not None and (ours in kwargs or ours in given)):
+        if not keyword_hint(name, names) or (convert is not None and (ours in kwargs or ours in given)):
             continue
         value = kwargs[name]
         if convert is None:
@@ -134,11 +134,13 @@ class _Call(NamedTuple):
         if self._is_of_owner(name):
             return Problem(name, f"is a parameter of {type(self.owner).__name__}, not of {self.name}()"), ()
         ours, instead, convert = KEYWORDS.get(name, ("", "", None))
-        if instead and (ours or _OF_JOBS) in self.parameters:
+        if keyword_hint(name, self.parameters):
             if convert is not None and ours in self.given:
-                return Problem(name, f"means the same as {ours}, which is given too", "leave one of them out"), ()
+                return Problem(
+                    name, f"is another name of {ours!r}, which is given too", "leave one of them out"
+                ), ()
             return Problem(name, _UNKNOWN, instead), (ours,)
-        if instead and self._is_of_owner(ours or _OF_JOBS):
+        if keyword_hint(name, [*filter(self._is_of_owner, (ours, _OF_JOBS))]):
             where = f"; {ours} is a parameter of {type(self.owner).__name__}" if ours else ""
             return Problem(name, _UNKNOWN, f"{instead}{where}"), ()
         free = [

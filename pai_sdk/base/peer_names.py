@@ -11,12 +11,22 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from pai_sdk.errors import NotOfferedError
 
-__all__ = ["ATTRIBUTES", "DIFFERS", "KEYWORDS", "NAMES", "Keyword", "attribute_hint", "check_name", "value_hint"]
+__all__ = [
+    "ATTRIBUTES",
+    "DIFFERS",
+    "KEYWORDS",
+    "NAMES",
+    "Keyword",
+    "attribute_hint",
+    "check_name",
+    "keyword_hint",
+    "value_hint",
+]
 
 DIFFERS = object()
 """The result of a conversion whose value means something that ours does not."""
@@ -50,6 +60,11 @@ def _command_of(entry_point: Any) -> Any:
     return DIFFERS if program is None else f"{program} {shlex.quote(text)} $PAI_USER_ARGS"
 
 
+def _bucket_name_of(bucket: Any) -> Any:
+    """The name of a bucket; alipai's users give an `oss2.Bucket` too."""
+    return bucket if isinstance(bucket, str) else getattr(bucket, "bucket_name", DIFFERS)
+
+
 def _labels_of(tags: Any) -> Any:
     if isinstance(tags, Mapping):
         return tags
@@ -76,6 +91,8 @@ def _spot_spec_of(use: Any) -> Any:
 
 
 # ---- keyword arguments
+
+_OF_JOBS = "instance_type"  # a parameter of everything that describes jobs
 
 _COMMAND = "the command names it: command='python train.py'"
 _DISK = "the disk comes with the instance_type; large data goes to channels"
@@ -111,16 +128,20 @@ KEYWORDS: Mapping[str, Keyword] = {
     "logs": Keyword("show_logs", "show_logs=True", bool),
     "max_run": Keyword("max_run_time", "max_run_time=3600", _same),
     "max_runtime_in_seconds": Keyword("max_run_time", "max_run_time=3600", _same),
+    "oss_bucket": Keyword(
+        "oss_bucket_name", "oss_bucket_name='models'", _bucket_name_of
+    ),  # of alipai's documentation
     "poll": Keyword("interval", "interval=5", _same),
     "replica_count": Keyword("instance_count", "instance_count=2", _same),
     "role": Keyword(
         "role_arn",
-        "the access key decides what you may do; the role that the job assumes is role_arn",
+        "leave it out: the access key decides what you may do; the role that the job assumes is role_arn",
         _role_arn_of,
     ),
     "sagemaker_session": Keyword("session", "session=Session(…)", _same),
     "sync": Keyword("wait", "wait=True", bool),
     "tags": Keyword("labels", "labels={'key': 'value'}", _labels_of),
+    "training_job_id": Keyword("job_id", "job_id='train-…'", _same),  # alipai's
     "training_image": Keyword("image_uri", "image_uri='python:3.11'", _same),
     "use_spot_instances": Keyword("spot_spec", _SPOT, _spot_spec_of),
     "enable_managed_spot_training": Keyword("spot_spec", _SPOT, _spot_spec_of),
@@ -417,6 +438,17 @@ def value_hint(value: object) -> tuple[str, str] | None:
     if not isinstance(value, str):
         return None
     return next((found for pattern, found in _VALUES.items() if re.match(pattern, value, re.DOTALL)), None)
+
+
+def keyword_hint(name: str, parameters: Collection[str]) -> str:
+    """What replaces a keyword of another SDK where there are these parameters; empty for others.
+
+    Example:
+        >>> keyword_hint("replica_count", ["instance_type", "instance_count"]), keyword_hint("project", ["uri"])
+        ('instance_count=2', '')
+    """
+    ours, instead, _ = KEYWORDS.get(name, ("", "", None))
+    return instead if (ours or _OF_JOBS) in parameters else ""
 
 
 def attribute_hint(kind: type, name: str) -> str | None:

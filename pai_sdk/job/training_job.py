@@ -97,6 +97,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         self._live_card: LiveCard | None = None
 
     @classmethod
+    @checks_keywords
     def get(cls, job_id: str, *, session: JobSource | None = None) -> TrainingJob:
         """Attach to a job by its id.
 

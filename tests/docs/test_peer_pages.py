@@ -43,6 +43,8 @@ INNER = {"begin_cancel", "get", "list", "download", "retrieve", "stream", "creat
 ELSEWHERE = {
     "credential_config",
     "local_path",
+    "oss_bucket",
+    "training_job_id",
     "output_dir",
     "resume_from",
     "resume_from_checkpoint",

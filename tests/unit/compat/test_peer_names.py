@@ -29,6 +29,7 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (Processor, ("img", "true")),
     (Session, ()),
     (ESTIMATOR.fit, ()),
+    (TrainingJob.get, ()),
     (TrainingJob("train1", None).wait, ()),  # type: ignore[arg-type]
     (upload, ()),
 ]
@@ -86,7 +87,7 @@ def test_an_accepted_keyword_is_refused_beside_its_replacement(name: str) -> Non
     for call, needed in calls_of(name):
         given = () if ours in parameters(call)[: len(needed)] else (ours,)
         both = problem_of(name, call, *needed, **dict.fromkeys(given, "x"))
-        assert both == f"means the same as {ours}, which is given too: leave one of them out"
+        assert both == f"is another name of {ours!r}, which is given too: leave one of them out"
 
 
 @pytest.mark.parametrize(
