@@ -14,14 +14,13 @@ from types import FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from pai_sdk.base.hints import did_you_mean, nearest
-from pai_sdk.base.peer_names import DIFFERS, KEYWORDS, keyword_hint
+from pai_sdk.base.peer_names import DIFFERS, KEYWORDS, OF_JOBS, keyword_hint
 from pai_sdk.errors import Problem, WrongCallError
 
 __all__ = ["checks_keywords", "init_checks_keywords", "shows_parameters_of"]
 
 _UNKNOWN = "is an unknown keyword argument"
 _NEAR = 0.65  # `metrics` is not near to `prices`
-_OF_JOBS = "instance_type"  # a parameter of everything that describes jobs
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -96,7 +95,7 @@ def _accept_other_names(kwargs: dict[str, Any], names: Sequence[str], given: Seq
             continue
         value = kwargs[name]
         if convert is None:
-            value = DIFFERS if value else None
+            value = None if value is None or value is False else DIFFERS
         elif value is not None:
             value = convert(value)
         if value is not DIFFERS:
@@ -136,17 +135,14 @@ class _Call(NamedTuple):
         ours, instead, convert = KEYWORDS.get(name, ("", "", None))
         if keyword_hint(name, self.parameters):
             if convert is not None and ours in self.given:
-                return Problem(
-                    name, f"is another name of {ours!r}, which is given too", "leave one of them out"
-                ), ()
+                what = f"is another name of {ours!r}, which is given too"
+                return Problem(name, what, "leave one of them out"), ()
             return Problem(name, _UNKNOWN, instead), (ours,)
-        if keyword_hint(name, [*filter(self._is_of_owner, (ours, _OF_JOBS))]):
+        if keyword_hint(name, [*filter(self._is_of_owner, (ours, OF_JOBS))]):
             where = f"; {ours} is a parameter of {type(self.owner).__name__}" if ours else ""
             return Problem(name, _UNKNOWN, f"{instead}{where}"), ()
-        free = [
-            each for each in self.parameters[1:] if each not in self.given and not _differs_by_word(name, each)
-        ]
-        near = nearest(name, free, cutoff=_NEAR)
+        free = [each for each in self.parameters[1:] if each not in self.given]
+        near = nearest(name, [each for each in free if not _differs_by_word(name, each)], cutoff=_NEAR)
         return Problem(name, _UNKNOWN, did_you_mean(near)), near
 
     def _is_of_owner(self, name: str) -> bool:

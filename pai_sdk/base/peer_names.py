@@ -21,6 +21,7 @@ __all__ = [
     "DIFFERS",
     "KEYWORDS",
     "NAMES",
+    "OF_JOBS",
     "Keyword",
     "attribute_hint",
     "check_name",
@@ -92,7 +93,8 @@ def _spot_spec_of(use: Any) -> Any:
 
 # ---- keyword arguments
 
-_OF_JOBS = "instance_type"  # a parameter of everything that describes jobs
+OF_JOBS = "instance_type"
+"""A parameter of everything that describes jobs; keywords that concern none of ours are explained beside it."""
 
 _COMMAND = "the command names it: command='python train.py'"
 _DISK = "the disk comes with the instance_type; large data goes to channels"
@@ -448,7 +450,7 @@ def keyword_hint(name: str, parameters: Collection[str]) -> str:
         ('instance_count=2', '')
     """
     ours, instead, _ = KEYWORDS.get(name, ("", "", None))
-    return instead if (ours or _OF_JOBS) in parameters else ""
+    return instead if (ours or OF_JOBS) in parameters else ""
 
 
 def attribute_hint(kind: type, name: str) -> str | None:
