@@ -157,4 +157,6 @@ def _differs_by_word(name: str, known: str) -> bool:
     for end in (0, -1):
         while ours and theirs and ours[end] == theirs[end]:
             del ours[end], theirs[end]
-    return bool(ours and theirs) and not nearest("_".join(ours), ["_".join(theirs)])
+    if not (ours and theirs) or nearest("_".join(ours), ["_".join(theirs)]):
+        return False
+    return not all(nearest(word, theirs) for word in ours)

@@ -123,8 +123,8 @@ def test_the_passed_session_wins_over_the_default() -> None:
 
 
 def test_an_unknown_setting_is_no_setting() -> None:
-    with pytest.raises(TypeError, match="oss_bucket"):
-        setup_default_session("cn-shanghai", "9", oss_bucket="typo")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="oss_bucked"):
+        setup_default_session("cn-shanghai", "9", oss_bucked="typo")  # type: ignore[call-arg]
 
 
 def test_the_environment_makes_the_default_session(monkeypatch: pytest.MonkeyPatch) -> None:

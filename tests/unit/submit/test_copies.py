@@ -54,7 +54,7 @@ def test_keys_are_never_pickled(used: Estimator) -> None:
 def test_a_misspelt_setting_is_told_with_the_nearest() -> None:
     for make in (Session, setup_default_session):
         with pytest.raises(WrongCallError, match="did you mean 'oss_bucket_name'"):
-            make("cn-hangzhou", oss_bucket="models")  # type: ignore[call-arg]
+            make("cn-hangzhou", oss_bucked="models")  # type: ignore[call-arg]
 
 
 def test_editors_show_what_the_default_session_takes() -> None:
