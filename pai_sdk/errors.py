@@ -13,7 +13,8 @@ been carried out).
     │   ├── CodeError              the code folder or repository cannot be taken along
     │   ├── WrongCallError         unknown or missing keyword arguments; a TypeError too
     │   └── ImageLookupError       no image of the catalogue fits; a RuntimeError too
-    ├── NotOfferedError            alipai offers this and pai_sdk does not; the message names the replacement
+    ├── NotOfferedError            another SDK offers this and pai_sdk does not; the message names the replacement
+    │   └── NotOfferedAttributeError   an attribute of an object; an AttributeError too
     ├── ConnectionFailedError      no response: the endpoint was not reached, or did not respond in time
     ├── BadAnswerError             a response that is not the service's (HTML, empty, cut off); the status is kept
     ├── ApiError                   the service refused a request; `code`, `status_code`, `request_id`
@@ -87,6 +88,7 @@ __all__ = [
     "MissingExtraError",
     "NameTakenError",
     "NotFoundError",
+    "NotOfferedAttributeError",
     "NotOfferedError",
     "ObjectNotFoundError",
     "PaiError",
@@ -232,7 +234,7 @@ class ImageLookupError(InvalidInputError, RuntimeError):
 
 
 class NotOfferedError(PaiError, NotImplementedError):
-    """Code written for alipai uses what pai_sdk leaves out, such as deploying a model.
+    """Code written for another SDK uses what pai_sdk does not have, such as deploying a model.
 
     Attributes:
         name: what was used.
@@ -243,6 +245,17 @@ class NotOfferedError(PaiError, NotImplementedError):
         super().__init__(f"{name} is not part of pai_sdk: {instead}")
         self.name = name
         self.instead = instead
+
+
+class NotOfferedAttributeError(NotOfferedError, AttributeError):  # type: ignore[misc] # both have a `name`
+    """Code written for another SDK uses an attribute that an object of pai_sdk does not have.
+
+    It is an `AttributeError` too, so that `hasattr` and `getattr` with a default work as usual.
+    """
+
+    def __init__(self, owner: str, name: str, instead: str) -> None:
+        super().__init__(f"{owner}.{name}", instead)
+        self.args = (f"{owner!r} object has no attribute {name!r}; use instead: {instead}",)
 
 
 # ---- the wire ---------------------------------------------------------------------------------------------

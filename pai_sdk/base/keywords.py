@@ -1,122 +1,36 @@
 """Checks keyword arguments: an error lists all unknown and missing ones, with the nearest names.
 
-Keywords of SageMaker that mean the same as one of ours are accepted.
+Keywords of other SDKs are accepted where they mean the same as ours; otherwise the error says what replaces them.
 
 Standard library only: this is loaded with `Estimator` and `Processor`.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from inspect import signature
 from types import FunctionType
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from pai_sdk.base.hints import did_you_mean, nearest
+from pai_sdk.base.peer_names import DIFFERS, KEYWORDS, OF_JOBS, keyword_hint
 from pai_sdk.errors import Problem, WrongCallError
 
 __all__ = ["checks_keywords", "init_checks_keywords", "shows_parameters_of"]
+
+_UNKNOWN = "is an unknown keyword argument"
+_NEAR = 0.65  # `metrics` is not near to `prices`
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _C = TypeVar("_C", bound=type)
 
-_VPC = "user_vpc_config=UserVpcConfig(vpc_id=…, switch_id=…, security_group_id=…)"
-_IMAGE = "the image decides: image_uri=retrieve('PyTorch', '1.12').image_uri"
-_RESUME = "resume=True, resume='<job id>' or resume='<uri>'"
-
-# What SageMaker and Vertex call by a name that is not near to ours: our parameter, and what to do.
-_ELSEWHERE = {
-    "entry_point": ("command", "the command names it: command='python train.py'"),
-    "role": ("role_arn", "the access key decides what you may do; the role that the job assumes is role_arn"),
-    "framework_version": ("image_uri", _IMAGE),
-    "py_version": ("image_uri", _IMAGE),
-    "dependencies": ("requirements", "folders go into source_dir, packages into requirements=[…]"),
-    "use_spot_instances": ("spot_spec", "spot_spec=SpotSpec(…)"),
-    "max_wait": ("max_run_time", "the queue has no limit; job.wait(timeout=…) limits the waiting"),
-    "volume_size": ("instance_type", "the disk comes with the instance_type; large data goes to channels"),
-    "subnets": ("user_vpc_config", _VPC),
-    "security_group_ids": ("user_vpc_config", _VPC),
-    "distribution": ("job_type", "job_type='PyTorchJob' and instance_count=…, with torchrun in the command"),
-    "tags": ("labels", "labels={'key': 'value'}"),
-    "resume_from": ("resume", _RESUME),
-    "resume_from_checkpoint": ("resume", _RESUME),
-    "display_name": ("base_job_name", "did you mean 'base_job_name'?"),
-    "container_uri": ("image_uri", "did you mean 'image_uri'?"),
-    "script_path": ("command", "source_dir='src', command='python train.py'"),
-    "machine_type": ("instance_type", "did you mean 'instance_type'?"),
-    "replica_count": ("instance_count", "did you mean 'instance_count'?"),
-    "base_output_dir": ("output_path", "did you mean 'output_path'?"),
-    "service_account": ("role_arn", "the role that the job assumes is role_arn"),
-}
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _command_of(entry_point: Any) -> Any:
-    """The command that runs a script with the hyperparameters as arguments, as SageMaker does."""
-    text = os.fspath(entry_point) if isinstance(entry_point, str | os.PathLike) else ""
-    program = {".py": "python", ".sh": "bash"}.get(os.path.splitext(text)[1])  # noqa: PTH122 - a name, no path
-    return _DIFFERS if program is None else f"{program} {shlex.quote(text)} $PAI_USER_ARGS"
-
-
-def _labels_of(tags: Any) -> Any:
-    if isinstance(tags, Mapping):
-        return tags
-    try:
-        return {tag["Key"]: tag["Value"] for tag in tags}
-    except (TypeError, KeyError):
-        return _DIFFERS
-
-
-def _role_arn_of(role: Any) -> Any:
-    return role if isinstance(role, str) and role.startswith("acs:ram::") else _DIFFERS
-
-
-def _spot_spec_of(use: Any) -> Any:
-    """SageMaker's spot instances have no limit but the normal price."""
-    if use is False:
-        return None
-    return {"spot_strategy": "SpotAsPriceGo"} if use is True else _DIFFERS
-
-
-def _bucket_name_of(bucket: Any) -> Any:
-    """The name of a bucket; alipai's users give an `oss2.Bucket` too."""
-    return bucket if isinstance(bucket, str) else getattr(bucket, "bucket_name", _DIFFERS)
-
-
-_DIFFERS = object()
-"""The result of a conversion whose value means something that ours does not."""
-
-# Other names of our parameters that are accepted: ours, and the conversion of the value.
-_ALSO_CALLED: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "entry_point": ("command", _command_of),
-    "environment": ("environments", _same),
-    "max_run": ("max_run_time", _same),
-    "checkpoint_s3_uri": ("checkpoints_path", _same),
-    "sagemaker_session": ("session", _same),
-    "tags": ("labels", _labels_of),
-    "role": ("role_arn", _role_arn_of),
-    "use_spot_instances": ("spot_spec", _spot_spec_of),
-    "logs": ("show_logs", bool),
-    "credential_config": ("credentials", _same),  # alipai's
-    "oss_bucket": ("oss_bucket_name", _bucket_name_of),  # of alipai's documentation
-    "training_job_id": ("job_id", _same),  # alipai's
-    "default_training_inputs": ("default_inputs", _same),
-    "supported_instance_type": ("supported_instance_types", _same),
-    "local_path": ("source_path", _same),  # of alipai's documentation, where it raises
-}
-
 
 def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """The same function; with unknown keyword arguments it raises a `WrongCallError` that lists all of them.
 
-    Keywords that are another name of a parameter are accepted (`_ALSO_CALLED`).
+    Keywords of other SDKs that are another name of a parameter are accepted (`peer_names.KEYWORDS`).
 
     Its signature stays what it is, for editors and for `inspect`.
 
@@ -134,7 +48,9 @@ def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
         unknown = [name for name in kwargs if name not in names]
         missing = [name for name in needed[len(args) :] if name not in kwargs]
         if unknown or missing:
-            raise WrongCallError(_problems(unknown, missing, [name for name in names[1:] if name not in kwargs]))
+            given = [*names[: len(args)], *(name for name in kwargs)]
+            call = _Call(plain.__name__, args[0] if args else None, names, given)
+            raise WrongCallError(call.problems(unknown, missing))
         return function(*args, **kwargs)
 
     return checked
@@ -166,31 +82,81 @@ def shows_parameters_of(other: Callable[_P, object]) -> Callable[[Callable[..., 
 def _accept_other_names(kwargs: dict[str, Any], names: Sequence[str], given: Sequence[str]) -> None:
     """Replace keywords that are another name of a parameter, where their value means the same.
 
+    None asks for nothing, and neither does False for what pai_sdk does not have: these are left out.
+
     Args:
         kwargs: of the call; changed in place.
         names: the parameters there are.
         given: those that were given by position.
     """
-    for name in [name for name in kwargs if name in _ALSO_CALLED and name not in names]:
-        ours, convert = _ALSO_CALLED[name]
-        if ours not in names or ours in kwargs or ours in given:
+    for name in [name for name in kwargs if name in KEYWORDS and name not in names]:
+        ours, _, convert = KEYWORDS[name]
+        if not keyword_hint(name, names) or (convert is not None and (ours in kwargs or ours in given)):
             continue
-        value = None if kwargs[name] is None else convert(kwargs[name])
-        if value is not _DIFFERS:
+        value = kwargs[name]
+        if convert is None:
+            value = None if value is None or value is False else DIFFERS
+        elif value is not None:
+            value = convert(value)
+        if value is not DIFFERS:
             del kwargs[name]
             if value is not None:
                 kwargs[ours] = value
 
 
-def _problems(unknown: list[str], missing: list[str], free: list[str]) -> list[Problem]:
-    """The problems to report; an argument that is missing because it was misspelt is reported once."""
-    problems = []
-    for name in unknown:
-        near = nearest(name, free)
-        ours, hint = _ELSEWHERE.get(name, ("", ""))
-        if ours not in free:
-            hint = did_you_mean(near)
-        missing = [other for other in missing if other != ours]
-        problems.append(Problem(name, "is an unknown keyword argument", hint))
-        missing = [other for other in missing if other not in near]
-    return problems + [Problem(name, "is missing") for name in missing]
+class _Call(NamedTuple):
+    """A call with wrong keyword arguments.
+
+    Attributes:
+        name: of the function.
+        owner: the object whose method it is; for a function, its first argument or None.
+        parameters: of the function.
+        given: the names of the arguments.
+    """
+
+    name: str
+    owner: object
+    parameters: Sequence[str]
+    given: Collection[str]
+
+    def problems(self, unknown: Sequence[str], missing: Sequence[str]) -> list[Problem]:
+        """The problems to report; an argument that is missing because it was misspelt is reported once."""
+        found, meant = [], set[str]()
+        for name in unknown:
+            problem, ours = self._problem(name)
+            found.append(problem)
+            meant.update(ours)
+        return found + [Problem(name, "is missing") for name in missing if name not in meant]
+
+    def _problem(self, name: str) -> tuple[Problem, Sequence[str]]:
+        """The problem of an unknown keyword, and our parameters that it may mean."""
+        if self._is_of_owner(name):
+            return Problem(name, f"is a parameter of {type(self.owner).__name__}, not of {self.name}()"), ()
+        ours, instead, convert = KEYWORDS.get(name, ("", "", None))
+        if keyword_hint(name, self.parameters):
+            if convert is not None and ours in self.given:
+                what = f"is another name of {ours!r}, which is given too"
+                return Problem(name, what, "leave one of them out"), ()
+            return Problem(name, _UNKNOWN, instead), (ours,)
+        if keyword_hint(name, [*filter(self._is_of_owner, (ours, OF_JOBS))]):
+            where = f"; {ours} is a parameter of {type(self.owner).__name__}" if ours else ""
+            return Problem(name, _UNKNOWN, f"{instead}{where}"), ()
+        free = [each for each in self.parameters[1:] if each not in self.given]
+        near = nearest(name, [each for each in free if not _differs_by_word(name, each)], cutoff=_NEAR)
+        return Problem(name, _UNKNOWN, did_you_mean(near)), near
+
+    def _is_of_owner(self, name: str) -> bool:
+        """True for a parameter of the object, which its method does not have."""
+        field = getattr(type(self.owner), "__dataclass_fields__", {}).get(name)
+        return field is not None and field.init and name not in self.parameters
+
+
+def _differs_by_word(name: str, known: str) -> bool:
+    """True for names that share words and mean different things, as `compiler_config` and `git_config` do."""
+    ours, theirs = name.split("_"), known.split("_")
+    for end in (0, -1):
+        while ours and theirs and ours[end] == theirs[end]:
+            del ours[end], theirs[end]
+    if not (ours and theirs) or nearest("_".join(ours), ["_".join(theirs)]):
+        return False
+    return not all(nearest(word, theirs) for word in ours)

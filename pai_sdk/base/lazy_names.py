@@ -34,6 +34,7 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
 
     def load(name: str) -> Any:
         if name not in homes:
+            import_module("pai_sdk.base.peer_names").check_name(name)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if homes[name] == package:
             return import_module(f"{package}.{name}")

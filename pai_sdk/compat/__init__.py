@@ -1,1 +1,1 @@
-"""Names for code that was written for alipai. Classes of higher packages inherit them."""
+"""Names for code that was written for alipai or other SDKs. Classes of higher packages inherit them."""

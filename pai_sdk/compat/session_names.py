@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.config.credentials import CredentialsProvider
+from pai_sdk.compat.peer_attributes import missing_attribute
 from pai_sdk.config.settings import Settings, save_config
 from pai_sdk.errors import SettingsError
 from pai_sdk.storage.uri import OssUri
@@ -72,9 +73,16 @@ class NamedSettings:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            instead = LEFT_OUT.get(name)
-            hint = "" if instead is None else f"; use instead: {instead}"
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+            return missing_attribute(self, name, LEFT_OUT.get(name))
+
+    def default_bucket(self) -> str:
+        """The name of the bucket for code, local inputs and outputs, by the name of SageMaker.
+
+        Raises:
+            SettingsError: no bucket is set.
+        """
+        self.settings.require("oss_bucket_name")
+        return str(self.settings.oss_bucket_name)
 
     @property
     def region_id(self) -> str | None:

@@ -16,6 +16,7 @@ from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.paths import path_given
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.compat.job_names import AlipaiNames, one_page
+from pai_sdk.compat.peer_attributes import PeerAttributes
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.display.card import card_html
 from pai_sdk.display.choice import choose_display, notebook_cell
@@ -67,7 +68,7 @@ class JobSource(Protocol):
 
 
 @short_tracebacks
-class TrainingJob(AlipaiNames):
+class TrainingJob(AlipaiNames, PeerAttributes):
     """One job on one backend. It holds no state but the last snapshot it saw.
 
     `run()`, `fit()`, `get` and `list` make it. What asks its backend may also raise an `ApiError` (the service
@@ -209,6 +210,7 @@ class TrainingJob(AlipaiNames):
 
     # ---- waiting and reading
 
+    @checks_keywords
     def wait(
         self,
         timeout: float | None = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from pai_sdk.base.peer_names import value_hint
 from pai_sdk.errors import InvalidInputError, Problem
 
 __all__ = ["REMOTE_SCHEMES", "OssUri", "is_remote_uri", "remote_uri_problems", "uri_scheme"]
@@ -114,7 +115,8 @@ def remote_uri_problems(text: str, where: str) -> list[Problem]:
     scheme = uri_scheme(text)
     if scheme not in REMOTE_SCHEMES:
         known = ", ".join(f"{name}://" for name in sorted(REMOTE_SCHEMES))
-        return [Problem(where, f"{text!r} is not a URI of {known}")]
+        _, hint = value_hint(text) or ("", "")
+        return [Problem(where, f"{text!r} is not a URI of {known}", hint)]
     if scheme == "oss":
         try:
             OssUri.parse(text)

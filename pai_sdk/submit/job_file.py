@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.hints import is_of_type, name_hint
 from pai_sdk.base.paths import expanded
+from pai_sdk.base.peer_names import keyword_hint
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.storage.uri import uri_scheme
 from pai_sdk.submit.algorithm_estimator import AlgorithmEstimator
@@ -214,6 +215,8 @@ def _line(problem: Problem) -> int:
 
 
 def _unknown(name: str, known: list[str]) -> Problem:
+    if hint := keyword_hint(name, known):
+        return Problem(name, "is not known", hint)
     # What is near in meaning and not in letters.
     meant = {"parameters": "hyperparameters", "hyperparameters": "parameters", "image": "image_uri"}.get(name)
     hint = f"did you mean {meant!r}?" if meant in known else name_hint(name, known, shown=len(known))
@@ -223,7 +226,7 @@ def _unknown(name: str, known: list[str]) -> Problem:
 def _is_misspelt(name: str, given: Mapping[str, Any], known: list[str]) -> bool:
     """True where a missing parameter is given under a similar name: that is one mistake, not two."""
     hints = (_unknown(other, known).hint for other in given if other not in known)
-    return any(hint == f"did you mean {name!r}?" for hint in hints)
+    return any(hint == f"did you mean {name!r}?" or hint.startswith(f"{name}=") for hint in hints)
 
 
 def _define(processor: Processor, channels: Mapping[str, Any]) -> list[Problem]:

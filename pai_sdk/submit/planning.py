@@ -60,6 +60,7 @@ def make_plan(
     name = request_fields.job_name(
         job_name, parameters.base_job_name or request_fields.base_of(type(parameters)), problems
     )
+    request_fields.check_values(description.image, description.command, problems)
     command = algorithm.command if algorithm else request_fields.command_list(description.command, problems)
     code_dir, code_uploads, keep = _resolve_code(description, command, backend, problems)
     if parameters.git_labels and code_uploads:

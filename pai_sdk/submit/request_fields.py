@@ -11,6 +11,7 @@ from typing import Any
 
 from pai_sdk.backend.places import PLACES, place_of_type
 from pai_sdk.base.hints import is_of_type, name_hint, nearest
+from pai_sdk.base.peer_names import value_hint
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
 from pai_sdk.schemas.names import is_of_the_contract, name_problems
@@ -233,6 +234,13 @@ def metrics(
 
 
 # ---- the command
+
+
+def check_values(image: str, command: str | Sequence[str], problems: Problems) -> None:
+    """Note an image or a command that is the value of another SDK, such as a role in the place of the command."""
+    for name, value in (("image_uri", image), ("command", command)):
+        if found := value_hint(value):
+            problems.add(name, *found)
 
 
 def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:

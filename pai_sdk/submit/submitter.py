@@ -13,6 +13,7 @@ from pai_sdk.backend.places import place_of_job, place_of_type
 from pai_sdk.base.keywords import checks_keywords
 from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.compat.left_out import SERVING
+from pai_sdk.compat.peer_attributes import PeerAttributes
 from pai_sdk.compat.submitter_names import SubmitterNames
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, NotOfferedError, Problem
 from pai_sdk.submit.parameters import Description, JobParameters
@@ -44,7 +45,7 @@ def training_outputs() -> list[Channel]:
 
 @short_tracebacks
 @dataclass(kw_only=True, repr=False, eq=False)
-class JobSubmitter(SubmitterNames, JobParameters):
+class JobSubmitter(SubmitterNames, PeerAttributes, JobParameters):
     """Plans jobs and submits them; takes all parameters of `JobParameters`, by name.
 
     Use `Processor` or `Estimator`. For a kind of job of your own, subclass this and implement `describe`.
@@ -114,6 +115,7 @@ class JobSubmitter(SubmitterNames, JobParameters):
         job.keep_card_live()
         return job
 
+    @checks_keywords
     def wait(
         self,
         timeout: float | None = None,
@@ -166,6 +168,20 @@ class JobSubmitter(SubmitterNames, JobParameters):
     def latest_job(self) -> TrainingJob | None:
         """The job submitted last, by this object."""
         return self.jobs[-1] if self.jobs else None
+
+    @property
+    def latest_training_job(self) -> TrainingJob | None:
+        """The same, by the name of SageMaker."""
+        return self.latest_job
+
+    @classmethod
+    def attach(cls, *_: Any, **__: Any) -> NoReturn:
+        """Left out: a `TrainingJob` is a handle of its own.
+
+        Raises:
+            NotOfferedError: always; it names the replacement.
+        """
+        raise NotOfferedError(f"{cls.__name__}.attach", "TrainingJob.get('<job id>') is the job, from any process")
 
     def get_outputs_data(self) -> dict[str, str]:
         """Output channel to URI (or to the id of a dataset), of the job submitted last.

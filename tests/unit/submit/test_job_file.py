@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from pai_sdk import Session
+from pai_sdk.base.peer_names import KEYWORDS
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.submit.job_file import KINDS, JobFile, parameters_of
 from pai_sdk.submit.job_file_schema import job_file_schema
@@ -148,6 +149,18 @@ def test_files_that_describe_no_job(folder: Path, session: Session, text: str, s
     with pytest.raises(InvalidInputError) as caught:
         job_file(folder, text).plan(session)
     assert said in str(caught.value)
+
+
+def test_keys_of_other_sdks_say_what_replaces_them(folder: Path, session: Session) -> None:
+    text = "training_image: i\ncommand: c\ninstance_type: ecs.c6.large\nvolume_size: 50\ncompute: cpu\n"
+    with pytest.raises(InvalidInputError) as caught:
+        job_file(folder, text).plan(session)
+    said = [(problem.where.rpartition(": ")[2], problem.hint) for problem in caught.value.problems]
+    assert said == [
+        ("training_image", "image_uri='python:3.11'"),
+        ("volume_size", KEYWORDS["volume_size"].instead),
+        ("compute", KEYWORDS["compute"].instead),
+    ]
 
 
 def test_without_a_file_problems_have_the_names_of_parameters(session: Session) -> None:

@@ -88,7 +88,7 @@ def test_those_that_mean_something_else_are_reported_by_our_name() -> None:
     assert "job.wait(timeout=…)" in reported["max_wait"]
     assert "retrieve(" in reported["framework_version"]
     assert "UserVpcConfig(" in reported["subnets"]
-    assert reported["machine_type"] == "did you mean 'instance_type'?"
+    assert reported["machine_type"] == "instance_type='ecs.c6.large'"
 
 
 def test_two_names_of_one_parameter_are_refused() -> None:
@@ -102,9 +102,12 @@ def test_logs_of_fit_is_show_logs() -> None:
     assert estimator.fit(wait=False, logs=False).id
 
 
-def test_they_are_unknown_where_there_is_no_such_parameter() -> None:
-    # Only where there is such a parameter.
-    assert problems(lambda: Processor("img", "true").run(tags=[])) == {"tags": "is an unknown keyword argument"}
+@pytest.mark.parametrize(
+    "name",
+    ["compiler_config", "gpu_type", "metrics", "model_package_config", "parent_job_name", "run_name"],
+)
+def test_a_name_that_says_something_else_is_not_suggested(name: str) -> None:
+    assert problems(lambda: Estimator("img", "true", **{name: 1})) == {name: "is an unknown keyword argument"}
 
 
 @pytest.mark.parametrize(
