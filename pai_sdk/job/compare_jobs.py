@@ -10,12 +10,13 @@ from functools import cached_property, partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.base.data_frames import import_pandas
 from pai_sdk.base.hints import name_hint, wrong_type
 from pai_sdk.base.html_table import html_table, value_text
 from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.display.base import duration_text, elapsed_s, visible_text
 from pai_sdk.display.text_table import text_table
-from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.gather import check_jobs
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.hyperparameters import ComparedHyperparameters, compare_hyperparameters
@@ -122,10 +123,7 @@ class JobComparison:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
+        pandas = import_pandas()
         rows = []
         for job, hyperparameters in zip(self.jobs, self._compared.rows, strict=True):
             record = job.record
@@ -137,7 +135,9 @@ class JobComparison:
                 row[f"metrics.{name}"] = found.last
                 row[f"metrics.{name}.min"], row[f"metrics.{name}.max"] = found.min, found.max
             rows.append(row)
-        return pd.DataFrame(rows, index=pd.Index([job.record.training_job_id for job in self.jobs], name="id"))
+        return pandas.DataFrame(
+            rows, index=pandas.Index([job.record.training_job_id for job in self.jobs], name="id")
+        )
 
     def __str__(self) -> str:
         columns, rows = self._table()

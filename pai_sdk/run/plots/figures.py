@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pai_sdk.base.html_table import html_table
+from pai_sdk.base.html_table import NO_MATH, html_table
 from pai_sdk.run.events.series import Floats
 from pai_sdk.run.plots.axes import number_text
 from pai_sdk.run.plots.drawing import MOST_LABELS, WIDTH, Curve, Line, draw, lines_of
@@ -95,7 +95,8 @@ class Plot:
     def html(self) -> str:
         """The picture; below that of many curves, a list of all of them, folded."""
         folded = _folded_legend(self._lines) if len(self._lines) > MOST_LABELS else ""
-        return f'<div class="pai-plot" style="max-width:{WIDTH}px">{self.svg}{folded}</div>'
+        picture = f'<div class="pai-plot" style="max-width:{WIDTH}px">{self.svg}{folded}</div>'
+        return f"<div {NO_MATH}>{picture}</div>"
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file.

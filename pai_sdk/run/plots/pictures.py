@@ -77,6 +77,7 @@ def small_curve(
     if len(values) < 2:
         return ""
     width, height = _SMALL_WIDTH, _SMALL_HEIGHT
+    values = _extremes(values, width - _SCALE_WIDTH)
     low, high = min(values), max(values)
     spread = (high - low) or 1.0
     left, step_x = _SCALE_WIDTH, (width - _SCALE_WIDTH - 2) / (len(values) - 1)
@@ -97,6 +98,19 @@ def small_curve(
         f'<g font-size="8" fill="currentColor" opacity=".65">{labels}</g>'
         f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/></svg>'
     )
+
+
+def _extremes(values: Sequence[float], columns: int) -> Sequence[float]:
+    """Of many values, the smallest and the largest of each column of pixels, with the first and the last value."""
+    if len(values) <= 2 * columns:
+        return values
+    shown = [values[0]]
+    for column in range(columns):
+        begin, end = (len(values) * edge // columns for edge in (column, column + 1))
+        part = values[begin:end]
+        low, high = min(part), max(part)
+        shown += [low, high] if part.index(low) < part.index(high) else [high, low]
+    return [*shown, values[-1]]
 
 
 def save_picture(

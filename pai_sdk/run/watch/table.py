@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from pai_sdk.base.html_table import hparam_text, html_table
+from pai_sdk.base.html_table import badge_html, hparam_text, html_table
 from pai_sdk.run.events.series import TagSummary
 from pai_sdk.run.plots.axes import number_text
 from pai_sdk.run.plots.buckets import Comparison
 from pai_sdk.run.plots.pictures import run_colour, save_picture, shown_text, small_curve
 from pai_sdk.run.watch.records import RunBrief
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
+from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 
 __all__ = ["RunTable", "age_text", "usual_tags"]
 
 _MOST_TAGS = 4
 _MOST_HPARAMS = 8
 _DIM = "opacity:.65"
-_STATUS_COLOURS = {"Running": "#0969da", "Succeed": "#1a7f37", "Succeeded": "#1a7f37", "Failed": "#cf222e"}
-_OTHER_STATUS = "#6e7781"
+_OF_A_JOB = {"Succeeded": "Succeed", "Stopped": "Terminated"}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -152,15 +152,15 @@ def _name_html(run: RunBrief) -> str:
 
 
 def _status_html(run: RunBrief) -> str:
-    colour = _STATUS_COLOURS.get(run.status, _OTHER_STATUS)
-    style = f"background:{colour};color:white;border-radius:10px;padding:1px 9px;font-size:12px"
+    status = JobStatus(_OF_A_JOB.get(run.status, run.status))
+    kind = status.kind if status in KNOWN_STATUSES else "unknown"
     notes = [run.error] if run.error else []
     notes += ["loading"] if run.is_loading else []
     notes += [f"{run.damaged} damaged part{'' if run.damaged == 1 else 's'}"] if run.damaged else []
     below = "".join(
         f'<div style="{_DIM};font-size:12px;white-space:normal">{shown_text(note)}</div>' for note in notes
     )
-    return f'<span style="{style}">{shown_text(run.status)}</span>{below}'
+    return badge_html(run.status, kind) + below
 
 
 def _metric_html(summary: TagSummary | None) -> str:
