@@ -96,9 +96,7 @@ class MetricList(list[MetricPoint]):
         }
         if len({*columns["instance"]}) == 1:
             del columns["instance"]
-        known = {
-            title: column for title, column in columns.items() if any(one not in ("", None) for one in column)
-        }
+        known = {title: column for title, column in columns.items() if {*column} - {"", None}}
         return "\n".join(_ends(text_table([*known], [*zip(*known.values(), strict=True)])))
 
     def _repr_html_(self) -> str:

@@ -180,7 +180,8 @@ class JobRecord(Received):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, masked_spec(value) if name == "algorithm_spec" and value else value
+            if value not in (None, [], {}, ""):
+                yield name, masked_spec(value) if name == "algorithm_spec" else value
 
     @property
     def hyperparameter_values(self) -> dict[str, str | None]:

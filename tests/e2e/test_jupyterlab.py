@@ -1,4 +1,4 @@
-"""JupyterLab in a real browser: presses that must reach a busy kernel, and texts that must not be taken for formulas."""
+"""JupyterLab in a real browser: presses reach a kernel that waits for a job, no text is taken for a formula."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def estimator(command, **more):
 FIT = "estimator('python -c \"$PROGRAM\"', environments={'PROGRAM': program}).fit()"
 PLAN = "estimator('echo $FIRST and $SECOND; echo $THIRD').plan()"
 GATHER = """
-jobs = [estimator("true", hyperparameters={"note": note}).fit(wait=False, show_logs=False) for note in ("$a$", "$b$")]
+estimators = [estimator("true", hyperparameters={"note": note}) for note in ("$a$", "$b$")]
+jobs = [one.fit(wait=False, show_logs=False) for one in estimators]
 gather(jobs, show=False)
 """
 

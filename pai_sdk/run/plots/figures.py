@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -34,6 +34,8 @@ class Comparison:
         shown: how many entries the curves have for them.
         is_exact: True when the curves have every point, smoothed where that was asked for.
         tags: of the series, each once.
+        labels: by the name of a curve, what pictures call it: the name that a user gave to the run. Without an
+            entry here, a curve is called by its name.
     """
 
     x: XAxis
@@ -43,6 +45,7 @@ class Comparison:
     shown: int
     is_exact: bool
     tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def plot(self, title: str = "", *, log_y: bool = False) -> Plot:
         """The curves as a picture, which shows itself in a notebook; `save` writes it to a file.
@@ -114,7 +117,7 @@ class Plot:
 
     @cached_property
     def _lines(self) -> list[Line]:
-        return lines_of(self.comparison.curves)
+        return lines_of(self.comparison.curves, self.comparison.labels)
 
     @property
     def _note(self) -> str:
@@ -139,7 +142,7 @@ class Plot:
 
 def _folded_legend(lines: Sequence[Line]) -> str:
     rows = [
-        [f'<span style="color:{run_colour(line.name)}">━</span> {shown_text(line.name)}', number_text(line.last)]
+        [f'<span style="color:{run_colour(line.name)}">━</span> {shown_text(line.label)}', number_text(line.last)]
         for line in lines
     ]
     table = html_table(["run", "last"], rows, height="20em")

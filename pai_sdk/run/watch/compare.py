@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk.base.data_frames import import_pandas
 from pai_sdk.run.plots.buckets import Band, Comparison, XAxis, compared
 from pai_sdk.run.watch.filter import parse_key
-from pai_sdk.run.watch.records import RunBrief
+from pai_sdk.run.watch.records import RunBrief, run_labels
 from pai_sdk.run.watch.refresh import RunRefresh
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def compare(
     having = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
     found = refresh.many_series([brief.id for brief in having], tag)
     kept = [brief for brief in having if brief.id in found]
-    return compared(
+    view = compared(
         [found[brief.id] for brief in kept],
         x=x,
         start=start,
@@ -48,6 +49,7 @@ def compare(
         groups=[_group(brief, group_by) for brief in kept] if group_by else (),
         band=band,
     )
+    return view if group_by else replace(view, labels=run_labels(kept))
 
 
 def _group(brief: RunBrief, keys: Sequence[str]) -> str:

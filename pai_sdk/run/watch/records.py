@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,7 @@ __all__ = [
     "RunBrief",
     "RunPage",
     "RunRecord",
+    "run_labels",
 ]
 
 
@@ -206,3 +208,20 @@ class HparamsDiff:
     constant: Mapping[str, Any]
     metric: str = ""
     metric_values: Mapping[str, float] = field(default_factory=dict)
+
+
+def run_labels(runs: Sequence[RunBrief]) -> dict[str, str]:
+    """What pictures call runs that have a name: the name, with the end of the id where several have the same.
+
+    Example:
+        >>> run_labels([RunBrief("train1x7k2", name="lr-0.1"), RunBrief("sweep/3")])
+        {'train1x7k2': 'lr-0.1'}
+        >>> run_labels([RunBrief("train1x7k2", name="lr-0.1"), RunBrief("train9f2a1", name="lr-0.1")])
+        {'train1x7k2': 'lr-0.1 (x7k2)', 'train9f2a1': 'lr-0.1 (f2a1)'}
+    """
+    counts = Counter(run.name for run in runs)
+    return {
+        run.id: run.name if counts[run.name] == 1 else f"{run.name} ({run.id[-4:]})"
+        for run in runs
+        if run.name and run.name != run.id
+    }

@@ -147,8 +147,9 @@ def age_text(run: RunBrief, now: float) -> str:
 
 
 def _name_html(run: RunBrief) -> str:
-    name = f' <span style="{_DIM}">{shown_text(run.name)}</span>' if run.name and run.name != run.id else ""
-    return f"<b>{shown_text(run.id)}</b>{name}"
+    if not run.name or run.name == run.id:
+        return f"<b>{shown_text(run.id)}</b>"
+    return f'<b>{shown_text(run.name)}</b> <span style="{_DIM};font-size:12px">{shown_text(run.id)}</span>'
 
 
 def _status_html(run: RunBrief) -> str:
