@@ -14,7 +14,7 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
     """The names in a package's stub, which is their only list: type checkers read it too.
 
     Each line of the stub is `from MODULE import NAME as NAME`. A submodule is a name too, but not in `__all__`. A
-    name whose line ends with a comment, such as `# imports numpy`, is not in `__all__` either: `import *` is light.
+    name whose line ends with a comment, such as `# imports numpy`, is not in `__all__` either.
 
     Args:
         package: its `__name__`.

@@ -105,7 +105,7 @@ INTERNAL = {
     "architecture.md",
     "contributing",
     "migrating.md",
-}  # the last one is about the paths of another package
+}  # the last is about another package
 
 
 @cache
