@@ -19,7 +19,7 @@ _MOST_HYPERPARAMETERS = 4
 
 
 def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
-    """A row a job: status, name, id, time, hyperparameters that differ, last metrics.
+    """A row a job: status, name, hyperparameters that differ, last metrics, time, id.
 
     Args:
         records: the jobs, in the order of the rows.
@@ -36,14 +36,14 @@ def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
         [
             status_html(record.status),
             escape(record.training_job_name or ""),
-            f'<span style="{MONO}">{escape(record.training_job_id)}</span>',
-            escape(_time_of(record)),
-            escape((record.gmt_create_time or "").replace("T", " ").rstrip("Z").partition(".")[0]),
             *map(escape, row),
+            escape(_time_of(record)),
+            f'<span style="{MONO}">{escape(record.training_job_id)}</span>',
+            escape((record.gmt_create_time or "").replace("T", " ").rstrip("Z").partition(".")[0]),
         ]
         for record, row in zip(records, values, strict=True)
     ]
-    return html_table(["status", "name", "job", "time", "created (UTC)", *titles], rows, below=escape(below))
+    return html_table(["status", "name", *titles, "time", "job", "created (UTC)"], rows, below=escape(below))
 
 
 def job_table_text(records: Sequence[JobRecord]) -> list[str]:

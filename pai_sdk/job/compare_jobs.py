@@ -15,6 +15,7 @@ from pai_sdk.base.hints import name_hint, wrong_type
 from pai_sdk.base.html_table import html_table, value_text
 from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk.display.card import status_html
 from pai_sdk.display.text_table import text_table
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.gather import check_jobs
@@ -149,7 +150,11 @@ class JobComparison:
     def _repr_html_(self) -> str:
         columns, rows = self._table()
         cells = [[escape(visible_text(value_text(value))) for value in row] for row in rows]
-        return html_table(columns, cells, below=escape(" · ".join(self._below())))
+        for row, job in zip(cells, self.jobs, strict=True):
+            row[2] = status_html(job.record.status)
+        order = [2, 1, *range(4, len(columns)), 3, 0]  # the id last
+        shown = [[row[at] for at in order] for row in cells]
+        return html_table([columns[at] for at in order], shown, below=escape(" · ".join(self._below())))
 
     def _table(self) -> tuple[list[str], list[list[object]]]:
         differing, metrics = self.differing[:_SHOWN_HYPERPARAMETERS], self.metrics[: self._shown]

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from pai_sdk.backend.places import place_of_job
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
+from pai_sdk.display.choice import notebook_cell
 from pai_sdk.display.commands import list_command, next_commands
 from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.display.live_table import JobsDisplay, choose_jobs_display
@@ -294,7 +295,8 @@ class Gathering:
 
     def _records(self, watch: JobWatch[TrainingJob]) -> ResultList[JobRecord]:
         if not self.failures:
-            return ResultList(watch.ended[same_job(job)] for job in self._jobs)
+            records = (watch.ended[same_job(job)] for job in self._jobs)
+            return ResultList(records, shown_in_cell=None if self._display is None else notebook_cell())
         in_order = {job.id: self.failures[job.id] for job in self._jobs if job.id in self.failures}
         failures = {**in_order, **self.failures}
         raise JobsFailed(

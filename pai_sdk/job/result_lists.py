@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pai_sdk.base.data_frames import import_pandas
 from pai_sdk.base.html_table import html_table, value_text
+from pai_sdk.display.choice import notebook_cell
 from pai_sdk.display.curves import MetricCurves
 from pai_sdk.display.job_listing import job_table_html, job_table_text
 from pai_sdk.display.text_table import text_table
@@ -42,12 +43,20 @@ class ResultList(list[Item]):
         train1        Succeed
     """
 
+    def __init__(self, items: Iterable[Item] = (), *, shown_in_cell: int | None = None) -> None:
+        super().__init__(items)
+        self._shown_in_cell = shown_in_cell  # of a notebook, by a table that was there while the jobs ran
+
     @property
     def _records(self) -> list[JobRecord]:
         return [item if isinstance(item, JobRecord) else item.record for item in self]
 
     def __repr__(self) -> str:
         return "\n".join(_ends(job_table_text(self._records))) if self else "[]"
+
+    def _ipython_display_(self) -> None:
+        if self._shown_in_cell is None or self._shown_in_cell != notebook_cell():
+            raise NotImplementedError  # IPython takes the other representations
 
     def _repr_html_(self) -> str:
         records = self._records

@@ -11,6 +11,7 @@ from pai_sdk.backend.base import Plan
 from pai_sdk.backend.places import place_of_type
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
+from pai_sdk.display.choice import notebook_cell
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.job.follow.polling import FollowPolicy
 from pai_sdk.job.follow.watch import JobWatch
@@ -72,7 +73,7 @@ def run_all(
     gathering = Gathering(
         [], fail_fast=fail_fast, on_interrupt=on_interrupt, show=show, policy=policy, expected=len(waiting)
     )
-    jobs = ResultList[TrainingJob]()
+    jobs = ResultList[TrainingJob](shown_in_cell=notebook_cell() if show else None)
     with gathering.watching() as watch:
         _submit_next(waiting, gathering, watch, jobs, max_parallel)
         for _ in gathering.ends(watch):

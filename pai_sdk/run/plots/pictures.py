@@ -82,13 +82,13 @@ def small_curve(
     spread = (high - low) or 1.0
     left, step_x = _SCALE_WIDTH, (width - _SCALE_WIDTH - 2) / (len(values) - 1)
     points = " ".join(
-        f"{left + number * step_x:.1f},{height - 12 - (value - low) / spread * (height - 18):.1f}"
+        f"{left + number * step_x:.1f},{height - 13 - (value - low) / spread * (height - 19):.1f}"
         for number, value in enumerate(values)
     )
-    texts = [(left - 4, 9, "end", f"{high:.4g}"), (left - 4, height - 9, "end", f"{low:.4g}")]
+    texts = [(left - 4, 9, "end", f"{high:.4g}"), (left - 4, height - 11, "end", f"{low:.4g}")]
     if last_step is not None and first_step is not None:
-        texts.append((left, height - 1, "start", f"step {first_step}"))
-        texts.append((width - 2, height - 1, "end", str(last_step)))
+        texts.append((left, height - 3, "start", f"step {first_step}"))
+        texts.append((width - 2, height - 3, "end", str(last_step)))
     labels = "".join(
         f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for x, y, anchor, text in texts
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,11 @@ __all__ = [
     "RunBrief",
     "RunPage",
     "RunRecord",
+    "given_name",
     "run_labels",
 ]
+
+_ADDED = re.compile(r"_\d{8}_\d{6}_[0-9a-f]{8}$")
 
 
 @dataclass(frozen=True)
@@ -219,9 +223,16 @@ def run_labels(runs: Sequence[RunBrief]) -> dict[str, str]:
         >>> run_labels([RunBrief("train1x7k2", name="lr-0.1"), RunBrief("train9f2a1", name="lr-0.1")])
         {'train1x7k2': 'lr-0.1 (x7k2)', 'train9f2a1': 'lr-0.1 (f2a1)'}
     """
-    counts = Counter(run.name for run in runs)
-    return {
-        run.id: run.name if counts[run.name] == 1 else f"{run.name} ({run.id[-4:]})"
-        for run in runs
-        if run.name and run.name != run.id
-    }
+    names = {run.id: given_name(run.name) for run in runs if run.name and run.name != run.id}
+    counts = Counter(names.values())
+    return {run_id: name if counts[name] == 1 else f"{name} ({run_id[-4:]})" for run_id, name in names.items()}
+
+
+def given_name(name: str) -> str:
+    """The part of a job's name that a user gave, without the time and the number that a submitter has added.
+
+    Example:
+        >>> given_name("digits_20261123_012742_023740e7"), given_name("digits")
+        ('digits', 'digits')
+    """
+    return _ADDED.sub("", name) or name

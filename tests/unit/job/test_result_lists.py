@@ -82,3 +82,17 @@ def test_metrics_from_a_time_on() -> None:
     job = TrainingJob("train1", Since())
     assert job.metrics("loss", since="2026-01-01T00:00:00Z")[0].name == "loss 2026-01-01T00:00:00Z"
     assert len(job.metrics()) == 1
+
+
+def test_jobs_that_a_cell_shows_already_are_not_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = FakeBackend()
+    backend.status = "Succeed"
+    monkeypatch.setattr("pai_sdk.job.gather.notebook_cell", lambda: 3)
+    shown, silent = (gather([TrainingJob("train1", backend)], show=show, policy=FAST) for show in (True, False))
+    monkeypatch.setattr("pai_sdk.job.result_lists.notebook_cell", lambda: 3)
+    shown._ipython_display_()  # nothing more
+    with pytest.raises(NotImplementedError):
+        silent._ipython_display_()  # IPython takes the table
+    monkeypatch.setattr("pai_sdk.job.result_lists.notebook_cell", lambda: 4)
+    with pytest.raises(NotImplementedError):
+        shown._ipython_display_()
