@@ -62,9 +62,14 @@ class Lab:
         """Run a cell when the kernel is idle; returns the place below the cell."""
         expect(self.page.locator(".jp-Notebook-ExecutionIndicator")).to_have_attribute("data-status", "idle")
         cell = self.page.locator(".jp-CodeCell").nth(number)
-        cell.locator(".cm-content").click()
-        self.page.keyboard.press("Shift+Enter")
-        expect(cell.locator(".jp-InputPrompt")).not_to_have_text("[ ]:")
+
+        def runs() -> bool:  # a page that is still being loaded loses a key
+            cell.locator(".cm-content").click()
+            self.page.keyboard.press("Shift+Enter")
+            self.page.wait_for_timeout(2000)
+            return cell.locator(".jp-InputPrompt").inner_text() != "[ ]:"
+
+        until(runs, f"the start of cell {number}")
         return cell.locator(".jp-Cell-outputArea")
 
 

@@ -86,12 +86,17 @@ class RunTable:
         return f"<RunTable of {len(self.runs)} runs; it shows itself in a notebook, save('runs.html') writes it>"
 
     def _pictures(self) -> dict[str, str]:
-        pictures = {}
+        pictures, last_steps = {}, {}
+        for run in self.runs:
+            summaries = (run.tags.get(tag) for tag in (self.curves.tags if self.curves is not None else ()))
+            last_steps[run.id] = next((one.last.step for one in summaries if one is not None and one.last), None)
         for curve in self.curves.curves if self.curves is not None else ():
             finite = np.isfinite(curve.value)
             x, values = curve.x[finite], curve.value[finite].tolist()
             if values:
-                pictures[curve.name] = small_curve(values, int(x[0]), int(x[-1]), colour=run_colour(curve.name))
+                pictures[curve.name] = small_curve(
+                    values, int(x[0]), last_steps.get(curve.name) or int(x[-1]), colour=run_colour(curve.name)
+                )
         return pictures
 
     def _row(self, run: RunBrief, hparams: Sequence[str], tags: Sequence[str], picture: str) -> list[str]:
