@@ -25,7 +25,10 @@ _NUMBER = re.compile(r"-?|[-+]?(\d[\d.,]*(e[-+]?\d+)?|nan|inf)")
 _CELL = "padding:2px 10px;text-align:{side};white-space:nowrap;vertical-align:top"
 _HEAD = f"{_CELL};opacity:.65;font-weight:600"
 _BODY = f"{_CELL};border-top:1px solid rgba(128,128,128,.25)"
-_TABLE = "border-collapse:collapse;margin:0;font-family:system-ui,sans-serif;font-size:13px;font-variant-numeric:tabular-nums"
+_TABLE = (
+    "border-collapse:collapse;margin:0;font-family:system-ui,sans-serif;font-size:13px;"
+    "font-variant-numeric:tabular-nums"
+)
 _BOX = "display:inline-block;max-width:100%;overflow:auto"
 
 

@@ -86,17 +86,18 @@ class RunTable:
         return f"<RunTable of {len(self.runs)} runs; it shows itself in a notebook, save('runs.html') writes it>"
 
     def _pictures(self) -> dict[str, str]:
-        pictures, last_steps = {}, {}
-        for run in self.runs:
-            summaries = (run.tags.get(tag) for tag in (self.curves.tags if self.curves is not None else ()))
-            last_steps[run.id] = next((one.last.step for one in summaries if one is not None and one.last), None)
-        for curve in self.curves.curves if self.curves is not None else ():
+        if self.curves is None:
+            return {}
+        # A bucket has its middle as x, which can be beyond the last step.
+        drawn = [(run, run.tags.get(tag)) for run in self.runs for tag in self.curves.tags]
+        last_steps = {run.id: summary.last.step for run, summary in drawn if summary is not None and summary.last}
+        pictures = {}
+        for curve in self.curves.curves:
             finite = np.isfinite(curve.value)
             x, values = curve.x[finite], curve.value[finite].tolist()
             if values:
-                pictures[curve.name] = small_curve(
-                    values, int(x[0]), last_steps.get(curve.name) or int(x[-1]), colour=run_colour(curve.name)
-                )
+                last_step = last_steps.get(curve.name, int(x[-1]))
+                pictures[curve.name] = small_curve(values, int(x[0]), last_step, colour=run_colour(curve.name))
         return pictures
 
     def _row(self, run: RunBrief, hparams: Sequence[str], tags: Sequence[str], picture: str) -> list[str]:
