@@ -214,7 +214,9 @@ def _comparison(said: Mapping[str, Any]) -> Comparison:
 
     edges = np.array(said["edges"], np.float64)
     curves = tuple(_curve(row, (at,), edges) for at, row in enumerate(said["curves"]))
-    return Comparison(said["x"], edges, curves, said["points"], said["shown"], said["exact"], (said["tag"],))
+    labels = {row["name"]: row["label"] for row in said["curves"] if "label" in row}
+    counts = said["points"], said["shown"]
+    return Comparison(said["x"], edges, curves, *counts, said["exact"], (said["tag"],), labels)
 
 
 def _curve(row: Mapping[str, Any], members: tuple[int, ...], edges: Floats) -> Curve:

@@ -238,10 +238,16 @@ class TrainingJobs:
         self._on_job("DeleteTrainingJob", "DELETE", job_id)
 
     def metrics(
-        self, job_id: str, *, name: str | None = None, oldest_first: bool = True, page_size: int = 100
+        self,
+        job_id: str,
+        *,
+        name: str | None = None,
+        since: str | None = None,
+        oldest_first: bool = True,
+        page_size: int = 100,
     ) -> Iterator[MetricPoint]:
         """ListTrainingJobMetrics, all pages."""
-        query = {"Name": name, "Order": "ASC" if oldest_first else "DESC"}
+        query = {"Name": name, "StartTime": since, "Order": "ASC" if oldest_first else "DESC"}
         found = self._pages(
             "ListTrainingJobMetrics", _JOB + "/metrics", {"training_job_id": job_id}, query, "Metrics", page_size
         )

@@ -330,8 +330,14 @@ class Backend(Protocol):
         """
         ...
 
-    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
-        """The values found in the log by the job's metric definitions, oldest first."""
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
+        """The values that the job reports, or its metric definitions find in its log; oldest first.
+
+        Args:
+            job_id: the job.
+            name: only those of this metric.
+            since: only those from this time on: UTC, ISO 8601.
+        """
         ...
 
     def events(self, job_id: str) -> Sequence[str]:

@@ -28,7 +28,7 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings
 from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem, StorageError
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint, from_time
 from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir, OssLocation
@@ -274,7 +274,7 @@ class ServiceBackend:
         """Return when lines of a log were written, where the service offers it."""
         return self._logs.times(job_id, instance, start=start, count=count)
 
-    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         """The job's metric values, oldest first.
 
         A service that does not announce that it reads reports is Alibaba Cloud's: there they are read from the
@@ -286,19 +286,20 @@ class ServiceBackend:
         record = None if self._reads_reports else self._jobs.get(job_id)
         self._reads_reports = record is None or record._reads_reports
         if record is None or self._reads_reports:
-            return self._jobs.metrics(job_id, name=name, page_size=_POINTS_A_PAGE)
-        found = self._jobs.metrics(job_id, name=name)
+            return self._jobs.metrics(job_id, name=name, since=since, page_size=_POINTS_A_PAGE)
+        found = self._jobs.metrics(job_id, name=name, since=since)
         uri = record.outputs.get("tensorboard", "")
         if not uri.startswith("oss://"):
             return found
         try:
             store = OssStore(self.files(), OssUri.parse(uri))
-            since = (seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
-            parts = [part for part in JobPoints(store, since=since).read_on() if not part.is_from_log]
+            created_s = (seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
+            parts = [part for part in JobPoints(store, since=created_s).read_on() if not part.is_from_log]
         except StorageError as error:
             _log.warning("the metrics that job %s has reported cannot be read: %s", job_id, error)
             return found
-        return heapq.merge(found, metric_points(parts, name), key=lambda point: point.timestamp or "")
+        reported = from_time(metric_points(parts, name), since)
+        return heapq.merge(found, reported, key=lambda point: point.timestamp or "")
 
     def events(self, job_id: str) -> Sequence[str]:
         """The events of the job."""

@@ -1,4 +1,4 @@
-"""The one HTML table, for jobs, runs and curves in notebooks; it fits a light and a dark page."""
+"""The one HTML table, for jobs, runs and curves in notebooks, and the badge of a status; light and dark pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-__all__ = ["hparam_text", "html_table", "value_text"]
+__all__ = ["BADGE_COLOURS", "NO_MATH", "badge_html", "hparam_text", "html_table", "value_text"]
+
+NO_MATH = 'class="mathjax_ignore tex2jax_ignore"'
+"""The attribute of an element whose text MathJax leaves as it is: between two `$` would be a formula."""
+
+# With white letters on them, each has a contrast of 4.5 or more.
+BADGE_COLOURS = {
+    "success": "#1a7f37",
+    "failure": "#cf222e",
+    "stopped": "#9a6700",
+    "running": "#0969da",
+    "unknown": "#656d76",
+}
 
 _WIDEST = 40
 _NUMBER = re.compile(r"-?|[-+]?(\d[\d.,]*(e[-+]?\d+)?|nan|inf)")
@@ -14,7 +26,8 @@ _CELL = "padding:2px 10px;text-align:{side};white-space:nowrap;vertical-align:to
 _HEAD = f"{_CELL};opacity:.65;font-weight:600"
 _BODY = f"{_CELL};border-top:1px solid rgba(128,128,128,.25)"
 _TABLE = (
-    "border-collapse:collapse;font-family:system-ui,sans-serif;font-size:13px;font-variant-numeric:tabular-nums"
+    "border-collapse:collapse;margin:0;font-family:system-ui,sans-serif;font-size:13px;"
+    "font-variant-numeric:tabular-nums"
 )
 _BOX = "display:inline-block;max-width:100%;overflow:auto"
 
@@ -29,6 +42,17 @@ def value_text(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def badge_html(text: str, kind: str) -> str:
+    """A status on the colour of its kind; the text is escaped.
+
+    Example:
+        >>> ">Running</span>" in badge_html("Running", "running")
+        True
+    """
+    style = "color:white;border-radius:10px;padding:1px 9px;font-size:12px;white-space:nowrap"
+    return f'<span style="background:{BADGE_COLOURS[kind]};{style}">{escape(text)}</span>'
 
 
 def hparam_text(hparams: Mapping[str, object], name: str, *, missing: str = "-") -> str:
@@ -69,4 +93,4 @@ def html_table(
     body = "".join(line("td", _BODY, row) for row in rows)
     table = f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{body}</tbody></table>'
     under = f'<div style="font-size:12px;opacity:.65;margin-top:4px">{below}</div>' if below else ""
-    return f'<div style="{_BOX};max-height:{height}">{table}</div>{under}'
+    return f'<div {NO_MATH}><div style="{_BOX};max-height:{height}">{table}</div>{under}</div>'

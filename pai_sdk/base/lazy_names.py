@@ -13,7 +13,8 @@ __all__ = ["lazy_names"]
 def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
     """The names in a package's stub, which is their only list: type checkers read it too.
 
-    Each line of the stub is `from MODULE import NAME as NAME`. A submodule is a name too, but not in `__all__`.
+    Each line of the stub is `from MODULE import NAME as NAME`. A submodule is a name too, but not in `__all__`. A
+    name whose line ends with a comment, such as `# imports numpy`, is not in `__all__` either.
 
     Args:
         package: its `__name__`.
@@ -30,7 +31,8 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
     path = f"{module.__file__.rpartition('.')[0]}.pyi"
     stub: bytes = module.__spec__.loader.get_data(path)  # so it is found in an archive too
     lines = (line.split() for line in stub.decode().splitlines())
-    homes = {words[-1]: words[1] for words in lines if len(words) == 6 and words[0] == "from"}
+    found = [words for words in lines if len(words) >= 6 and words[0] == "from"]
+    homes = {words[5]: words[1] for words in found}
 
     def load(name: str) -> Any:
         if name not in homes:
@@ -42,4 +44,4 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
         setattr(module, name, value)
         return value
 
-    return [name for name, home in homes.items() if home != package], load
+    return [words[5] for words in found if words[1] != package and len(words) == 6], load

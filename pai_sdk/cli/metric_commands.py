@@ -44,7 +44,7 @@ def metrics(
         has_ended = False
     else:
         job = TrainingJob.get(run)
-        found = _following(job, name) if follow else job.metrics(name)
+        found = _following(job, name) if follow else iter(job.metrics(name))
         has_ended = not follow and not points and not as_json and job.status.is_terminal
     if not (follow or points or as_json):
         _print_summary(run, found, name, has_ended=has_ended)

@@ -283,7 +283,7 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
             typer.echo(job.id)
             print_next_commands(job)
         return
-    display = Silent() if as_json else choose_display()
+    display = Silent() if as_json else choose_display(job=job)
     try:
         display.submitted(job.record)
         job.wait(show_logs=not as_json, display=display, on_interrupt=place.capabilities.on_interrupt)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from pai_sdk.base.html_table import BADGE_COLOURS, NO_MATH, badge_html
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
 from pai_sdk.display.curves import MetricCurve
 from pai_sdk.schemas.record import JobRecord, MetricPoint
 from pai_sdk.schemas.status import JobStatus
 
-_COLOURS = {"success": "#1a7f37", "failure": "#cf222e", "stopped": "#9a6700", "running": "#0969da"}
 # The page's own colours are inherited, so that the card fits a light and a dark notebook alike.
 BOX = (
     "border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:10px 14px;margin:4px 0;max-width:760px;"
@@ -38,7 +38,7 @@ def card_html(
     parts = [_head(record)]
     if record.status.is_failure and record.reason_message:
         # The page's own colour beside a red line: red letters are hard to read on a dark page.
-        edge = f"border-left:3px solid {_COLOURS['failure']};padding-left:8px;margin-top:4px"
+        edge = f"border-left:3px solid {BADGE_COLOURS['failure']};padding-left:8px;margin-top:4px"
         parts.append(f'<div style="{edge}">{escape(record.reason_message)}</div>')
     parts += [_metrics(record.latest_metrics, curves or {}), _rows(record)]
     if tail:
@@ -52,7 +52,7 @@ def card_html(
         f'<code style="{box}">{escape(command)}</code>' for command in next_commands(record)
     )
     parts.append(f'<div style="{DIM};font-size:12px">{commands}</div>')
-    return f'<div style="{BOX}">{"".join(parts)}</div>'
+    return f'<div {NO_MATH} style="{BOX}">{"".join(parts)}</div>'
 
 
 def status_html(status: JobStatus) -> str:
@@ -62,15 +62,7 @@ def status_html(status: JobStatus) -> str:
         >>> ">Running</span>" in status_html(JobStatus.RUNNING)
         True
     """
-    style = f"background:{_COLOURS[kind_of(status)]};color:white;border-radius:10px;padding:1px 9px;font-size:12px"
-    return f'<span style="{style}">{escape(status or "…")}</span>'
-
-
-def kind_of(status: JobStatus) -> str:
-    """The kind of a status: `success`, `failure` or `stopped`, and `running` before the end."""
-    if not status.is_terminal:
-        return "running"
-    return "success" if status.is_success else "failure" if status.is_failure else "stopped"
+    return badge_html(status or "…", status.kind)
 
 
 def _head(record: JobRecord) -> str:

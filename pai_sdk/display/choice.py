@@ -15,17 +15,14 @@ def notebook_cell() -> int | None:
     return int(sys.modules["IPython"].get_ipython().execution_count) if in_notebook() else None
 
 
-def choose_display(
-    *, job: ShownJob | None = None, is_waited_for: bool = True, instead_of: Display | None = None
-) -> Display:
+def choose_display(*, job: ShownJob | None = None, instead_of: Display | None = None) -> Display:
     """A card in a notebook, lines in a terminal, a script or a pipe.
 
     Args:
-        job: what the card asks for the course of the metrics, and stops by its button.
-        is_waited_for: the program does nothing else until the job ends.
+        job: gives the points of its metrics, and is stopped by the card's button.
         instead_of: what has shown the same job in this cell; a new card takes the place of that one.
     """
     if in_notebook():
         before = instead_of if isinstance(instead_of, JupyterDisplay) else None
-        return JupyterDisplay(job=job, is_waited_for=is_waited_for, instead_of=before)
-    return TerminalDisplay()
+        return JupyterDisplay(job=job, instead_of=before)
+    return TerminalDisplay(job=job)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
+from pai_sdk.errors import PaiError
 from pai_sdk.run.plots.pictures import small_curve
-from pai_sdk.schemas.record import MetricPoint
+from pai_sdk.schemas.record import JobRecord, MetricPoint
+from pai_sdk.schemas.wire import seconds_of, wire_time
+
+_PointKey: TypeAlias = tuple[str | None, str | None, int | None, str | None, float | None]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_MOST_POINTS = 200
+_READ_AGAIN_S = 1.0
+_SHARE_OF_TIME = 0.05  # of the wait that reading points may take
+_LATE_S = 60.0  # a point may become readable that long after its time: instances flush their files now and then
 
 
 @dataclass
@@ -18,7 +29,7 @@ class MetricCurve:
     """The values of one metric, oldest first.
 
     Attributes:
-        values: finite ones; the oldest half is thinned out when there are too many.
+        values: all that are finite.
         first_step: the step of the first value, where steps are known.
         last_step: likewise of the last value.
     """
@@ -39,8 +50,6 @@ class MetricCurve:
         self.values.append(point.value)
         self.first_step = point.step if self.first_step is None else self.first_step
         self.last_step = point.step
-        if len(self.values) > 2 * _MOST_POINTS:
-            del self.values[1:-1:2]  # the ends stay
 
     def svg(self) -> str:
         """The curve with its scale, as inline SVG: largest and smallest value, first and last step.
@@ -79,21 +88,99 @@ def blocks_of(values: Sequence[float], width: int = 12, scale: tuple[float, floa
         return ""
     low, high = scale or (min(finite), max(finite))
     height = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BLOCKS[int((value - low) * height)] if math.isfinite(value) else " " for value in shown)
+    return "".join(_BLOCKS[int((value - low) * height + 1e-9)] if math.isfinite(value) else " " for value in shown)
 
 
-def curves_of(points: Iterable[MetricPoint]) -> dict[str, MetricCurve]:
-    """The curve of each metric. Of a metric that several instances report, the first instance is drawn.
+class MetricCurves(dict[str, MetricCurve]):
+    """The curve of each metric. Of a metric that several instances report, the first instance is drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn: dict[str, str | None] = {}
+
+    def add(self, points: Iterable[MetricPoint]) -> None:
+        """Add points, oldest first."""
+        for point in points:
+            if point.name and self._drawn.setdefault(point.name, point.instance) == point.instance:
+                self.setdefault(point.name, MetricCurve()).add(point)
+
+
+def curves_of(points: Iterable[MetricPoint]) -> MetricCurves:
+    """The curve of each metric.
 
     Args:
         points: oldest first.
     """
-    curves: dict[str, MetricCurve] = {}
-    drawn: dict[str, str | None] = {}
-    for point in points:
-        if point.name and drawn.setdefault(point.name, point.instance) == point.instance:
-            curves.setdefault(point.name, MetricCurve()).add(point)
+    curves = MetricCurves()
+    curves.add(points)
     return curves
+
+
+class Reporting(Protocol):
+    """A job as far as its metrics go; a `TrainingJob` is one."""
+
+    def metrics(self, name: str | None = None, *, since: str | None = None) -> Iterable[MetricPoint]:
+        """The values of its metrics, oldest first; of all times, or from one on."""
+        ...
+
+
+class PointReader:
+    """Reads the points of a running job's metrics as they come, each once. A snapshot has only the last ones.
+
+    A reader that is slow reads less often, so that reading takes a twentieth of the time at most.
+
+    Args:
+        job: reports them; without one, there are no points.
+        clock: monotonic time in seconds.
+    """
+
+    def __init__(self, job: Reporting | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._job = job
+        self._clock = clock
+        self._lock = threading.Lock()  # guards all that follows; held while points are read
+        self._latest: Sequence[MetricPoint] = []
+        self._due_at = float("-inf")
+        self._since: str | None = None
+        self._seen: Counter[_PointKey] = Counter()
+
+    def read_on(self, record: JobRecord) -> Sequence[MetricPoint]:
+        """The points that are new since the last call, oldest first; empty while the next reading is not due."""
+        latest = record.latest_metrics
+        with self._lock:
+            if self._job is None or latest == self._latest or self._clock() < self._due_at:
+                return ()
+            began = self._clock()
+            new: Sequence[MetricPoint] = ()
+            with suppress(PaiError):  # the display is worth more than its curves
+                new = self._new(self._job)
+                self._latest = latest
+            took_s = self._clock() - began
+            self._due_at = began + max(_READ_AGAIN_S, took_s / _SHARE_OF_TIME)
+            return new
+
+    def read_all(self, record: JobRecord) -> MetricCurves | None:
+        """The whole curves of a job; None where they cannot be read."""
+        if self._job is None or not record.latest_metrics:
+            return None
+        with suppress(PaiError):
+            return curves_of(self._job.metrics())
+        return None
+
+    def _new(self, job: Reporting) -> list[MetricPoint]:
+        found = [*(job.metrics(since=self._since) if self._since else job.metrics())]
+        times = [seconds_of(point.timestamp) for point in found]
+        known = [one for one in times if one is not None]
+        since_s = max(0.0, max(known) - _LATE_S) if known and len(known) == len(found) else None
+        counts, recent, new = Counter[_PointKey](), Counter[_PointKey](), []
+        for point, at in zip(found, times, strict=True):
+            key = point.name, point.instance, point.step, point.timestamp, point.value
+            counts[key] += 1
+            if counts[key] > self._seen[key]:
+                new.append(point)
+            if since_s is None or (at or 0.0) >= since_s:
+                recent[key] += 1
+        self._since, self._seen = wire_time(since_s), recent  # the next reading gives the recent ones again
+        return new
 
 
 def metrics_text(latest: Sequence[MetricPoint], curves: Mapping[str, MetricCurve], *, most: int = 4) -> str:

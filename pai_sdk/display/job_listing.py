@@ -8,21 +8,22 @@ from html import escape
 from pai_sdk.base.html_table import html_table, value_text
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.card import MONO, status_html
+from pai_sdk.display.text_table import text_table
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from pai_sdk.schemas.record import JobRecord
 
-__all__ = ["job_table_html"]
+__all__ = ["job_table_html", "job_table_text"]
 
 _MOST_METRICS = 3
 _MOST_HYPERPARAMETERS = 4
 
 
-def job_table_html(records: Sequence[JobRecord], *, has_more: bool = False) -> str:
-    """A row a job: status, name, id, time, hyperparameters that differ, last metrics.
+def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
+    """A row a job: status, name, hyperparameters that differ, last metrics, time, id.
 
     Args:
         records: the jobs, in the order of the rows.
-        has_more: there are jobs that are not shown.
+        below: a text below the table.
 
     Example:
         >>> job_table_html([])
@@ -30,28 +31,44 @@ def job_table_html(records: Sequence[JobRecord], *, has_more: bool = False) -> s
     """
     if not records:
         return "<i>no jobs</i>"
+    titles, values = _values(records)
+    rows = [
+        [
+            status_html(record.status),
+            escape(record.training_job_name or ""),
+            *map(escape, row),
+            escape(_time_of(record)),
+            f'<span style="{MONO}">{escape(record.training_job_id)}</span>',
+            escape((record.gmt_create_time or "").replace("T", " ").rstrip("Z").partition(".")[0]),
+        ]
+        for record, row in zip(records, values, strict=True)
+    ]
+    return html_table(["status", "name", *titles, "time", "job", "created (UTC)"], rows, below=escape(below))
+
+
+def job_table_text(records: Sequence[JobRecord]) -> list[str]:
+    """The same as the lines of a text: id, name, status, time, hyperparameters that differ, last metrics."""
+    titles, values = _values(records)
+    rows = [
+        [record.training_job_id, record.training_job_name or "", str(record.status) or "…", _time_of(record), *row]
+        for record, row in zip(records, values, strict=True)
+    ]
+    return text_table(["job", "name", "status", "time", *titles], rows)
+
+
+def _time_of(record: JobRecord) -> str:
+    seconds = elapsed_s(record)
+    return duration_text(seconds) if seconds is not None else ""
+
+
+def _values(records: Sequence[JobRecord]) -> tuple[list[str], list[list[str]]]:
+    """The names of hyperparameters that differ and of metrics, and a row a job with their values as text."""
     compared = compare_hyperparameters([record.hyperparameter_values for record in records])
     differing = compared.differing[:_MOST_HYPERPARAMETERS]
     metrics = list(dict.fromkeys(p.name for r in records for p in r.latest_metrics if p.name))[:_MOST_METRICS]
-    titles = ["status", "name", "job", "time", "created (UTC)", *differing, *metrics]
-    rows = [
-        _row(record, [one.get(name) or "" for name in differing], metrics)
-        for record, one in zip(records, compared.rows, strict=True)
-    ]
-    return html_table(titles, rows, below="and more; iterate over the list for all" if has_more else "")
-
-
-def _row(record: JobRecord, hyperparameters: Sequence[str], metrics: Sequence[str]) -> list[str]:
-    seconds = elapsed_s(record)
-    latest = {point.name: point.value for point in record.latest_metrics}
-    created = (record.gmt_create_time or "").replace("T", " ").rstrip("Z").partition(".")[0]
-    numbers = [value_text(value) if (value := latest.get(name)) is not None else "" for name in metrics]
-    return [
-        status_html(record.status),
-        escape(record.training_job_name or ""),
-        f'<span style="{MONO}">{escape(record.training_job_id)}</span>',
-        duration_text(seconds) if seconds is not None else "",
-        escape(created),
-        *(escape(value) for value in hyperparameters),
-        *numbers,
-    ]
+    rows = []
+    for record, hyperparameters in zip(records, compared.rows, strict=True):
+        latest = {point.name: point.value for point in record.latest_metrics}
+        numbers = [value_text(value) if (value := latest.get(name)) is not None else "" for name in metrics]
+        rows.append([*(str(hyperparameters.get(name) or "") for name in differing), *numbers])
+    return [*differing, *metrics], rows

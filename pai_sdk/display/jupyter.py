@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
 from pai_sdk.display.base import short_instance, visible_text
+from pai_sdk.display.buttons import JobButtons
 from pai_sdk.display.card import card_html
-from pai_sdk.display.curves import MetricCurve, curves_of
-from pai_sdk.errors import PaiError
-from pai_sdk.schemas.record import JobRecord, LogLine, MetricPoint
+from pai_sdk.display.curves import MetricCurves, PointReader, Reporting
+from pai_sdk.schemas.record import JobRecord, LogLine
 
-__all__ = ["JobButtons", "job_buttons"]
+__all__ = ["JupyterDisplay", "ShownJob"]
 
 _SHORTEST_PAUSE_S = 0.2  # a browser need not redraw more often, however fast lines come
 # Nor less often: the card shows the time. A redraw loses the text that a user has selected.
@@ -27,15 +25,11 @@ _TAIL_LINES = 15
 _LOG_LINES = 1000  # with the button pressed
 
 
-class ShownJob(Protocol):
+class ShownJob(Reporting, Protocol):
     """The job that a card shows, as far as the card uses it; a `TrainingJob` is one."""
 
     def stop(self) -> None:
         """Request its end."""
-        ...
-
-    def metrics(self) -> Iterable[MetricPoint]:
-        """All values of its metrics, oldest first."""
         ...
 
 
@@ -50,11 +44,10 @@ class _Row:
 class JupyterDisplay:
     """Draws the card with the log's last lines; redraws at most a few times a second, and at the end.
 
-    Below the card are buttons, where ipywidgets is installed and the kernel supports them.
+    Below the card are buttons, where ipywidgets is installed and a press reaches the kernel.
 
     Args:
-        job: gives the whole course of the metrics, and is stopped by the button.
-        is_waited_for: the kernel is busy until the job ends.
+        job: gives the points of the metrics, and is stopped by the button.
         tail_lines: how many of the log's last lines it shows.
         instead_of: a card of the same job, in whose place this one is drawn.
         clock: monotonic time in seconds.
@@ -64,23 +57,25 @@ class JupyterDisplay:
         self,
         *,
         job: ShownJob | None = None,
-        is_waited_for: bool = True,
         tail_lines: int = _TAIL_LINES,
         instead_of: JupyterDisplay | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
         self._clock = clock
-        self._job = job
-        self._is_waited_for = is_waited_for
         self._rows: deque[_Row] = deque(maxlen=_LOG_LINES)
         self._tail_lines = tail_lines
         self._shows_log = False
-        self._curves: dict[str, MetricCurve] = {}
+        self._points = PointReader(job, clock)
+        self._curves = MetricCurves()
         self._record: JobRecord | None = None
         # IPython's DisplayHandle, which has no types
         self._handle: Any = instead_of._handle if instead_of else None
         self._buttons: JobButtons | None = instead_of._buttons if instead_of else None
+        if self._buttons is not None:
+            self._buttons.on_log = self.show_log
+        elif job is not None:
+            self._buttons = JobButtons(job.stop, self.show_log)
         self._drawn_at = float("-inf")
         self._has_news = False
 
@@ -102,9 +97,18 @@ class JupyterDisplay:
 
     def beat(self) -> None:
         """Draw what is not drawn yet, and from time to time the elapsed time."""
+        record = self._record
+        if record is None or record.status.is_terminal:
+            return
+        points = self._points.read_on(record)  # before the lock: it asks the service
         with self._lock:
             if self._record is None or self._record.status.is_terminal:
                 return
+            if points:
+                self._curves.add(points)
+                self._has_news = True
+            if self._buttons is not None:
+                self._buttons.offer(self._clock())
             if self._has_news or self._clock() - self._drawn_at >= _LONGEST_PAUSE_S:
                 self._draw()
 
@@ -126,10 +130,11 @@ class JupyterDisplay:
 
     def ended(self, record: JobRecord) -> None:
         """Draw the card for the last time, with the whole course of the metrics."""
-        curves = self._whole_curves(record)  # before the lock: it asks the service
+        curves = self._points.read_all(record)  # before the lock: it asks the service
         with self._lock:
-            self._curves |= curves
-            self._show(record)
+            self._curves = curves or self._curves
+            self._record = record
+            self._draw()
             if self._buttons is not None:
                 self._buttons.ended()
 
@@ -140,20 +145,11 @@ class JupyterDisplay:
             self._draw()
 
     def _show(self, record: JobRecord) -> None:
-        # A job that has run for a while was first seen now: what it has reported before is asked for.
-        is_late = self._record is None and record.latest_metrics and not record.status.is_terminal
-        curves = self._whole_curves(record) if is_late else {}
+        points = self._points.read_on(record)  # before the lock: it asks the service
         with self._lock:
-            self._curves = {**curves, **self._curves}
-            self._take(record)
+            self._curves.add(points)
+            self._record = record
             self._draw()
-
-    def _whole_curves(self, record: JobRecord) -> dict[str, MetricCurve]:
-        if self._job is None or not record.latest_metrics:
-            return {}
-        with suppress(PaiError):  # the card is worth more than its curves
-            return curves_of(self._job.metrics())
-        return {}
 
     def _add(self, line: LogLine) -> None:
         many = self._record is not None and len(self._record.instances) > 1
@@ -170,12 +166,6 @@ class JupyterDisplay:
             state.text = row.text if visible_text(line.text) else state.text
             state.drawn_over_by = row.drawn_over_by
 
-    def _take(self, record: JobRecord) -> None:
-        self._record = record
-        for point in record.latest_metrics:
-            if point.name:
-                self._curves.setdefault(point.name, MetricCurve()).add(point)
-
     def _draw(self) -> None:
         if self._record is None:
             return
@@ -186,75 +176,6 @@ class JupyterDisplay:
         html = HTML(card_html(self._record, tail=tail, curves=self._curves))  # type: ignore[no-untyped-call]
         if self._handle is None:
             self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
-            if self._job is not None and not self._record.status.is_terminal:
-                self._buttons = job_buttons(self._job.stop, is_waited_for=self._is_waited_for)
         else:
             self._handle.update(html)
-        if self._buttons is not None:
-            self._buttons.on_log = self.show_log
         self._drawn_at, self._has_news = self._clock(), False
-
-
-_FIRST_KERNEL = 7  # of ipykernel: from it on, a busy kernel notices clicks, in a thread of their own
-
-
-class JobButtons:
-    """The buttons of one card.
-
-    Args:
-        stop: requests the end of the job.
-
-    Attributes:
-        on_log: called with whether many lines of the log are wanted.
-    """
-
-    def __init__(self, stop: Callable[[], None]) -> None:
-        import ipywidgets  # type: ignore[import-untyped]
-
-        self.on_log: Callable[[bool], None] = lambda is_wanted: None
-        self._stop_job = stop
-        small = ipywidgets.Layout(width="auto", height="26px")
-        self._stop: Any = ipywidgets.Button(description="Stop", tooltip="Request the end of the job", layout=small)
-        self._log: Any = ipywidgets.ToggleButton(description="Log", tooltip="Show more of the log", layout=small)
-        self._said: Any = ipywidgets.Label()
-        self._stop.on_click(self._on_stop)
-        self._log.observe(lambda change: self.on_log(bool(change["new"])), names="value")
-        self.box: Any = ipywidgets.HBox([self._stop, self._log, self._said])
-
-    def ended(self) -> None:
-        """The job has ended: there is nothing to stop."""
-        self._stop.layout.display = "none"
-        self._said.value = ""
-
-    def _on_stop(self, _: object) -> None:
-        self._stop.disabled = True
-        self._said.value = "stopping…"
-        # In a thread: other cells can run until the service responds.
-        threading.Thread(target=self._request_stop, name="pai-stop", daemon=True).start()
-
-    def _request_stop(self) -> None:
-        try:
-            self._stop_job()
-        except PaiError as error:
-            self._said.value = str(error)
-            self._stop.disabled = False
-
-
-def job_buttons(stop: Callable[[], None], *, is_waited_for: bool) -> JobButtons | None:
-    """Show buttons; None where ipywidgets is missing, or where the kernel would not notice a click.
-
-    Args:
-        stop: requests the end of the job.
-        is_waited_for: the kernel is busy until the job ends.
-    """
-    if importlib.util.find_spec("ipywidgets") is None:
-        return None
-    from importlib.metadata import version
-
-    from IPython.display import display
-
-    if is_waited_for and int(version("ipykernel").partition(".")[0]) < _FIRST_KERNEL:
-        return None
-    buttons = JobButtons(stop)
-    display(buttons.box)  # type: ignore[no-untyped-call]
-    return buttons

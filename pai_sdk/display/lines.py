@@ -119,6 +119,11 @@ class LogWriter:
         self._shown_at: dict[str, float] = {}
         self._passing = ""  # the row below all of them until the next line
 
+    @property
+    def is_terminal(self) -> bool:
+        """True if rows can be drawn again in their place."""
+        return self._console.is_terminal
+
     def knows(self, record: JobRecord) -> None:
         """Note a job's instances: with several, each line is marked with its instance."""
         from rich.text import Text

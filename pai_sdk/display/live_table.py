@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from pai_sdk.base.kernel import in_notebook
 from pai_sdk.display.base import duration_text, elapsed_s
-from pai_sdk.display.card import DIM, kind_of
+from pai_sdk.display.card import DIM
 from pai_sdk.display.curves import metrics_text
 from pai_sdk.display.job_listing import job_table_html
 from pai_sdk.display.lines import LiveRows
@@ -76,7 +76,7 @@ def _still_running(count: int) -> str:
 def _row(record: JobRecord) -> list[object]:
     seconds = elapsed_s(record)
     return [
-        _MARKS[kind_of(record.status)] if record.status else " ",
+        _MARKS[record.status.kind] if record.status else " ",
         record.training_job_id,
         record.training_job_name or "",
         str(record.status) or "…",
@@ -89,7 +89,7 @@ def _most_telling(records: Sequence[JobRecord], most: int) -> list[JobRecord]:
     """At most `most` of the jobs, in their order; failed ones go first, then stopped, running, succeeded ones."""
     if len(records) <= most:
         return [*records]
-    by_kind = sorted(range(len(records)), key=lambda at: _FIRST.index(kind_of(records[at].status)))
+    by_kind = sorted(range(len(records)), key=lambda at: _FIRST.index(records[at].status.kind))
     return [records[at] for at in sorted(by_kind[: max(most, 0)])]
 
 
@@ -168,7 +168,7 @@ class TerminalJobs:
         shown = _most_telling(self._records, room)
         head, *lines = text_table(_COLUMNS, [_row(record) for record in shown])
         rows = [(head, "dim")]
-        rows += [(line, _STYLES[kind_of(record.status)]) for line, record in zip(lines, shown, strict=True)]
+        rows += [(line, _STYLES[record.status.kind]) for line, record in zip(lines, shown, strict=True)]
         if len(shown) < len(self._records):
             rows.append((f"  … and {len(self._records) - len(shown)} more", "dim"))
         return rows

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from pai_sdk.base.html_table import NO_MATH
 from pai_sdk.display.base import duration_text
 from pai_sdk.display.card import BOX, DIM, MONO
 
@@ -45,7 +46,7 @@ def plan_card_html(request: Mapping[str, Any], notes: Sequence[str] = ()) -> str
         parts.append(_folded(title, [f"{key} = {value}" for key, value in names], is_open=title != "environment"))
     parts.append(_folded("before it is sent", list(notes), is_open=True))
     parts.append(_folded("request", [json.dumps(request, ensure_ascii=False, indent=2)], count=False))
-    return f'<div style="{BOX}">{"".join(parts)}</div>'
+    return f'<div {NO_MATH} style="{BOX}">{"".join(parts)}</div>'
 
 
 def _facts(request: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from pai_sdk.display.base import duration_text, elapsed_s
 from pai_sdk.display.commands import next_commands
-from pai_sdk.display.curves import MetricCurve, metrics_text
+from pai_sdk.display.curves import MetricCurves, PointReader, Reporting, metrics_text
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.schemas.record import JobRecord, LogLine
 from pai_sdk.schemas.status import JobStatus
@@ -22,16 +22,24 @@ class TerminalDisplay:
 
     Args:
         stream: where to; stdout by default.
+        job: gives the points of the metrics.
         clock: monotonic time in seconds. After some silence a row in a terminal shows the elapsed time.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        job: Reporting | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._lock = threading.RLock()  # guards all that follows: `beat` comes from another thread
         self._clock = clock
         self._writer = LogWriter(stream)
         self._status = ""
         self._seen: JobRecord | None = None
-        self._curves: dict[str, MetricCurve] = {}
+        self._points = PointReader(job, clock)
+        self._curves = MetricCurves()
         self._has_lines = False  # since the last status was shown
         self._said_at = clock()
 
@@ -46,9 +54,6 @@ class TerminalDisplay:
         with self._lock:
             self._seen = record
             self._writer.knows(record)
-            for point in record.latest_metrics:
-                if point.name:
-                    self._curves.setdefault(point.name, MetricCurve()).add(point)
             if record.status == self._status or record.status.is_terminal:
                 return
             self._status = record.status
@@ -67,12 +72,26 @@ class TerminalDisplay:
     def beat(self) -> None:
         """After a few silent seconds, show how long the job has run, and its last metrics."""
         with self._lock:
-            if self._seen is None or self._seen.status.is_terminal or self._clock() - self._said_at < _QUIET_S:
-                return
-            seconds = elapsed_s(self._seen)
-            if seconds is not None:
-                metrics = metrics_text(self._seen.latest_metrics, self._curves)
-                self._writer.pass_time(f"● {self._seen.status} {duration_text(seconds)}  {metrics}".rstrip())
+            seen = self._quiet_record()
+        if seen is None:
+            return
+        points = (
+            self._points.read_on(seen) if self._writer.is_terminal else ()
+        )  # without the lock: it asks the service
+        with self._lock:
+            self._curves.add(points)
+            if (seen := self._quiet_record()) is not None:
+                metrics = metrics_text(seen.latest_metrics, self._curves)
+                self._writer.pass_time(
+                    f"● {seen.status} {duration_text(elapsed_s(seen) or 0)}  {metrics}".rstrip()
+                )
+
+    def _quiet_record(self) -> JobRecord | None:
+        """The last snapshot of a job that runs and has shown nothing for a few seconds."""
+        seen = self._seen
+        if seen is None or seen.status.is_terminal or self._clock() - self._said_at < _QUIET_S:
+            return None
+        return seen if elapsed_s(seen) is not None else None
 
     def rest(self) -> None:
         """Take that row away."""
@@ -93,13 +112,14 @@ class TerminalDisplay:
     def ended(self, record: JobRecord) -> None:
         """Show the final status, the duration, the last metrics and the outputs."""
         self._settle()
+        curves = self._points.read_all(record) or self._curves
         seconds = elapsed_s(record)
         took = f" after {duration_text(seconds)}" if seconds is not None else ""
         mark, style = ("✔", "green") if record.status.is_success else ("✘", "red")
         if record.status.is_stopped:
             mark, style = "■", "yellow"
         self._say(mark, f"{record.training_job_id} {record.status}{took}", f"bold {style}")
-        if metrics := metrics_text(record.latest_metrics, self._curves):
+        if metrics := metrics_text(record.latest_metrics, curves):
             self._say(" ", metrics, "dim")
         if record.status.is_success:
             for channel, uri in record.outputs.items():

@@ -10,12 +10,14 @@ from functools import cached_property, partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk.base.data_frames import import_pandas
 from pai_sdk.base.hints import name_hint, wrong_type
 from pai_sdk.base.html_table import html_table, value_text
 from pai_sdk.base.short_traceback import short_traceback
 from pai_sdk.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk.display.card import status_html
 from pai_sdk.display.text_table import text_table
-from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.gather import check_jobs
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.hyperparameters import ComparedHyperparameters, compare_hyperparameters
@@ -122,10 +124,7 @@ class JobComparison:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
+        pandas = import_pandas()
         rows = []
         for job, hyperparameters in zip(self.jobs, self._compared.rows, strict=True):
             record = job.record
@@ -137,7 +136,9 @@ class JobComparison:
                 row[f"metrics.{name}"] = found.last
                 row[f"metrics.{name}.min"], row[f"metrics.{name}.max"] = found.min, found.max
             rows.append(row)
-        return pd.DataFrame(rows, index=pd.Index([job.record.training_job_id for job in self.jobs], name="id"))
+        return pandas.DataFrame(
+            rows, index=pandas.Index([job.record.training_job_id for job in self.jobs], name="id")
+        )
 
     def __str__(self) -> str:
         columns, rows = self._table()
@@ -149,7 +150,11 @@ class JobComparison:
     def _repr_html_(self) -> str:
         columns, rows = self._table()
         cells = [[escape(visible_text(value_text(value))) for value in row] for row in rows]
-        return html_table(columns, cells, below=escape(" · ".join(self._below())))
+        for row, job in zip(cells, self.jobs, strict=True):
+            row[2] = status_html(job.record.status)
+        order = [2, 1, *range(4, len(columns)), 3, 0]  # the id last
+        shown = [[row[at] for at in order] for row in cells]
+        return html_table([columns[at] for at in order], shown, below=escape(" · ".join(self._below())))
 
     def _table(self) -> tuple[list[str], list[list[object]]]:
         differing, metrics = self.differing[:_SHOWN_HYPERPARAMETERS], self.metrics[: self._shown]

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from pai_sdk.backend.places import place_of_job
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
+from pai_sdk.display.choice import notebook_cell
 from pai_sdk.display.commands import list_command, next_commands
 from pai_sdk.display.heartbeat import heartbeat
 from pai_sdk.display.live_table import JobsDisplay, choose_jobs_display
@@ -29,6 +30,7 @@ from pai_sdk.job.interrupts import (
     single_interrupt,
     stopped,
 )
+from pai_sdk.job.result_lists import ResultList
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.job.waiting import timeout_error
 from pai_sdk.schemas.arguments import check_one_of, seconds_or_none
@@ -52,7 +54,7 @@ def gather(
     show: bool = True,
     on_interrupt: Literal["detach", "stop"] = "detach",
     policy: FollowPolicy | None = None,
-) -> list[JobRecord]:
+) -> ResultList[JobRecord]:
     """Wait for the end of many jobs, and show a table of them meanwhile.
 
     However many they are, they cost one backend no more than one request a second. `job.record` of each job is its
@@ -68,7 +70,8 @@ def gather(
         policy: how patiently to follow.
 
     Returns:
-        The last snapshot of each job, in the order of `jobs`. All of them have succeeded.
+        The last snapshot of each job, in the order of `jobs`, as a list that shows as a table. All jobs have
+        succeeded.
 
     Raises:
         InvalidInputError: something is no job, or an argument is none of those above.
@@ -92,7 +95,7 @@ async def gather_async(
     timeout: float | None = None,
     fail_fast: FailFast = False,
     policy: FollowPolicy | None = None,
-) -> list[JobRecord]:
+) -> ResultList[JobRecord]:
     """Wait for the end of many jobs in an asyncio program; nothing is shown.
 
     A task that is cancelled leaves nothing behind, and its jobs are not stopped.
@@ -104,7 +107,8 @@ async def gather_async(
         policy: how patiently to follow.
 
     Returns:
-        The last snapshot of each job, in the order of `jobs`. All of them have succeeded.
+        The last snapshot of each job, in the order of `jobs`, as a list that shows as a table. All jobs have
+        succeeded.
 
     Raises:
         InvalidInputError: something is no job, or an argument is none of those above.
@@ -198,7 +202,7 @@ class Gathering:
         self._expected = expected
         self._failed: dict[Key, JobRecord] = {}
 
-    def wait(self, timeout_s: float | None) -> list[JobRecord]:
+    def wait(self, timeout_s: float | None) -> ResultList[JobRecord]:
         """Wait for the end of all; see `gather`."""
         deadline = None if timeout_s is None else self._policy.schedule.now() + timeout_s
         with self.watching() as watch:
@@ -209,7 +213,7 @@ class Gathering:
             raise _timeout_error(watch.unfinished, timeout_s or 0.0, trouble) from trouble
         return self.records(watch)
 
-    async def wait_async(self, timeout_s: float | None) -> list[JobRecord]:
+    async def wait_async(self, timeout_s: float | None) -> ResultList[JobRecord]:
         """Wait for the end of all; see `gather_async`."""
         with JobWatch(self._jobs, self._policy) as watch:
             try:
@@ -272,7 +276,7 @@ class Gathering:
             self._failed[same_job(job)] = update
             self.failures[job.id] = stopped_error(update) if update.status.is_stopped else brief_failure(update)
 
-    def records(self, watch: JobWatch[TrainingJob]) -> list[JobRecord]:
+    def records(self, watch: JobWatch[TrainingJob]) -> ResultList[JobRecord]:
         """The last snapshots, in the order of the jobs.
 
         Raises:
@@ -289,9 +293,10 @@ class Gathering:
         failed = [(job, record) for job, record in found.values() if record is not None]
         return [(job, record) for job, record in failed if record.status.is_failure][:_TOLD_IN_FULL]
 
-    def _records(self, watch: JobWatch[TrainingJob]) -> list[JobRecord]:
+    def _records(self, watch: JobWatch[TrainingJob]) -> ResultList[JobRecord]:
         if not self.failures:
-            return [watch.ended[same_job(job)] for job in self._jobs]
+            records = (watch.ended[same_job(job)] for job in self._jobs)
+            return ResultList(records, shown_in_cell=None if self._display is None else notebook_cell())
         in_order = {job.id: self.failures[job.id] for job in self._jobs if job.id in self.failures}
         failures = {**in_order, **self.failures}
         raise JobsFailed(

@@ -36,4 +36,5 @@ class JobList(Iterator[TrainingJob]):
     def _repr_html_(self) -> str:
         self._fetched.extend(islice(self._jobs, max(0, _SHOWN + 1 - len(self._fetched))))
         records = [job.record for job in islice(self._fetched, _SHOWN)]
-        return job_table_html(records, has_more=len(self._fetched) > _SHOWN)
+        has_more = len(self._fetched) > _SHOWN
+        return job_table_html(records, below="and more; iterate over the list for all" if has_more else "")

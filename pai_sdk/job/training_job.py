@@ -20,7 +20,7 @@ from pai_sdk.compat.peer_attributes import PeerAttributes
 from pai_sdk.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.display.card import card_html
 from pai_sdk.display.choice import choose_display, notebook_cell
-from pai_sdk.display.curves import curves_of
+from pai_sdk.display.curves import MetricCurves, curves_of
 from pai_sdk.errors import (
     FunctionError,
     InvalidInputError,
@@ -34,9 +34,10 @@ from pai_sdk.job.failure.explain import job_failure, stopped_error
 from pai_sdk.job.follow.stream import FollowPolicy, LogStream
 from pai_sdk.job.live_card import LiveCard
 from pai_sdk.job.notifications import Notification, notify_all
+from pai_sdk.job.result_lists import MetricList
 from pai_sdk.job.waiting import Waiting, wait_async
 from pai_sdk.schemas.arguments import check_labels, check_one_of, seconds_or_none
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, MetricPoint
+from pai_sdk.schemas.record import ErrorInfo, JobRecord
 from pai_sdk.schemas.status import JobStatus
 
 if TYPE_CHECKING:
@@ -346,15 +347,24 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         """
         return self.logs(follow=follow, instance=instance, start=start, tail=tail, times=times)
 
-    def metrics(self, name: str | None = None) -> Iterator[MetricPoint]:
+    def metrics(self, name: str | None = None, *, since: str | None = None) -> MetricList:
         """The values that the job reports, and that its metric definitions find in its log; oldest first.
 
         They are there while the job runs. Reported values have a step.
 
         Args:
             name: only those of this metric.
+            since: only those from this time on: UTC, ISO 8601, as the `timestamp` of a value.
+
+        Returns:
+            A list of values with `name`, `step`, `value`, `timestamp` and `instance`. It prints as a table, and
+            `to_pandas()` gives a data frame.
+
+        Example:
+            >>> def last_loss(job: TrainingJob) -> float | None:
+            ...     return job.metrics("loss")[-1].value
         """
-        return self._backend.metrics(self.id, name=name)
+        return MetricList(self._backend.metrics(self.id, name=name, since=since))
 
     def events(self) -> Sequence[str]:
         """The job's events, as reported by the service."""
@@ -575,7 +585,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         record = self.refresh() if not self.record.status.is_terminal else self.record
         if record.status.is_terminal:
             raise NotImplementedError
-        display = choose_display(job=self, is_waited_for=False)
+        display = choose_display(job=self)
         self.shown_by(display)
         display.submitted(record)
         self.keep_card_live()
@@ -583,7 +593,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
     def _repr_html_(self) -> str | None:
         if self._is_shown_here():
             return None  # `estimator.fit()` as the last value of its cell
-        curves = {}
+        curves = MetricCurves()
         if self.record.latest_metrics:  # a list of jobs has none, so its cards need no requests
             with suppress(PaiError):  # the card is worth more than its curves
                 curves = curves_of(self.metrics())

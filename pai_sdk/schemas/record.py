@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.schemas.secret_values import masked, masked_spec
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
-from pai_sdk.schemas.wire import NullableList, Received
+from pai_sdk.schemas.wire import NullableList, Received, seconds_of
 
 
 def _status_of(value: object) -> JobStatus:
@@ -51,6 +51,20 @@ class MetricPoint(Received):
     value: float | None = None
     step: int | None = None
     instance: str | None = None
+
+
+def from_time(points: Iterable[MetricPoint], since: str | None) -> Iterator[MetricPoint]:
+    """The points from a time on; all of them without a time. A point whose time is not known is left in.
+
+    Example:
+        >>> points = [MetricPoint(timestamp=f"2026-01-01T00:00:0{second}Z", value=second) for second in (1, 2)]
+        >>> [point.value for point in from_time(points, "2026-01-01T00:00:02Z")]
+        [2.0]
+    """
+    since_s = seconds_of(since)
+    for point in points:
+        if since_s is None or (at := seconds_of(point.timestamp)) is None or at >= since_s:
+            yield point
 
 
 class ErrorInfo(Received):
@@ -166,7 +180,8 @@ class JobRecord(Received):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, masked_spec(value) if name == "algorithm_spec" and value else value
+            if value not in (None, [], {}, ""):
+                yield name, masked_spec(value) if name == "algorithm_spec" else value
 
     @property
     def hyperparameter_values(self) -> dict[str, str | None]:

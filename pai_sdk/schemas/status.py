@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 
 class JobStatus(str):
@@ -60,6 +60,18 @@ class JobStatus(str):
     def is_unknown_end(self) -> bool:
         """True where the job has ended in a status that is not known here."""
         return self._has_ended and self not in KNOWN_STATUSES
+
+    @property
+    def kind(self) -> Literal["success", "failure", "stopped", "running"]:
+        """The kind of status, which has one colour wherever it is shown; `running` is every one before the end.
+
+        Example:
+            >>> JobStatus("Terminated").kind, JobStatus("Creating").kind
+            ('stopped', 'running')
+        """
+        if not self.is_terminal:
+            return "running"
+        return "success" if self.is_success else "failure" if self.is_failure else "stopped"
 
     @property
     def is_stopped(self) -> bool:

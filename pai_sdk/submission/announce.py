@@ -18,14 +18,13 @@ __all__ = ["announce"]
 logger = logging.getLogger(__name__)
 
 
-def announce(job: TrainingJob, plan: Plan, *, shown: bool, waited_for: bool) -> Display:
+def announce(job: TrainingJob, plan: Plan, *, shown: bool) -> Display:
     """Show the job; an error raised here would hide its id from the user, so there is none.
 
     Args:
         job: the job.
         plan: it was submitted from.
         shown: whether the user wants to see it; otherwise only the warnings are logged.
-        waited_for: whether the caller waits for its end.
 
     Returns:
         The display on which the job is shown further.
@@ -37,7 +36,7 @@ def announce(job: TrainingJob, plan: Plan, *, shown: bool, waited_for: bool) -> 
         for warning in plan.warnings:
             logger.warning("job %s: %s", job.id, warning)
         return Silent()
-    display = choose_display(job=job, is_waited_for=waited_for)
+    display = choose_display(job=job)
     job.shown_by(display)
     try:
         display.submitted(job.record)

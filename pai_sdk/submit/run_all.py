@@ -11,10 +11,12 @@ from pai_sdk.backend.base import Plan
 from pai_sdk.backend.places import place_of_type
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.base.short_traceback import short_traceback
+from pai_sdk.display.choice import notebook_cell
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 from pai_sdk.job.follow.polling import FollowPolicy
 from pai_sdk.job.follow.watch import JobWatch
 from pai_sdk.job.gather import FailFast, Gathering
+from pai_sdk.job.result_lists import ResultList
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.session import Session, given_or_default
 from pai_sdk.submit.channels import InputSource
@@ -36,7 +38,7 @@ def run_all(
     on_interrupt: Literal["detach", "stop"] = "detach",
     session: Session | None = None,
     policy: FollowPolicy | None = None,
-) -> list[TrainingJob]:
+) -> ResultList[TrainingJob]:
     """Run many jobs, at most `max_parallel` of them at a time: the next one is submitted when one has ended.
 
     All plans are made first, so a mistake in the last one is found before the first job is submitted.
@@ -53,7 +55,7 @@ def run_all(
         policy: how patiently to follow.
 
     Returns:
-        The jobs, in the order of `submitters`. All of them have succeeded.
+        The jobs, in the order of `submitters`; the list shows as a table. All of them have succeeded.
 
     Raises:
         InvalidInputError: something cannot be submitted; `problems` lists what is wrong with all of them.
@@ -71,7 +73,7 @@ def run_all(
     gathering = Gathering(
         [], fail_fast=fail_fast, on_interrupt=on_interrupt, show=show, policy=policy, expected=len(waiting)
     )
-    jobs: list[TrainingJob] = []
+    jobs = ResultList[TrainingJob](shown_in_cell=notebook_cell() if show else None)
     with gathering.watching() as watch:
         _submit_next(waiting, gathering, watch, jobs, max_parallel)
         for _ in gathering.ends(watch):

@@ -106,7 +106,7 @@ class JobSubmitter(SubmitterNames, PeerAttributes, JobParameters):
         from pai_sdk.submission.announce import announce
 
         job = self._send(plan)
-        display = announce(job, plan, shown=show_logs, waited_for=wait)
+        display = announce(job, plan, shown=show_logs)
         if wait:
             on_interrupt = place_of_job(job.id).capabilities.on_interrupt
             return self._wait(

@@ -97,3 +97,39 @@ def test_modules_at_the_top_and_re_exports_are_on_the_page() -> None:
     re_exports = {f"pai_sdk.run.{path.stem}" for path in PACKAGE.glob("run/*.py") if path.stem != "__init__"}
     left_out = {module for module in at_the_top if not hasattr(import_module(module), "__all__")}
     assert (at_the_top | re_exports) - left_out <= public().keys()
+
+
+# Words that are classes of ours only by chance: a header of HTTP, reason codes, fields of the API.
+OTHER_WORDS = {"Host", "ProgressDefinitions", "Settings", "StagingFailed", "Statement"}
+INTERNAL = {
+    "architecture.md",
+    "contributing",
+    "migrating.md",
+}  # the last is about another package
+
+
+@cache
+def classes() -> dict[str, frozenset[type]]:
+    """All classes of the package by name."""
+    found: dict[str, frozenset[type]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        module = ".".join(["pai_sdk", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+        if "demo_code" in path.parts or path.stem == "__main__":
+            continue
+        for name, one in vars(import_module(module)).items():
+            if isinstance(one, type) and one.__module__.startswith("pai_sdk") and not name.startswith("_"):
+                found[name] = found.get(name, frozenset()) | {one}
+    return found
+
+
+def test_types_that_the_documentation_names_can_be_imported_from_the_package() -> None:
+    unknown = {
+        f"{page.name}: {word}"
+        for page, text in pages()
+        if page.suffix == ".md" and INTERNAL.isdisjoint(page.parts)
+        for span in re.findall(r"```.*?```|`[^`\n]+`", re.sub(r"^:::.*$", "", text, flags=re.MULTILINE), re.DOTALL)
+        for word in re.findall(r"(?<![\w.\-/])[A-Z][a-zA-Z]*[a-z][a-zA-Z]*\b", span)
+        if word in classes() and word not in OTHER_WORDS and getattr(pai_sdk, word, None) not in classes()[word]
+    }
+    assert unknown == set()
+    assert len(classes()) > 500

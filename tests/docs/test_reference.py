@@ -15,6 +15,6 @@ NAMES = [name for name in pai_sdk.__all__ if not name.startswith("_")]
 @pytest.mark.parametrize("name", NAMES)
 def test_a_public_name_is_in_the_reference(name: str) -> None:
     found = getattr(pai_sdk, name)
-    entry = f"::: {found.__module__}.{found.__qualname__}"
-    pages = [page for page in REFERENCE.glob("*.md") if entry in page.read_text().splitlines()]
-    assert pages, f"add the line {entry!r} to a page of docs/reference"
+    entries = {f"::: {found.__module__}.{found.__qualname__}", f"::: {found.__module__}"}
+    pages = [page for page in REFERENCE.glob("*.md") if not entries.isdisjoint(page.read_text().splitlines())]
+    assert pages, f"add one of the lines {sorted(entries)} to a page of docs/reference"

@@ -51,9 +51,11 @@ def test_the_first_job(tmp_path: Path) -> None:
     notebook = executed("first-job.ipynb", tmp_path)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     fit = next(cell for cell in cells if "estimator.fit()" in cell.source)
-    outputs = [output for output in fit["outputs"] if BAR not in output.get("data", {})]
+    shown_data = [output.get("data", {}) for output in fit["outputs"]]
+    # The place of the buttons is empty: without a page, no press reaches the kernel.
+    outputs = [data for data in shown_data if BAR not in data and data.get("text/html") != ""]
     assert len(outputs) == 1, "one card that updates in place, not a pile of output"
-    card = outputs[0]["data"]["text/html"]
+    card = outputs[0]["text/html"]
     for fact in ("Succeed", "loss", "<svg", "epoch 30", "model"):
         assert fact in card
     failed = next(shown(cell) for cell in cells if "JobFailed" in cell.source)

@@ -139,7 +139,7 @@ class FakeBackend:
     def delete(self, job_id: str) -> None:
         raise NotFoundError("gone", code="NotFound", status_code=404)
 
-    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         return iter(())
 
     def events(self, job_id: str) -> Sequence[str]:

@@ -40,7 +40,7 @@ from pai_sdk.execution.docker.containers import engine_may_be_away
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, note_resumed
 from pai_sdk.run.store.stored_checkpoints import unfinished_files
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint, from_time
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir
@@ -382,11 +382,12 @@ class LocalBackend:
             times = self._logs.times(self._executor.files(sandbox.root), instance, start, count, is_open=is_open)
             return [wire_time(time) for time in times]
 
-    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         """The values that the job has reported, and that its metric definitions find in its logs; oldest first."""
         with self._jobs.may_be_deleted(job_id):
             is_final = self._jobs.state(job_id, self._executor).phase == "ended"  # before the log is read
-            return metric_values(self._outputs.metric_files(job_id), name=name, is_final=is_final)
+            found = metric_values(self._outputs.metric_files(job_id), name=name, is_final=is_final)
+            return from_time(found, since)
 
     def events(self, job_id: str) -> Sequence[str]:
         """The events of the job."""

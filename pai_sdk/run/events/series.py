@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pai_sdk.errors import MissingExtraError
+from pai_sdk.base.data_frames import import_pandas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,11 +151,8 @@ class Series:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
-        return pd.DataFrame({"wall": self.wall, "step": self.step, "value": self.value})
+        pandas = import_pandas()
+        return pandas.DataFrame({"wall": self.wall, "step": self.step, "value": self.value})
 
     def summary(self) -> TagSummary:
         """Count, first step, last point and extremes."""

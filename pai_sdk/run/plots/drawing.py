@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,7 +68,8 @@ class Line:
     """A curve as it is drawn. A value that is not finite interrupts it.
 
     Attributes:
-        name: beside it; it gives the colour.
+        name: gives the colour.
+        label: beside it.
         x: ascending.
         y: the values.
         low: the lower end of its band.
@@ -79,6 +80,7 @@ class Line:
     """
 
     name: str
+    label: str
     x: Floats
     y: Floats
     low: Floats | None
@@ -94,8 +96,13 @@ class Line:
         return float(finite[-1]) if len(finite) else float("nan")
 
 
-def lines_of(curves: Iterable[Curve]) -> list[Line]:
-    """Curves without their empty buckets. A bucket whose last value is no number is drawn amid the others."""
+def lines_of(curves: Iterable[Curve], labels: Mapping[str, str]) -> list[Line]:
+    """Curves without their empty buckets. A bucket whose last value is no number is drawn amid the others.
+
+    Args:
+        curves: what is drawn.
+        labels: by the name of a curve, what it is called, if that is not its name.
+    """
     lines = []
     for curve in curves:
         at = curve.count > 0
@@ -105,7 +112,8 @@ def lines_of(curves: Iterable[Curve]) -> list[Line]:
             y = np.where(np.isfinite(y), y, low / 2 + high / 2)
         nan_x, inf_x = (curve.x[counts > 0] for counts in (curve.nan_count, curve.inf_count))
         not_finite = int(curve.nan_count.sum()), int(curve.inf_count.sum())
-        lines.append(Line(curve.name, curve.x[at], y, low, high, nan_x, inf_x, not_finite))
+        label = labels.get(curve.name, curve.name)
+        lines.append(Line(curve.name, label, curve.x[at], y, low, high, nan_x, inf_x, not_finite))
     return lines
 
 
@@ -332,14 +340,14 @@ def _cut(text: str, most: int) -> str:
 
 def _label(line: Line) -> tuple[str, str]:
     """The label at the end of a curve: its name and its last value."""
-    return _cut(line.name, _LONGEST_LABEL), number_text(float(f"{line.last:.4g}"))
+    return _cut(line.label, _LONGEST_LABEL), number_text(float(f"{line.last:.4g}"))
 
 
 def _tooltip(line: Line) -> str:
     nothing = float("nan")
     low, _ = _range([line.y if line.low is None else line.low], nothing, nothing)
     _, high = _range([line.y if line.high is None else line.high], nothing, nothing)
-    return f"{line.name}: last {number_text(line.last)}, min {number_text(low)}, max {number_text(high)}"
+    return f"{line.label}: last {number_text(line.last)}, min {number_text(low)}, max {number_text(high)}"
 
 
 def _pieces(y: Floats) -> Iterable[slice]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pai_sdk.base.html_table import html_table
+from pai_sdk.base.html_table import NO_MATH, html_table
 from pai_sdk.run.events.series import Floats
 from pai_sdk.run.plots.axes import number_text
 from pai_sdk.run.plots.drawing import MOST_LABELS, WIDTH, Curve, Line, draw, lines_of
@@ -34,6 +34,8 @@ class Comparison:
         shown: how many entries the curves have for them.
         is_exact: True when the curves have every point, smoothed where that was asked for.
         tags: of the series, each once.
+        labels: by the name of a curve, what pictures call it: the name that a user gave to the run. Without an
+            entry here, a curve is called by its name.
     """
 
     x: XAxis
@@ -43,6 +45,7 @@ class Comparison:
     shown: int
     is_exact: bool
     tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def plot(self, title: str = "", *, log_y: bool = False) -> Plot:
         """The curves as a picture, which shows itself in a notebook; `save` writes it to a file.
@@ -95,7 +98,8 @@ class Plot:
     def html(self) -> str:
         """The picture; below that of many curves, a list of all of them, folded."""
         folded = _folded_legend(self._lines) if len(self._lines) > MOST_LABELS else ""
-        return f'<div class="pai-plot" style="max-width:{WIDTH}px">{self.svg}{folded}</div>'
+        picture = f'<div class="pai-plot" style="max-width:{WIDTH}px">{self.svg}{folded}</div>'
+        return f"<div {NO_MATH}>{picture}</div>"
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file.
@@ -113,7 +117,7 @@ class Plot:
 
     @cached_property
     def _lines(self) -> list[Line]:
-        return lines_of(self.comparison.curves)
+        return lines_of(self.comparison.curves, self.comparison.labels)
 
     @property
     def _note(self) -> str:
@@ -138,7 +142,7 @@ class Plot:
 
 def _folded_legend(lines: Sequence[Line]) -> str:
     rows = [
-        [f'<span style="color:{run_colour(line.name)}">━</span> {shown_text(line.name)}', number_text(line.last)]
+        [f'<span style="color:{run_colour(line.name)}">━</span> {shown_text(line.label)}', number_text(line.last)]
         for line in lines
     ]
     table = html_table(["run", "last"], rows, height="20em")

@@ -77,17 +77,18 @@ def small_curve(
     if len(values) < 2:
         return ""
     width, height = _SMALL_WIDTH, _SMALL_HEIGHT
+    values = _extremes(values, width - _SCALE_WIDTH)
     low, high = min(values), max(values)
     spread = (high - low) or 1.0
     left, step_x = _SCALE_WIDTH, (width - _SCALE_WIDTH - 2) / (len(values) - 1)
     points = " ".join(
-        f"{left + number * step_x:.1f},{height - 12 - (value - low) / spread * (height - 18):.1f}"
+        f"{left + number * step_x:.1f},{height - 13 - (value - low) / spread * (height - 19):.1f}"
         for number, value in enumerate(values)
     )
-    texts = [(left - 4, 9, "end", f"{high:.4g}"), (left - 4, height - 9, "end", f"{low:.4g}")]
+    texts = [(left - 4, 9, "end", f"{high:.4g}"), (left - 4, height - 11, "end", f"{low:.4g}")]
     if last_step is not None and first_step is not None:
-        texts.append((left, height - 1, "start", f"step {first_step}"))
-        texts.append((width - 2, height - 1, "end", str(last_step)))
+        texts.append((left, height - 3, "start", f"step {first_step}"))
+        texts.append((width - 2, height - 3, "end", str(last_step)))
     labels = "".join(
         f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for x, y, anchor, text in texts
     )
@@ -97,6 +98,19 @@ def small_curve(
         f'<g font-size="8" fill="currentColor" opacity=".65">{labels}</g>'
         f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/></svg>'
     )
+
+
+def _extremes(values: Sequence[float], columns: int) -> Sequence[float]:
+    """Of many values, the smallest and the largest of each column of pixels, with the first and the last value."""
+    if len(values) <= 2 * columns:
+        return values
+    shown = [values[0]]
+    for column in range(columns):
+        begin, end = (len(values) * edge // columns for edge in (column, column + 1))
+        part = values[begin:end]
+        low, high = min(part), max(part)
+        shown += [low, high] if part.index(low) < part.index(high) else [high, low]
+    return [*shown, values[-1]]
 
 
 def save_picture(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.errors import MissingExtraError
+from pai_sdk.base.data_frames import import_pandas
 from pai_sdk.run.plots.buckets import Band, Comparison, XAxis, compared
 from pai_sdk.run.watch.filter import parse_key
-from pai_sdk.run.watch.records import RunBrief
+from pai_sdk.run.watch.records import RunBrief, run_labels
 from pai_sdk.run.watch.refresh import RunRefresh
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def compare(
     having = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
     found = refresh.many_series([brief.id for brief in having], tag)
     kept = [brief for brief in having if brief.id in found]
-    return compared(
+    view = compared(
         [found[brief.id] for brief in kept],
         x=x,
         start=start,
@@ -48,6 +49,7 @@ def compare(
         groups=[_group(brief, group_by) for brief in kept] if group_by else (),
         band=band,
     )
+    return view if group_by else replace(view, labels=run_labels(kept))
 
 
 def _group(brief: RunBrief, keys: Sequence[str]) -> str:
@@ -64,16 +66,13 @@ def _group(brief: RunBrief, keys: Sequence[str]) -> str:
 
 def table_of(briefs: Iterable[RunBrief], tags: Sequence[str] | None = None) -> pd.DataFrame:
     """A data frame with a row a run; see `RunManager.to_pandas`."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
+    pandas = import_pandas()
     rows = [_row(brief, None if tags is None else set(tags)) for brief in briefs]
     first = ["status", "name", "created", "updated", "ended"]
-    frame = pd.DataFrame(rows, index=pd.Index([row.pop("id") for row in rows], name="id"))
+    frame = pandas.DataFrame(rows, index=pandas.Index([row.pop("id") for row in rows], name="id"))
     for column in ("created", "updated", "ended"):
         if column in frame:
-            frame[column] = pd.to_datetime(frame[column], unit="s", utc=True)
+            frame[column] = pandas.to_datetime(frame[column], unit="s", utc=True)
     rest = sorted(column for column in frame.columns if column not in first)
     return frame[[column for column in first if column in frame] + rest]
 

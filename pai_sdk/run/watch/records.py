@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +21,11 @@ __all__ = [
     "RunBrief",
     "RunPage",
     "RunRecord",
+    "given_name",
+    "run_labels",
 ]
+
+_ADDED = re.compile(r"_\d{8}_\d{6}_[0-9a-f]{8}$")
 
 
 @dataclass(frozen=True)
@@ -206,3 +212,27 @@ class HparamsDiff:
     constant: Mapping[str, Any]
     metric: str = ""
     metric_values: Mapping[str, float] = field(default_factory=dict)
+
+
+def run_labels(runs: Sequence[RunBrief]) -> dict[str, str]:
+    """What pictures call runs that have a name: the name, with the end of the id where several have the same.
+
+    Example:
+        >>> run_labels([RunBrief("train1x7k2", name="lr-0.1"), RunBrief("sweep/3")])
+        {'train1x7k2': 'lr-0.1'}
+        >>> run_labels([RunBrief("train1x7k2", name="lr-0.1"), RunBrief("train9f2a1", name="lr-0.1")])
+        {'train1x7k2': 'lr-0.1 (x7k2)', 'train9f2a1': 'lr-0.1 (f2a1)'}
+    """
+    names = {run.id: given_name(run.name) for run in runs if run.name and run.name != run.id}
+    counts = Counter(names.values())
+    return {run_id: name if counts[name] == 1 else f"{name} ({run_id[-4:]})" for run_id, name in names.items()}
+
+
+def given_name(name: str) -> str:
+    """The part of a job's name that a user gave, without the time and the number that a submitter has added.
+
+    Example:
+        >>> given_name("digits_20261123_012742_023740e7"), given_name("digits")
+        ('digits', 'digits')
+    """
+    return _ADDED.sub("", name) or name

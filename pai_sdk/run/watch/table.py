@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from pai_sdk.base.html_table import hparam_text, html_table
+from pai_sdk.base.html_table import badge_html, hparam_text, html_table
 from pai_sdk.run.events.series import TagSummary
 from pai_sdk.run.plots.axes import number_text
 from pai_sdk.run.plots.buckets import Comparison
 from pai_sdk.run.plots.pictures import run_colour, save_picture, shown_text, small_curve
-from pai_sdk.run.watch.records import RunBrief
+from pai_sdk.run.watch.records import RunBrief, given_name
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
+from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 
 __all__ = ["RunTable", "age_text", "usual_tags"]
 
 _MOST_TAGS = 4
 _MOST_HPARAMS = 8
 _DIM = "opacity:.65"
-_STATUS_COLOURS = {"Running": "#0969da", "Succeed": "#1a7f37", "Succeeded": "#1a7f37", "Failed": "#cf222e"}
-_OTHER_STATUS = "#6e7781"
+_OF_A_JOB = {"Succeeded": "Succeed", "Stopped": "Terminated"}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
@@ -86,12 +86,18 @@ class RunTable:
         return f"<RunTable of {len(self.runs)} runs; it shows itself in a notebook, save('runs.html') writes it>"
 
     def _pictures(self) -> dict[str, str]:
+        if self.curves is None:
+            return {}
+        # A bucket has its middle as x, which can be beyond the last step.
+        drawn = [(run, run.tags.get(tag)) for run in self.runs for tag in self.curves.tags]
+        last_steps = {run.id: summary.last.step for run, summary in drawn if summary is not None and summary.last}
         pictures = {}
-        for curve in self.curves.curves if self.curves is not None else ():
+        for curve in self.curves.curves:
             finite = np.isfinite(curve.value)
             x, values = curve.x[finite], curve.value[finite].tolist()
             if values:
-                pictures[curve.name] = small_curve(values, int(x[0]), int(x[-1]), colour=run_colour(curve.name))
+                last_step = last_steps.get(curve.name, int(x[-1]))
+                pictures[curve.name] = small_curve(values, int(x[0]), last_step, colour=run_colour(curve.name))
         return pictures
 
     def _row(self, run: RunBrief, hparams: Sequence[str], tags: Sequence[str], picture: str) -> list[str]:
@@ -147,20 +153,22 @@ def age_text(run: RunBrief, now: float) -> str:
 
 
 def _name_html(run: RunBrief) -> str:
-    name = f' <span style="{_DIM}">{shown_text(run.name)}</span>' if run.name and run.name != run.id else ""
-    return f"<b>{shown_text(run.id)}</b>{name}"
+    if not run.name or run.name == run.id:
+        return f"<b>{shown_text(run.id)}</b>"
+    name = f'<b title="{shown_text(run.name)}">{shown_text(given_name(run.name))}</b>'
+    return f'{name}<br><span style="{_DIM};font-size:12px">{shown_text(run.id)}</span>'
 
 
 def _status_html(run: RunBrief) -> str:
-    colour = _STATUS_COLOURS.get(run.status, _OTHER_STATUS)
-    style = f"background:{colour};color:white;border-radius:10px;padding:1px 9px;font-size:12px"
+    status = JobStatus(_OF_A_JOB.get(run.status, run.status))
+    kind = status.kind if status in KNOWN_STATUSES else "unknown"
     notes = [run.error] if run.error else []
     notes += ["loading"] if run.is_loading else []
     notes += [f"{run.damaged} damaged part{'' if run.damaged == 1 else 's'}"] if run.damaged else []
     below = "".join(
         f'<div style="{_DIM};font-size:12px;white-space:normal">{shown_text(note)}</div>' for note in notes
     )
-    return f'<span style="{style}">{shown_text(run.status)}</span>{below}'
+    return badge_html(run.status, kind) + below
 
 
 def _metric_html(summary: TagSummary | None) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from pai_sdk.base.data_frames import import_pandas
 from pai_sdk.base.hints import name_hint
-from pai_sdk.errors import MissingExtraError, RunNotFoundError
+from pai_sdk.errors import RunNotFoundError
 from pai_sdk.run.events.reader import Entry
 from pai_sdk.run.events.series import Series
 from pai_sdk.run.plots.buckets import XAxis, compared
@@ -101,14 +102,11 @@ class WatchedRun:
             MissingExtraError: pandas is not installed.
             RunNotFoundError: the run has no such metric, or is gone.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("a data frame needs pandas: pip install pandas", extra="pandas") from error
+        pandas = import_pandas()
         wanted = tags if tags is not None else [t for t, one in self.tags().items() if one.kind == "scalar"]
         frames = [self.scalars(tag).to_pandas().assign(tag=tag) for tag in wanted]
         columns = ["tag", "wall", "step", "value"]
-        return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+        return pandas.concat(frames, ignore_index=True)[columns] if frames else pandas.DataFrame(columns=columns)
 
     def plot(
         self, *tags: str, x: XAxis = "step", buckets: int = 350, smooth: float = 0.0, log_y: bool = False

@@ -165,12 +165,13 @@ def _facts(tag: str, found: Comparison) -> dict[str, Any]:
     return {"tag": tag, "x": found.x, "points": found.points, "shown": found.shown, "exact": found.is_exact}
 
 
-def _members(curve: Curve, run_ids: Sequence[str]) -> dict[str, Any]:
-    return {"name": curve.name, "runs": [run_ids[at] for at in curve.members if at < len(run_ids)]}
+def _members(curve: Curve, found: Comparison, run_ids: Sequence[str]) -> dict[str, Any]:
+    label = {"label": found.labels[curve.name]} if curve.name in found.labels else {}
+    return {"name": curve.name, **label, "runs": [run_ids[at] for at in curve.members if at < len(run_ids)]}
 
 
 def _curve(curve: Curve, found: Comparison, run_ids: Sequence[str], *, has_last: bool) -> dict[str, Any]:
-    row = _members(curve, run_ids)
+    row = _members(curve, found, run_ids)
     if found.is_exact:
         row["xs"] = curve.x.tolist()
     if found.is_exact or has_last or len(curve.members) > 1 or curve.low is None:
@@ -219,7 +220,7 @@ def _columns(
     described = []
     for at, (tag, found) in enumerate(comparisons):
         run_ids = members[at] if members else []
-        names = [_members(curve, run_ids) if run_ids else curve.name for curve in found.curves]
+        names = [_members(curve, found, run_ids) if run_ids else curve.name for curve in found.curves]
         described.append({**_facts(tag, found), "curves": names})
         added = [*_columns_of(tag, found, has_last=has_last, is_double=is_double)]
         work.spend(sum(column.values.nbytes for column in added))

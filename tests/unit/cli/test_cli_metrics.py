@@ -22,7 +22,7 @@ class Reporting(FakeBackend):
         self.values = values
         self.asked = 0
 
-    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         self.asked += 1
         shown = self.values if self.status != "Running" else self.values[: self.asked]
         if self.asked > len(self.values):
@@ -88,7 +88,7 @@ def test_following_prints_each_value_once_until_the_end(backend: Reporting) -> N
 
 def test_a_job_without_metrics(backend: Reporting, monkeypatch: pytest.MonkeyPatch) -> None:
     backend.values = ()
-    monkeypatch.setattr(backend, "metrics", lambda job_id, name=None: iter(()))
+    monkeypatch.setattr(backend, "metrics", lambda job_id, name=None, since=None: iter(()))
     assert pai() == "job train0123456789ab has no metric yet\n"
     backend.status = "Succeed"
     assert pai("--name", "x") == "job train0123456789ab has no metric 'x'\n"

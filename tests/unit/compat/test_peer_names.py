@@ -18,6 +18,7 @@ from pai_sdk.common.oss_utils import upload
 from pai_sdk.errors import InvalidInputError, NotOfferedAttributeError, NotOfferedError, PaiError, WrongCallError
 from pai_sdk.estimator import SpotSpec, UserVpcConfig
 from pai_sdk.image import retrieve
+from pai_sdk.model import ModelRecipe
 from pai_sdk.submit.submitter import EstimatorBase, JobSubmitter
 
 PACKAGE = Path(pai_sdk.__file__).parent

@@ -9,9 +9,11 @@ import re
 import pytest
 
 from pai_sdk.display.card import card_html
-from pai_sdk.display.curves import MetricCurve, curves_of, metrics_text
+from pai_sdk.display.curves import MetricCurve, MetricCurves, PointReader, curves_of, metrics_text
 from pai_sdk.display.terminal import TerminalDisplay
-from pai_sdk.schemas.record import JobRecord, MetricPoint
+from pai_sdk.errors import ConnectionFailedError
+from pai_sdk.schemas.record import JobRecord, MetricPoint, from_time
+from pai_sdk.schemas.wire import wire_time
 
 
 def point(name: str, value: float | None, step: int | None = None, instance: str = "master-0") -> MetricPoint:
@@ -38,14 +40,15 @@ def test_values_that_are_not_finite_are_left_out() -> None:
     assert curve.values == [1.0, 2.0]
 
 
-def test_a_long_curve_is_thinned_out_and_keeps_its_ends() -> None:
+def test_a_long_curve_has_every_value_and_is_drawn_with_its_extremes() -> None:
     curve = MetricCurve()
     for step in range(10_000):
-        curve.add(point("x", float(step), step))
-    assert len(curve.values) <= 400
-    assert (curve.values[0], curve.values[-1]) == (0.0, 9999.0)
-    assert (curve.first_step, curve.last_step) == (0, 9999)
-    assert curve.values == sorted(curve.values)
+        curve.add(point("x", {7_001: 900.0, 7_002: -900.0}.get(step, step % 5), step))
+    assert len(curve.values) == 10_000
+    picture = curve.svg()
+    assert re.findall(r">([^<>]+)</text>", picture) == ["900", "-900", "step 0", "9999"]
+    assert 'aria-label="from 0 to 4"' in picture
+    assert len(picture) < 5_000
 
 
 def test_the_same_snapshot_adds_nothing_but_an_equal_value_of_another_step_does() -> None:
@@ -85,21 +88,88 @@ def in_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-def test_the_status_row_shows_the_last_metrics(in_terminal: None) -> None:
-    stream, now = Terminal(), [0.0]
-    display = TerminalDisplay(stream, clock=lambda: now[0])
-    for value in (1.0, 0.5, 0.25):
-        facts = {
-            "TrainingJobId": "train1",
-            "Status": "Running",
-            "GmtCreateTime": "2026-01-01T00:00:00Z",
-            "LatestMetrics": [{"Name": "loss", "Value": value}],
-        }
-        display.changed(JobRecord.model_validate(facts))
+class ReportingJob:
+    """A job that reports a value a second; it counts the values that are read."""
+
+    def __init__(self) -> None:
+        self.points: list[MetricPoint] = []
+        self.read = 0
+
+    def report(self, value: float) -> JobRecord:
+        """Report a value; returns the next snapshot, which has the last value only."""
+        step = len(self.points) + 1
+        self.points.append(MetricPoint(name="loss", value=value, step=step, timestamp=wire_time(1e9 + step)))
+        facts = {"TrainingJobId": "train1", "Status": "Running", "GmtCreateTime": "2026-01-01T00:00:00Z"}
+        latest = [self.points[-1].model_dump(by_alias=True)]
+        return JobRecord.model_validate({**facts, "LatestMetrics": latest})
+
+    def metrics(self, name: str | None = None, *, since: str | None = None) -> list[MetricPoint]:
+        found = [*from_time(self.points, since)]
+        self.read += len(found)
+        return found
+
+
+def test_the_status_row_shows_every_point_although_few_are_polled(in_terminal: None) -> None:
+    stream, now, job = Terminal(), [0.0], ReportingJob()
+    display = TerminalDisplay(stream, job=job, clock=lambda: now[0])
+    for value in (1.0, 0.5, 0.5, 0.25):
+        last = job.report(value)
+    display.changed(last)  # the first snapshot
     now[0] = 10.0
     display.beat()
-    assert "loss 0.25 █▃▁" in stream.getvalue()
+    assert "loss 0.25 █▃▃▁" in stream.getvalue()
     display.rest()
+
+
+def test_every_point_is_read_once_and_long_curves_are_not_read_again_and_again() -> None:
+    now, job = [0.0], ReportingJob()
+    reader, curves = PointReader(job, clock=lambda: now[0]), MetricCurves()
+    for step in range(1000):
+        record = job.report(float(step % 7))
+        if step % 10 == 0:
+            now[0] += 10.0
+            curves.add(reader.read_on(record))
+    assert [*curves["loss"].values] == [float(step % 7) for step in range(991)]
+    assert job.read < 10_000, "the last minute each time, not the whole"
+
+
+def test_values_without_times_are_read_once_too() -> None:
+    now, job = [0.0], ReportingJob()
+    reader, curves = PointReader(job, clock=lambda: now[0]), MetricCurves()
+    for _ in range(5):
+        record = job.report(0.5)
+        job.points[-1] = MetricPoint(name="loss", value=0.5)
+        now[0] += 10.0
+        curves.add(reader.read_on(record))
+    assert [*curves["loss"].values] == [0.5]  # the same value at no known time is the last one once more
+
+
+def test_a_slow_service_is_asked_less_often() -> None:
+    now, job = [0.0], ReportingJob()
+
+    def slowly(name: str | None = None, *, since: str | None = None) -> list[MetricPoint]:
+        now[0] += 2.0
+        return job.points
+
+    job.metrics = slowly  # type: ignore[method-assign]
+    reader = PointReader(job, clock=lambda: now[0])
+    asked = 0
+    while now[0] < 400:
+        asked += bool(reader.read_on(job.report(1.0)))
+        now[0] += 1.0
+    assert 5 <= asked <= 11
+
+
+def test_a_job_whose_metrics_cannot_be_read_is_shown_all_the_same() -> None:
+    job = ReportingJob()
+    record = job.report(1.0)
+
+    def refuse(name: str | None = None, *, since: str | None = None) -> list[MetricPoint]:
+        raise ConnectionFailedError("out of reach", endpoint="http://x")
+
+    job.metrics = refuse  # type: ignore[method-assign]
+    assert PointReader(job).read_on(record) == ()
+    assert PointReader(job).read_all(record) is None
 
 
 def test_the_end_shows_the_last_metrics() -> None:

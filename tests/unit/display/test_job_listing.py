@@ -28,7 +28,7 @@ def with_lr(number: int) -> JobRecord:
 def test_a_table_has_the_hyperparameters_that_differ_and_the_last_metrics() -> None:
     html = job_table_html([with_lr(1), with_lr(2)])
     heads = re.findall(r"<th[^>]*>([^<]*)</th>", html)
-    assert heads == ["status", "name", "job", "time", "created (UTC)", "lr", "loss"]
+    assert heads == ["status", "name", "lr", "loss", "time", "job", "created (UTC)"]
     assert html.count("train2") == 1
     assert ">0.25</td>" in html
     assert "#1a7f37" not in html

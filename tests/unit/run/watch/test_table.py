@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk.base.html_table import BADGE_COLOURS
+from pai_sdk.display.card import status_html
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
 from pai_sdk.run.events.series import Point, TagSummary
 from pai_sdk.run.watch.manager import RunManager
 from pai_sdk.run.watch.records import RunBrief, RunRecord
 from pai_sdk.run.watch.table import RunTable, age_text, usual_tags
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
+from pai_sdk.schemas.status import JobStatus
 from tests.unit.run.events.event_runs import write_run
 
 
@@ -45,6 +48,28 @@ def test_it_has_status_age_differences_and_metrics() -> None:
     assert "the same in all: 1" in html
     assert "seed=7" in html
     assert "no &lt;b&gt;bucket" in html
+
+
+def test_statuses_have_the_colours_that_they_have_on_cards() -> None:
+    statuses = ("Terminated", "Stopped", "Succeed", "Succeeded", "Failed", "CreateFailed", "Creating", "Unknown")
+    html = RunTable(tuple(run(status, status=status) for status in statuses)).html
+    colours = re.findall(r"background:(#\w+);[^>]*>(\w+)<", html)
+    kinds = ["stopped", "stopped", "success", "success", "failure", "failure", "running", "unknown"]
+    assert colours == [(BADGE_COLOURS[kind], status) for kind, status in zip(kinds, statuses, strict=True)]
+    assert BADGE_COLOURS["stopped"] in status_html(JobStatus.TERMINATED)
+
+
+def test_names_that_people_gave_are_in_tables_and_pictures(tmp_path: Path) -> None:
+    for run_id in ("train1x7k2", "train9f2a1", "train5m8qq"):
+        write_run(tmp_path / run_id, {"loss": [1.0, 0.5]})
+    names = {"train1x7k2": "lr-0.1", "train9f2a1": "lr-0.1", "train5m8qq": "lr-0.2_20261123_012742_023740e7"}
+    records = [RunRecord(run_id, name=name) for run_id, name in names.items()]
+    with RunManager(tmp_path, refresh_s=0, records=lambda: records) as manager:
+        manager.refresh()
+        picture = manager.compare("", "loss").plot()
+        assert {"lr-0.1 (x7k2)", "lr-0.1 (f2a1)", "lr-0.2"} <= {*re.findall(r">([^<>]+?) ?<tspan", picture.svg)}
+        assert ">lr-0.2</b>" in manager.table().html
+        assert {curve.name for curve in picture.comparison.curves} == {*names}
 
 
 def test_a_missing_hyperparameter_is_not_none() -> None:

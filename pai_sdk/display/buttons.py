@@ -1,0 +1,139 @@
+"""Stop and Log below the card of a job, where a press reaches the kernel while a cell runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pai_sdk.errors import PaiError
+
+__all__ = ["JobButtons"]
+
+_DISPLAY_AFTER_S = 1.0  # JupyterLab opens the subshell of new widgets meanwhile, and sends to it only from then on
+_TRY_AGAIN_AFTER_S = 4.0
+_MOST_TRIES = 3
+
+
+class JobButtons:
+    """The buttons of one card. They are hidden until the kernel has received a message of the page.
+
+    Whether it receives one during a cell depends on the kernel, on the program that shows the notebook and on its
+    settings, so it is tried out: the page counts the views of a widget (`_view_count`), and sends the count.
+
+        none -> made -> displayed, hidden -> shown: the page's count has come
+          ^________________|  no count came; three times at most
+
+    `_lock` guards the state; the page's messages come in another thread than `offer`.
+
+    Args:
+        stop: requests the end of the job.
+        on_log: called with whether many lines of the log are wanted.
+    """
+
+    def __init__(self, stop: Callable[[], None], on_log: Callable[[bool], None]) -> None:
+        self.on_log = on_log
+        self._stop_job = stop
+        self._lock = threading.RLock()
+        self._tries = _MOST_TRIES if importlib.util.find_spec("ipywidgets") else 0
+        self._is_shown = self._has_ended = False
+        self._box: Any = None  # ipywidgets has no types
+        self._handle: Any = None
+        self._is_displayed = False
+        self._due_at = float("-inf")
+
+    @property
+    def box(self) -> Any:
+        """The widget with the buttons; None while there is none."""
+        return self._box
+
+    def offer(self, now: float) -> None:
+        """Takes the next step towards buttons that work; called from time to time.
+
+        Args:
+            now: monotonic time in seconds.
+        """
+        with self._lock:
+            if self._is_shown or self._has_ended or now < self._due_at:
+                return
+            if self._box is None and self._tries:
+                self._tries -= 1
+                self._make()
+                self._due_at = now + _DISPLAY_AFTER_S
+            elif self._box is not None and not self._is_displayed:
+                self._display(self._box)
+                self._is_displayed = True
+                self._due_at = now + _TRY_AGAIN_AFTER_S
+            elif self._box is not None and self._tries:
+                self._box.close()
+                self._box, self._is_displayed = None, False
+
+    def ended(self) -> None:
+        """The job has ended: there is nothing to stop."""
+        with self._lock:
+            self._has_ended = True
+            if self._is_shown:
+                self._set(self._stop.layout, display="none")
+                self._set(self._said, value="")
+            elif self._box is not None:
+                self._box.close()
+                if self._is_displayed:
+                    from IPython.display import HTML
+
+                    self._display(HTML(""))  # type: ignore[no-untyped-call]
+
+    def _make(self) -> None:
+        import ipywidgets  # type: ignore[import-untyped]
+
+        small = {"width": "auto", "height": "26px"}
+        self._stop = ipywidgets.Button(description="Stop", tooltip="Request the end of the job", layout=small)
+        self._log = ipywidgets.ToggleButton(description="Log", tooltip="Show more of the log", layout=small)
+        self._said = ipywidgets.Label()
+        self._box = ipywidgets.HBox([self._stop, self._log, self._said], layout={"display": "none"}, _view_count=0)
+        self._stop.on_click(self._on_stop)
+        self._log.observe(lambda change: self.on_log(bool(change["new"])), names="value")
+        self._box.observe(self._on_view, names="_view_count")
+        for widget in (self._stop, self._log, self._box):
+            _receive_anywhere(widget)
+
+    def _display(self, shown: Any) -> None:
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(shown, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(shown)
+
+    def _on_view(self, _: object) -> None:
+        with self._lock:
+            if not self._has_ended:
+                self._is_shown = True
+                self._set(self._box.layout, display=None)
+
+    def _on_stop(self, _: object) -> None:
+        self._set(self._stop, disabled=True)
+        self._set(self._said, value="stopping…")
+        # In a thread: other cells can run until the service responds.
+        threading.Thread(target=self._request_stop, name="pai-stop", daemon=True).start()
+
+    def _request_stop(self) -> None:
+        try:
+            self._stop_job()
+        except PaiError as error:
+            self._set(self._said, value=str(error))
+            self._set(self._stop, disabled=False)
+
+    def _set(self, widget: Any, **values: object) -> None:
+        for name, value in values.items():
+            setattr(widget, name, value)
+        _receive_anywhere(widget)
+
+
+def _receive_anywhere(widget: Any) -> None:
+    """Let the page choose the thread of the kernel that receives its messages to a widget.
+
+    JupyterLab sends them to a subshell, which is free while a cell runs. ipykernel 7.4 overrides that: it gives a
+    message to the shell from which the widget was changed last, which for a new widget is the busy main one.
+    """
+    getattr(widget.comm, "__dict__", {}).pop("_reply_subshell_id", None)

@@ -1,0 +1,140 @@
+"""Lists that print as tables: the jobs of a wait, and the values of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pai_sdk.base.data_frames import import_pandas
+from pai_sdk.base.html_table import html_table, value_text
+from pai_sdk.display.choice import notebook_cell
+from pai_sdk.display.curves import MetricCurves
+from pai_sdk.display.job_listing import job_table_html, job_table_text
+from pai_sdk.display.text_table import text_table
+from pai_sdk.schemas.record import JobRecord, MetricPoint
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MetricList", "ResultList"]
+
+_MOST_LINES = 40  # of a table as text; of a longer one, the ends are shown
+_END_LINES = 10
+_MOST_ROWS = 200  # of a table in a notebook
+
+
+class _Job(Protocol):
+    """A `TrainingJob`, which is made of a module above this one."""
+
+    @property
+    def record(self) -> JobRecord: ...
+
+
+Item = TypeVar("Item", bound=JobRecord | _Job)
+
+
+class ResultList(list[Item]):
+    """Jobs, or their snapshots; as the value of a notebook's cell and in a terminal, they are a table.
+
+    Example:
+        >>> ResultList([JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Succeed"})])
+        job     name  status   time
+        train1        Succeed
+    """
+
+    def __init__(self, items: Iterable[Item] = (), *, shown_in_cell: int | None = None) -> None:
+        super().__init__(items)
+        self._shown_in_cell = shown_in_cell  # of a notebook, by a table that was there while the jobs ran
+
+    @property
+    def _records(self) -> list[JobRecord]:
+        return [item if isinstance(item, JobRecord) else item.record for item in self]
+
+    def __repr__(self) -> str:
+        return "\n".join(_ends(job_table_text(self._records))) if self else "[]"
+
+    def _ipython_display_(self) -> None:
+        if self._shown_in_cell is None or self._shown_in_cell != notebook_cell():
+            raise NotImplementedError  # IPython takes the other representations
+
+    def _repr_html_(self) -> str:
+        records = self._records
+        more = len(records) - _MOST_ROWS
+        below = f"and {more:,} more" if more > 0 else ""
+        return job_table_html(records[:_MOST_ROWS], below=below)
+
+
+class MetricList(list[MetricPoint]):
+    """The values of a job's metrics, oldest first.
+
+    In a terminal it prints as a table with a row a value, in a notebook it shows a row and a curve a metric.
+
+    Example:
+        >>> MetricList([MetricPoint(name="loss", step=1, value=0.5), MetricPoint(name="loss", step=2, value=0.25)])
+        metric  step  value
+        loss       1    0.5
+        loss       2   0.25
+    """
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A data frame with a row a value, and the columns `name`, `step`, `value`, `time` and `instance`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        pandas = import_pandas()
+        columns = {
+            "name": [point.name for point in self],
+            "step": pandas.array([point.step for point in self], dtype="Int64"),
+            "value": pandas.array([point.value for point in self], dtype="float64"),
+            "time": pandas.to_datetime([point.timestamp for point in self], utc=True, format="ISO8601"),
+            "instance": [point.instance for point in self],
+        }
+        return pandas.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        if not self:
+            return "[]"
+        columns: dict[str, list[object]] = {
+            "metric": [point.name or "" for point in self],
+            "step": [point.step for point in self],
+            "value": [point.value for point in self],
+            "time": [(point.timestamp or "").replace("T", " ").rstrip("Z") for point in self],
+            "instance": [point.instance or "" for point in self],
+        }
+        if len({*columns["instance"]}) == 1:
+            del columns["instance"]
+        known = {title: column for title, column in columns.items() if {*column} - {"", None}}
+        return "\n".join(_ends(text_table([*known], [*zip(*known.values(), strict=True)])))
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return "<i>no values</i>"
+        by_instance: dict[str | None, MetricCurves] = {}
+        for point in self:
+            by_instance.setdefault(point.instance, MetricCurves()).add([point])
+        has_several = len(by_instance) > 1
+        columns = ["metric", *(["instance"] if has_several else []), "last", "min", "max", "values", ""]
+        rows = [
+            [
+                escape(name),
+                *([escape(instance or "")] if has_several else []),
+                *(value_text(value) for value in (curve.values[-1], min(curve.values), max(curve.values))),
+                f"{len(curve.values):,}",
+                curve.svg(),
+            ]
+            for instance, curves in by_instance.items()
+            for name, curve in curves.items()
+            if curve.values
+        ]
+        below = f"{len(self):,} value{'' if len(self) == 1 else 's'}; iterate over them, or take .to_pandas()"
+        return html_table(columns, rows[:_MOST_ROWS], below=below)
+
+
+def _ends(lines: Sequence[str]) -> list[str]:
+    """The lines of a table, or of a long one its ends."""
+    if len(lines) - 1 <= _MOST_LINES:
+        return [*lines]
+    left_out = len(lines) - 1 - 2 * _END_LINES
+    return [*lines[: _END_LINES + 1], f"… {left_out:,} more …", *lines[-_END_LINES:]]
