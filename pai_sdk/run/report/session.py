@@ -369,7 +369,7 @@ class ReportSession:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
-            self.close()
+            self._close(None, _end_status(error))
         except CheckpointError:
             if kind is None:  # an error of the training itself is the one to raise
                 raise
@@ -553,19 +553,31 @@ class ReportSession:
     def close(self, deadline_s: float | None = None) -> None:
         """Save the rest of the metrics and checkpoints. Reports raise `StopTraining` afterwards.
 
+        The event file then says that the run has ended: as `Succeed`, or as `Failed` if a checkpoint could not be
+        saved. A `with` block ends as `Failed` after an error, and as `Terminated` after Ctrl-C or `StopTraining`.
+        The run of a job has the status of its job instead.
+
         Args:
             deadline_s: the longest wait for checkpoints, in seconds; as long as they take by default.
 
         Raises:
             CheckpointError: a checkpoint could not be saved, or not in time.
         """
+        self._close(deadline_s, "Succeed")
+
+    def _close(self, deadline_s: float | None, status: str) -> None:
         self.stop()
         deadline = None if deadline_s is None else time.monotonic() + deadline_s
         try:
             self._saver.close(deadline)
             self._validator.close(deadline)  # after what the saver has added to it
             self._raise_failure()
+        except CheckpointError:
+            status = "Failed"
+            raise
         finally:
+            if self is not _job_session:  # an exit code is not known here
+                self._events.end(status)
             try:
                 self._events.close()
             except OSError as error:
@@ -689,6 +701,13 @@ class ReportSession:
         while self._failures:
             logger.error("%s: %s", *self._failures.popleft())
         raise CheckpointError(f"{what}: {error}") from error
+
+
+def _end_status(error: object) -> str:
+    """The status of a run whose block has ended, with the error that has ended it."""
+    if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+        return "Succeed"
+    return "Terminated" if isinstance(error, (StopTraining, KeyboardInterrupt, GeneratorExit)) else "Failed"
 
 
 _bound: ContextVar[ReportSession | None] = ContextVar("pai_sdk_report_session", default=None)

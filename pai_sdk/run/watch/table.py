@@ -20,6 +20,7 @@ from pai_sdk.run.events.series import TagSummary
 from pai_sdk.run.plots.axes import number_text
 from pai_sdk.run.plots.buckets import Comparison
 from pai_sdk.run.plots.pictures import run_colour, save_picture, shown_text, small_curve
+from pai_sdk.run.watch.names import is_of_instance
 from pai_sdk.run.watch.records import RunBrief
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 
@@ -118,14 +119,19 @@ class RunTable:
 
 
 def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, ...]:
-    """Returns the metrics that most runs have, up to a limit; those with most points first."""
+    """Returns the metrics that most runs have, up to a limit; of those, the ones with most points first.
+
+    Equal ones are in the order in which they were reported. What further instances report under the same name is
+    at the end: `loss (worker-1)`.
+    """
     counts: dict[str, tuple[int, int]] = {}
     for run in runs:
         for tag, summary in run.tags.items():
             if summary.kind == "scalar":
                 having, points = counts.get(tag, (0, 0))
                 counts[tag] = having + 1, points + summary.count
-    return tuple(sorted(counts, key=lambda tag: counts[tag], reverse=True)[:most])
+    order = sorted(counts, key=lambda tag: (not is_of_instance(tag, counts), *counts[tag]), reverse=True)
+    return tuple(order[:most])
 
 
 def age_text(run: RunBrief, now: float) -> str:
