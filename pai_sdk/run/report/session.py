@@ -330,7 +330,7 @@ class ReportSession:
         self._checkpoints = Path(layout.of_rank(layout.checkpoints, rank))
         self._layout = layout
         self._events = EventWriter(self._tensorboard, source=self.context.instance)
-        self._stops = False
+        self._stops = self._is_entered = False
         self._has_warned = self._has_warned_of_wait = False
         self._unreported: _Task | None = None
         # The metrics of the last step, for its checkpoint; and the last checkpoint if it has none yet.
@@ -365,6 +365,7 @@ class ReportSession:
             self._launch.renew_lock()
 
     def __enter__(self) -> ReportSession:
+        self._is_entered = True
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -379,13 +380,22 @@ class ReportSession:
     def bound(self) -> Iterator[ReportSession]:
         """Within the block, and in this thread, `report` and the other functions use this session.
 
-        Another thread of the same training enters a block of its own.
+        Another thread of the same training enters a block of its own. If there is no `with` block of the session
+        around it, the run has ended with the block, until the next report.
         """
         token = _bound.set(self)
+        status = "Succeed"
         try:
             yield self
+        except BaseException as error:
+            status = _end_status(error)
+            raise
         finally:
             _bound.reset(token)
+            if not self._is_entered:
+                self._end(status)
+                with contextlib.suppress(OSError):
+                    self._events.flush()
 
     def report(
         self,
@@ -576,12 +586,15 @@ class ReportSession:
             status = "Failed"
             raise
         finally:
-            if self is not _job_session:  # an exit code is not known here
-                self._events.end(status)
+            self._end(status)
             try:
                 self._events.close()
             except OSError as error:
                 self._warn(error)
+
+    def _end(self, status: str) -> None:
+        if self is not _job_session:  # the exit code of a job's process is not known here
+            self._events.end(status)
 
     def _record(self, metrics: Mapping[str, Any], step: int, *, is_flat: bool = False) -> None:
         try:

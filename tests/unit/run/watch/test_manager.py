@@ -19,7 +19,7 @@ pytest.importorskip("numpy")
 from pai_sdk import RunManager, RunStore
 from pai_sdk.errors import CheckpointError, InvalidInputError, RunNotFoundError
 from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.run.report import Context, ReportSession, StopTraining
+from pai_sdk.run.report import Context, ReportSession, StopTraining, report
 from pai_sdk.run.watch.records import Change, RunBrief, RunRecord
 from pai_sdk.run.watch.refresh import RunRefresh
 from pai_sdk.storage.oss.client import OssClient
@@ -255,6 +255,28 @@ def test_a_session_that_is_closed_has_ended(manager: RunManager, root: Path) -> 
     manager.refresh()
     found = {run: brief(manager, run).status for run in ids(manager)}
     assert found == {"broken": "Failed", "closed": "Succeed", "killed": "Running"}
+
+
+def test_a_block_without_its_session_ends_the_run(manager: RunManager, root: Path) -> None:
+    session = ReportSession(root / "run")
+    with session.bound():
+        report({"loss": 0.5})
+    manager.refresh()
+    assert brief(manager, "run").status == "Succeed"
+    with suppress(ValueError), session.bound():
+        report({"loss": 0.25})
+        session.flush()
+        manager.refresh()
+        assert brief(manager, "run").status == "Running"
+        raise ValueError
+    manager.refresh()
+    assert brief(manager, "run").status == "Failed"
+    with ReportSession(root / "other") as session:
+        with session.bound():
+            report({"loss": 0.25})
+        session.flush()
+        manager.refresh()
+        assert brief(manager, "other").status == "Running"
 
 
 def test_the_end_of_one_process_is_not_that_of_all(manager: RunManager, root: Path) -> None:
