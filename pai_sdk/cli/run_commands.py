@@ -188,7 +188,7 @@ def run_points(folder: str, name: str | None) -> list[MetricPoint]:
 
 
 def follow_run(folder: str, name: str | None) -> Iterator[MetricPoint]:
-    """Each point of the one run in a folder, as it comes; never ends by itself."""
+    """Each point of the one run in a folder, as it comes, until the run has ended."""
     with _manager_of([folder]) as manager:
         run_id = _the_run(manager, folder)
         shown: dict[str, int] = {}
@@ -196,6 +196,8 @@ def follow_run(folder: str, name: str | None) -> Iterator[MetricPoint]:
             for tag, points in _points(manager, run_id, name, shown):
                 yield from points[shown.get(tag, 0) :]
                 shown[tag] = len(points)
+            if manager.run(run_id).brief.ended_at is not None:
+                return
             time.sleep(_LOOK_S)
             manager.refresh()
 

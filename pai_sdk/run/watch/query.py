@@ -165,8 +165,8 @@ def check_names(briefs: Collection[RunBrief], filter: str = "", sort: str = "", 
         names = known[key.group]
         if key.group == "metrics" and where != "tag":
             names = [*names, *(PLAIN_KEYS if where == "filter" else _SORTED_BY), *known["hparams"]]
-        alike = [name for name in known["hparams"] if name == f"hparams.{key.name}" and where != "tag"]
-        hint = did_you_mean(alike) or name_hint(key.text, names, intro="there are")
+        alike = [name for name in names if name.endswith((f"/{key.name}", f".{key.name}"))]
+        hint = did_you_mean(alike[:2]) or name_hint(key.text, names, intro="there are")
         if known[key.group] or hint.startswith("did you mean"):
             problems.append(Problem(where, f"no run has {key.text!r}", hint))
     if problems:

@@ -18,6 +18,7 @@ from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.run.events.writer import EventWriter
+from pai_sdk.run.report import ReportSession
 from pai_sdk.run.watch.manager import RunManager
 from pai_sdk.run.watch.records import RunRecord
 from pai_sdk.schemas.record import JobRecord
@@ -141,7 +142,8 @@ def test_a_folder_that_is_watched_may_come_later(pai: Pai, folder: Path, monkeyp
 
 def test_names_cannot_colour_the_terminal(pai: Pai, folder: Path) -> None:
     write_run(folder / "evil", {"\x1b[31mred": [1.0]})
-    assert "\x1b" not in pai("runs", folder, "--filter", "id=evil").stdout
+    for command in ("runs", "compare", "metrics"):
+        assert "\x1b" not in pai(command, folder / "evil").stdout
 
 
 def test_watching_goes_on_until_ctrl_c(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,19 +367,23 @@ def test_metrics_that_are_asked_for_come_first(pai: Pai, folder: Path) -> None:
     ("options", "message"),
     [
         (("--sort", "los"), r"sort: no run has 'los' \(did you mean 'loss'\?\)"),
-        (("--sort", "-foo"), r"sort: no run has 'foo' \(there are: loss, accuracy, id, name, created, .*\)"),
+        (
+            ("--sort", "-foo"),
+            r"sort: no run has 'foo' \(there are: loss, eval/mape, accuracy, id, name, created, .*\)",
+        ),
+        (("--sort", "mape"), r"sort: no run has 'mape' \(did you mean 'eval/mape'\?\)"),
         (("--sort", "upated"), r"did you mean 'updated'\?"),
         (("--sort", "lr"), r"sort: no run has 'lr' \(did you mean 'hparams.lr'\?\)"),
         (("--sort", "hparams.rl"), r"no run has 'hparams.rl' \(did you mean 'hparams.lr'\?\)"),
         (("-t", "los"), r"tag: no run has 'los' \(did you mean 'loss'\?\)"),
-        (("-t", "lr", "-t", "loss"), r"tag: no run has 'lr' \(there are: loss, accuracy\)"),
+        (("-t", "lr", "-t", "loss"), r"tag: no run has 'lr' \(there are: loss, eval/mape, accuracy\)"),
         (("--filter", "los<3"), r"filter: no run has 'los' \(did you mean 'loss'\?\)"),
         (("--filter", "hparams.l=3"), r"no run has 'hparams.l' \(did you mean 'hparams.lr'\?\)"),
     ],
     ids=str,
 )
 def test_unknown_names_are_errors(pai: Pai, folder: Path, options: tuple[str, ...], message: str) -> None:
-    write_run(folder / "one", {"loss": [0.5]}, hparams={"lr": 0.1})
+    write_run(folder / "one", {"loss": [0.5], "eval/mape": [0.5]}, hparams={"lr": 0.1})
     for how in (), ("--json",):
         with pytest.raises(InvalidInputError, match=message):
             pai("runs", folder, *options, *how)
@@ -470,6 +476,32 @@ def test_a_folder_is_followed(pai: Pai, folder: Path, monkeypatch: pytest.Monkey
         ["step 1", "accuracy", "0.75"],
         ["step 2", "accuracy", "0.9"],
     ]
+
+
+def test_following_ends_with_the_run(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ReportSession(folder / "live")
+    session.report({"loss": 0.5}, 1)
+    session.flush()
+
+    def look(_: float) -> None:
+        session.report({"loss": 0.25}, 2)
+        session.close()
+
+    monkeypatch.setattr("time.sleep", look)
+    result = pai("metrics", folder / "live", "--follow")
+    assert [line.split()[-1] for line in result.stdout.splitlines()] == ["0.5", "0.25"]
+    assert result.exit_code == 0
+
+
+def test_the_last_value_of_a_run_that_diverged(pai: Pai, folder: Path) -> None:
+    write_run(folder / "wild", {"loss": [1.0, math.nan], "nothing": [math.nan]})
+    _, *rows = pai("metrics", folder / "wild").stdout.splitlines()
+    assert [row.split()[:6] for row in rows] == [
+        ["loss", "nan", "1", "1", "0", "2"],
+        ["nothing", "nan", "-", "-", "1"],
+    ]
+    with pytest.raises(InvalidInputError, match=r"has no metric 'los' \(did you mean 'loss'\?\)"):
+        pai("metrics", folder / "wild", "--name", "los")
 
 
 def test_a_folder_of_several_runs_is_not_one(pai: Pai, folder: Path) -> None:
