@@ -53,9 +53,11 @@ _BLOCKS = 24
 
 Prefixes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PREFIX", help="Folders or URIs with runs; the session's jobs without one."),
+    typer.Argument(metavar="PREFIX", help="Folders or URIs with runs, or jobs. [default: the session's jobs]"),
 ]
-Tags = Annotated[list[str] | None, typer.Option("--tag", "-t", help="A metric to show; may be repeated.")]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", "-t", help="A metric to show; may be repeated. --json has all.")
+]
 
 
 def runs(
@@ -100,12 +102,10 @@ def runs(
 def compare(
     run: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[RUN…]", help="Ids of jobs; folders or URIs of runs; the session's jobs without one."
-        ),
+        typer.Argument(help="Jobs, and folders or URIs of runs. [default: the session's jobs]"),
     ] = None,
     tag: Annotated[
-        str | None, typer.Option("--tag", "-t", help="The metric; not needed where there is only one.")
+        str | None, typer.Option("--tag", "-t", help="The metric; not needed where all runs have just one.")
     ] = None,
     x: Annotated[str, typer.Option(help="step, relative_step, relative_time or wall.")] = "step",
     smooth: Annotated[float, typer.Option(min=0.0, max=0.999, help="The weight of smoothing.")] = 0.0,
