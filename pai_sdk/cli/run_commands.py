@@ -24,7 +24,8 @@ from pai_sdk.display.curves import blocks_of
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.run.watch.names import distinct_names, is_named, is_of_instance
+from pai_sdk.run.watch.names import distinct_names, is_named, is_of_instance, usual_tags
+from pai_sdk.run.watch.query import check_names, tags_in
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from pai_sdk.schemas.record import MetricPoint
 from pai_sdk.schemas.status import JobStatus
@@ -53,7 +54,7 @@ _BLOCKS = 24
 
 Prefixes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PREFIX", help="Folders or URIs with runs, or jobs. [default: the session's jobs]"),
+    typer.Argument(metavar="PREFIX", help="Folders or URIs with runs, or jobs; by default, the session's jobs."),
 ]
 Tags = Annotated[
     list[str] | None, typer.Option("--tag", "-t", help="A metric to show; may be repeated. --json has all.")
@@ -79,8 +80,6 @@ def runs(
 
     Example: pai-sdk runs ./runs --filter "loss<0.3" --sort loss --tag loss --tag eval/acc
     """
-    from pai_sdk.run.watch.query import check_names
-
     asked = _Question(filter_by, sort, limit, tuple(tag or ()))
     with _manager_of(prefixes or []) as manager:
         manager.refresh()
@@ -102,7 +101,7 @@ def runs(
 def compare(
     run: Annotated[
         list[str] | None,
-        typer.Argument(help="Jobs, and folders or URIs of runs. [default: the session's jobs]"),
+        typer.Argument(metavar="RUN", help="Jobs, folders or URIs of runs; by default, the session's jobs."),
     ] = None,
     tag: Annotated[
         str | None, typer.Option("--tag", "-t", help="The metric; not needed where all runs have just one.")
@@ -147,8 +146,6 @@ def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
     Raises:
         InvalidInputError: no run has it, or there are several.
     """
-    from pai_sdk.run.watch.table import usual_tags
-
     known = usual_tags(runs, _MOST_RUNS)
     if tag is not None and tag not in known:
         hint = name_hint(tag, known, intro="there are") or "nothing is reported yet"
@@ -319,8 +316,7 @@ class _Question:
 
 
 def _print_page(page: RunPage, asked: _Question, *, as_json: bool) -> None:
-    from pai_sdk.run.watch.query import tags_in
-    from pai_sdk.run.watch.table import age_text, usual_tags
+    from pai_sdk.run.watch.table import age_text
 
     if as_json:
         for brief in page.runs:

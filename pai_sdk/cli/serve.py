@@ -306,7 +306,7 @@ _LEAST_TOKEN = 16
 
 def ui(
     folder: Annotated[
-        str | None, typer.Argument(metavar="DIR", help="The folder of runs, or its URI. [default: .]")
+        str | None, typer.Argument(metavar="DIR", help="The folder of runs, or its URI; by default, this one.")
     ] = None,
     logdir: Annotated[str | None, typer.Option(metavar="DIR", help="The same, as TensorBoard has it.")] = None,
     host: Annotated[

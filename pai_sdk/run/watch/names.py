@@ -1,4 +1,4 @@
-"""The names of runs in lists: what people called them, or the folder, and no two of them the same."""
+"""The names in lists of runs: of the runs, no two of them the same; and of the metrics that are shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Container, Iterable, Sequence
 from pai_sdk.run.watch.records import RunBrief
 from pai_sdk.storage.stores.local import path_of_file_uri
 
-__all__ = ["distinct_names", "folder_of", "is_named", "is_of_instance"]
+__all__ = ["distinct_names", "folder_of", "is_named", "is_of_instance", "usual_tags"]
+
+_MOST_TAGS = 4
 
 
 def folder_of(uri: str) -> str:
@@ -42,6 +44,22 @@ def is_of_instance(tag: str, tags: Container[str]) -> bool:
         (True, False)
     """
     return tag.endswith(")") and tag.rpartition(" (")[0] in tags
+
+
+def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, ...]:
+    """Returns the metrics that most runs have, up to a limit; of those, the ones with most points first.
+
+    Equal ones are in the order in which they were reported. What further instances report under the same name is
+    at the end: `loss (worker-1)`.
+    """
+    counts: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        for tag, summary in run.tags.items():
+            if summary.kind == "scalar":
+                having, points = counts.get(tag, (0, 0))
+                counts[tag] = having + 1, points + summary.count
+    order = sorted(counts, key=lambda tag: (not is_of_instance(tag, counts), *counts[tag]), reverse=True)
+    return tuple(order[:most])
 
 
 def distinct_names(briefs: Iterable[RunBrief]) -> dict[str, str]:
