@@ -232,7 +232,9 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
     """A manager of folders and jobs, which scans when it is asked to."""
     from pai_sdk.run.watch.manager import RunManager
 
-    folders = [name if uri_scheme(name) else str(expanded(Path(name))) for name in names if is_folder(name)]
+    folders = _apart(
+        [name if uri_scheme(name) else str(expanded(Path(name))) for name in names if is_folder(name)]
+    )
     ids = [name for name in names if not is_folder(name)]
     if names:
         jobs = RunsOfJobs(lambda: [_job_of(name) for name in ids])
@@ -244,6 +246,22 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
         yield manager
     finally:
         manager.close()
+
+
+def _apart(folders: Sequence[str]) -> list[str]:
+    """The folders without those that are given twice, or are found below another one."""
+    places = {(name if uri_scheme(name) else str(Path(name).absolute())).rstrip("/"): name for name in folders}
+    return [name for place, name in places.items() if not any(_is_found_below(place, one) for one in places)]
+
+
+def _is_found_below(place: str, other: str) -> bool:
+    if not place.startswith(f"{other}/"):
+        return False
+    inner = Path(place.removeprefix(f"{other}/"))
+    is_plain = not any(part.startswith(".") for part in inner.parts)  # a manager passes over hidden folders
+    return is_plain and (
+        uri_scheme(place) is not None or Path(place).resolve() == Path(f"{other}/").resolve() / inner
+    )
 
 
 def _job_of(name: str) -> TrainingJob:

@@ -303,6 +303,19 @@ def test_a_metric_that_all_runs_have_needs_no_tag(pai: Pai, folder: Path) -> Non
         pai("compare", folder / "new")
 
 
+def test_a_folder_that_is_given_twice_has_one_row(pai: Pai, folder: Path) -> None:
+    place = folder / NAME
+    (folder / "link").symlink_to((place / "lr-2").absolute())
+    write_run(place / ".hidden", {"loss": [9.0]})
+    for more in (), (place / "lr-1", f"{place}/lr-1/", folder, (place / "lr-0").absolute()):
+        _, *rows = pai("runs", place / "lr-0", place / "lr-0", f"{place}/lr-0/", *more).stdout.splitlines()
+        assert len(rows) == (3 if more else 1)
+    _, *rows = pai("compare", folder, place / ".hidden", folder / "link", "-t", "loss").stdout.splitlines()
+    assert sorted(row.split()[0] for row in rows) == [
+        ".hidden", *(f"{NAME}/lr-{number}" for number in range(3)), "link",
+    ]  # fmt: skip
+
+
 def test_runs_without_the_metric_are_named(pai: Pai, folder: Path) -> None:
     write_run(folder / "other", {"accuracy": [0.5]})
     assert pai("compare", folder, "--tag", "loss").stdout.splitlines()[-1] == "without loss: other"
