@@ -47,7 +47,7 @@ def metrics(
     if job is None:
         found: Iterator[MetricPoint] = follow_run(run, name) if follow else iter(run_points(run, name))
     else:
-        found = _following(job, name) if follow else job.metrics(name)
+        found = _following(job, name) if follow else iter(job.metrics(name))
     if not follow:
         first = next(found, None)
         if first is None:
