@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Annotated
 
 import typer
 
+from pai_sdk.base.hints import name_hint
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.jobs import JobId, Json, table_console
+from pai_sdk.cli.jobs import JobId, Json
 from pai_sdk.cli.run_commands import follow_run, is_folder, run_points
-from pai_sdk.cli.tables import print_json
-from pai_sdk.display.base import visible_text
-from pai_sdk.display.curves import curves_of
+from pai_sdk.cli.tables import Column, print_json, print_table
+from pai_sdk.display.base import short_instance, visible_text
+from pai_sdk.display.curves import MetricCurve
+from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import MetricPoint
 
@@ -30,7 +34,7 @@ def metrics(
     name: Annotated[str | None, typer.Option(help="Only this metric.")] = None,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Print values until the job has ended; of a folder, until Ctrl-C."),
+        typer.Option("--follow", "-f", help="Print values until the run has ended, or Ctrl-C."),
     ] = False,
     points: Annotated[bool, typer.Option("--points", help="Print each value instead of a summary.")] = False,
     as_json: Json = False,
@@ -39,15 +43,21 @@ def metrics(
 
     Example: pai-sdk metrics runs/first --follow
     """
-    if is_folder(run):
+    job = None if is_folder(run) else TrainingJob.get(run)
+    if job is None:
         found: Iterator[MetricPoint] = follow_run(run, name) if follow else iter(run_points(run, name))
-        has_ended = False
     else:
-        job = TrainingJob.get(run)
         found = _following(job, name) if follow else iter(job.metrics(name))
-        has_ended = not follow and not points and not as_json and job.status.is_terminal
+    if not follow:
+        first = next(found, None)
+        if first is None:
+            known = run_points(run, None) if job is None else job.metrics()
+            line = _nothing(run, name, known, has_ended=job is not None and job.status.is_terminal)
+            typer.echo(line, err=points or as_json)
+            return
+        found = chain([first], found)
     if not (follow or points or as_json):
-        _print_summary(run, found, name, has_ended=has_ended)
+        _print_summary("" if job is None else job.id, found)
         return
     try:
         for point in found:
@@ -104,29 +114,77 @@ def _print_point(point: MetricPoint, *, as_json: bool) -> None:
     typer.echo("  ".join(field for field in fields if field))
 
 
-def _print_summary(run: str, found: Iterator[MetricPoint], name: str | None, *, has_ended: bool) -> None:
-    from rich.table import Table
+def _nothing(run: str, name: str | None, known: Iterable[MetricPoint], *, has_ended: bool) -> str:
+    """The line for a run without values.
 
-    first = next(found, None)
-    if first is None:
-        wanted = f" {name!r}" if name else ""
-        what = run if is_folder(run) else f"job {run}"
-        typer.echo(f"{what} has no metric{wanted}" + ("" if has_ended else " yet"))
-        return
-    counted: Counter[str] = Counter()
+    Args:
+        run: the job or the folder.
+        name: of the metric that is asked for.
+        known: the points of all metrics; only read when a name is given.
+        has_ended: nothing more will come.
 
-    def counting() -> Iterator[MetricPoint]:
-        for point in chain([first], found):
-            counted[point.name or ""] += 1
-            yield point
+    Raises:
+        InvalidInputError: the run has other metrics, and has ended or is a folder.
+    """
+    what = run if is_folder(run) else f"job {run}"
+    names = dict.fromkeys(visible_text(point.name) for point in known if point.name) if name else ()
+    hint = name_hint(name or "", names, intro="there are")
+    if hint and (has_ended or is_folder(run)):
+        raise InvalidInputError([Problem("--name", f"{what} has no metric {name!r}", hint)])
+    wanted = f" {name!r}" if name else ""
+    return f"{what} has no metric{wanted}" + ("" if has_ended else " yet") + (f"; {hint}" if hint else "")
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("METRIC", "LAST", "MIN", "MAX", "STEP", "VALUES", ""):
-        table.add_column(title, no_wrap=True, justify="left" if title in ("METRIC", "") else "right")
-    for metric, curve in curves_of(counting()).items():
-        if curve.values:
-            numbers = (curve.values[-1], min(curve.values), max(curve.values))
-            step = "" if curve.last_step is None else str(curve.last_step)
-            texts = (f"{number:.6g}" for number in numbers)
-            table.add_row(visible_text(metric), *texts, step, str(counted[metric]), curve.blocks())
-    table_console().print(table)
+
+@dataclass
+class _Values:
+    """The values of a metric from one instance.
+
+    Attributes:
+        curve: those that are finite.
+        last: the last one.
+        count: of all of them.
+    """
+
+    curve: MetricCurve = field(default_factory=MetricCurve)
+    last: float = math.nan
+    count: int = 0
+
+    def add(self, point: MetricPoint) -> None:
+        """Add a point."""
+        self.curve.add(point)
+        self.count += 1
+        self.last = math.nan if point.value is None else point.value
+
+    def cells(self) -> tuple[str, ...]:
+        """What the summary shows of it."""
+        values = self.curve.values
+        ends = (f"{least:.6g}" for least in (min(values), max(values))) if len(values) else ("-", "-")
+        step = "" if self.curve.last_step is None else str(self.curve.last_step)
+        return f"{self.last:.6g}", *ends, step, str(self.count), self.curve.blocks()
+
+
+_COLUMNS = (
+    Column("METRIC"),
+    Column("LAST", justify="right"),
+    Column("MIN", drop=2, justify="right"),
+    Column("MAX", drop=3, justify="right"),
+    Column("STEP", drop=4, justify="right"),
+    Column("VALUES", drop=5, justify="right"),
+    Column("", drop=1),
+)
+
+
+def _print_summary(job_id: str, found: Iterable[MetricPoint]) -> None:
+    """Print a row for each metric; of several instances with one metric, a row for each of them."""
+    by_name: dict[str, dict[str, _Values]] = {}
+    for point in found:
+        instance = short_instance(job_id, point.instance or "")
+        # What a metric definition finds in a log has no step. The report is the first one, if there is one.
+        source = instance if point.step is not None else f"{instance}.log"
+        by_name.setdefault(visible_text(point.name or ""), {}).setdefault(source, _Values()).add(point)
+    rows = []
+    for name, sources in by_name.items():
+        ordered = sorted(sources, key=lambda source: source.endswith(".log"))
+        for number, source in enumerate(ordered):
+            rows.append((f"{name} ({source})" if number else name, *sources[source].cells()))
+    print_table(_COLUMNS, rows)

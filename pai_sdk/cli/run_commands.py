@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk.base.hints import did_you_mean, name_hint, nearest
 from pai_sdk.base.html_table import hparam_text
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
@@ -19,9 +21,11 @@ from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.tables import Column, print_json, print_table, table_console
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.curves import blocks_of
-from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
+from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.run.watch.names import distinct_names, is_named, is_of_instance, usual_tags
+from pai_sdk.run.watch.query import check_names, tags_in
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from pai_sdk.schemas.record import MetricPoint
 from pai_sdk.schemas.status import JobStatus
@@ -33,6 +37,7 @@ from pai_sdk.storage.uri import uri_scheme
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from pai_sdk.run.events.series import TagSummary
     from pai_sdk.run.plots.buckets import Comparison
     from pai_sdk.run.watch.manager import RunManager
     from pai_sdk.run.watch.records import RunBrief, RunPage
@@ -42,14 +47,18 @@ __all__ = ["compare", "follow_run", "is_folder", "run_points", "runs"]
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
 _LOOK_S = 1.0
 _MOST_JOBS = 200
-_MOST_HPARAMS = 6
+_MOST_RUNS = 10_000
+_MOST_HPARAMS, _MOST_TAGS = 6, 8
+_MOST_NAMES = 10  # in a line below the table
 _BLOCKS = 24
 
 Prefixes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PREFIX", help="Folders or URIs with runs; the session's jobs without one."),
+    typer.Argument(metavar="PREFIX", help="Folders or URIs with runs, or jobs; by default, the session's jobs."),
 ]
-Tags = Annotated[list[str] | None, typer.Option("--tag", "-t", help="A metric to show; may be repeated.")]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", "-t", help="A metric to show; may be repeated. --json has all.")
+]
 
 
 def runs(
@@ -58,34 +67,45 @@ def runs(
         str, typer.Option("--filter", "-f", help="Conditions: `status=Running loss<0.3 hparams.lr=0.1 name~res`.")
     ] = "",
     sort: Annotated[
-        str, typer.Option(help="id, created, updated, status, hparams.NAME or metrics.TAG; - reverses.")
+        str, typer.Option(help="id, name, created, updated, status, a metric or hparams.NAME; - reverses.")
     ] = "-updated",
     tag: Tags = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most runs to show.")] = 20,
     as_json: Json = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on as runs grow, until Ctrl-C.")] = False,
 ) -> None:
-    """List runs: status, age, hyperparameters that differ, the last value of each metric.
+    """List runs: status, age, hyperparameters that differ, the last values of metrics.
 
-    Example: pai-sdk runs ./runs --filter "loss<0.3" --sort metrics.loss --tag loss
+    Without --tag, the metrics of --sort and --filter are shown, then those that most runs have.
+
+    Example: pai-sdk runs ./runs --filter "loss<0.3" --sort loss --tag loss --tag eval/acc
     """
+    asked = _Question(filter_by, sort, limit, tuple(tag or ()))
     with _manager_of(prefixes or []) as manager:
         manager.refresh()
         _raise_if_failed(manager)
+        if watch:  # which waits for folders and for metrics, too
+            with suppress(KeyboardInterrupt):
+                _watch(manager, asked, as_json=as_json)
+            return
         page = manager.runs(filter_by, sort, limit)
-        if not watch:  # which waits for a folder, too
-            _check_folders(prefixes or [], page.total)
-            _print_page(page, tag or [], as_json=as_json)
+        every = manager.runs(limit=_MOST_RUNS).runs
+        _check_folders(prefixes or [], len(every))
+        check_names(every, filter_by, sort, asked.tags)
+        if not page.runs and not as_json:
+            typer.echo(_no_runs(prefixes or [], every, filter_by))
             return
-        try:
-            _watch(manager, lambda: manager.runs(filter_by, sort, limit), tag or [], as_json=as_json)
-        except KeyboardInterrupt:
-            return
+        _print_page(page, asked, as_json=as_json)
 
 
 def compare(
-    run: Annotated[list[str], typer.Argument(metavar="RUN…", help="Ids of jobs; folders or URIs of runs.")],
-    tag: Annotated[str, typer.Option("--tag", "-t", help="The metric.")],
+    run: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Jobs, folders or URIs of runs; by default, the session's jobs."),
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", "-t", help="The metric; not needed where all runs have just one.")
+    ] = None,
     x: Annotated[str, typer.Option(help="step, relative_step, relative_time or wall.")] = "step",
     smooth: Annotated[float, typer.Option(min=0.0, max=0.999, help="The weight of smoothing.")] = 0.0,
     save: Annotated[
@@ -98,28 +118,52 @@ def compare(
 
     Example: pai-sdk compare runs/a runs/b train129f212o89d --tag loss --save loss.svg
     """
-    with _manager_of(run) as manager:
+    with _manager_of(run or []) as manager:
         manager.refresh()
         _raise_if_failed(manager)
-        page = manager.runs(sort="id", limit=10_000)
-        _check_folders(run, page.total)
-        having = [brief for brief in page.runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
-        if not having:
-            known = sorted(
-                {name for brief in page.runs for name, one in brief.tags.items() if one.kind == "scalar"}
-            )
-            hint = f"there are: {', '.join(known)}" if known else "nothing is reported yet"
-            raise InvalidInputError([Problem("--tag", f"no run has a metric {tag!r}", hint)])
+        runs = manager.runs(sort="id", limit=_MOST_RUNS).runs
+        _check_folders(run or [], len(runs))
+        if not runs and not as_json:
+            typer.echo(_no_runs(run or [], runs, ""))
+            return
+        tag = _tag_to_compare(runs, tag)
+        having = [brief for brief in runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
         ids = [brief.id for brief in having]
         found = manager.compare(ids, tag, x=x, smooth=smooth, buckets=_BLOCKS)  # type: ignore[arg-type]  # checked
         if as_json:
             for brief in having:
                 print_json(_json_of(brief, [tag]))
         else:
-            _print_comparison(having, tag, found)
+            _print_comparison(runs, tag, found)
         if save is not None:
-            picture = manager.compare(ids, tag, x=x, smooth=smooth).plot(log_y=log_y)  # type: ignore[arg-type]
-            typer.echo(f"saved to {picture.save(save)}", err=as_json)
+            curves = manager.compare(ids, tag, x=x, smooth=smooth)  # type: ignore[arg-type]
+            typer.echo(f"saved to {_named(curves, having).plot(log_y=log_y).save(save)}", err=as_json)
+
+
+def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
+    """The metric that is asked for, or the only one that there is, or that all runs have.
+
+    Raises:
+        InvalidInputError: no run has it, or there are several.
+    """
+    known = usual_tags(runs, _MOST_RUNS)
+    if tag is not None and tag not in known:
+        hint = name_hint(tag, known, intro="there are") or "nothing is reported yet"
+        raise InvalidInputError([Problem("--tag", f"no run has a metric {tag!r}", hint)])
+    if not known:
+        raise InvalidInputError([Problem("RUN", "no run has a metric yet")])
+    if tag is None:
+        common = [name for name in known if all(name in brief.tags for brief in runs)]
+        if len(known) > 1 and len(common) != 1:
+            raise InvalidInputError([Problem("--tag", "is needed: which metric?", f"one of {_some(known)}")])
+        tag = known[0] if len(known) == 1 else common[0]
+    return tag
+
+
+def _named(found: Comparison, runs: Sequence[RunBrief]) -> Comparison:
+    """The comparison with the names of runs in place of their ids."""
+    names = distinct_names(runs)
+    return replace(found, curves=tuple(replace(curve, name=names[curve.name]) for curve in found.curves))
 
 
 # ---- what `metrics` needs
@@ -141,7 +185,7 @@ def run_points(folder: str, name: str | None) -> list[MetricPoint]:
 
 
 def follow_run(folder: str, name: str | None) -> Iterator[MetricPoint]:
-    """Each point of the one run in a folder, as it comes; never ends by itself."""
+    """Each point of the one run in a folder, as it comes, until the run has ended."""
     with _manager_of([folder]) as manager:
         run_id = _the_run(manager, folder)
         shown: dict[str, int] = {}
@@ -149,6 +193,8 @@ def follow_run(folder: str, name: str | None) -> Iterator[MetricPoint]:
             for tag, points in _points(manager, run_id, name, shown):
                 yield from points[shown.get(tag, 0) :]
                 shown[tag] = len(points)
+            if manager.run(run_id).brief.ended_at is not None:
+                return
             time.sleep(_LOOK_S)
             manager.refresh()
 
@@ -186,10 +232,12 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
     """A manager of folders and jobs, which scans when it is asked to."""
     from pai_sdk.run.watch.manager import RunManager
 
-    folders = [name if uri_scheme(name) else str(expanded(Path(name))) for name in names if is_folder(name)]
+    folders = _apart(
+        [name if uri_scheme(name) else str(expanded(Path(name))) for name in names if is_folder(name)]
+    )
     ids = [name for name in names if not is_folder(name)]
     if names:
-        jobs = RunsOfJobs(lambda: [TrainingJob.get(job_id) for job_id in ids])
+        jobs = RunsOfJobs(lambda: [_job_of(name) for name in ids])
         jobs()  # an unknown job is an error of the command, not a state of the manager
     else:
         jobs = RunsOfJobs(lambda: islice(TrainingJob.list(), _MOST_JOBS))
@@ -198,6 +246,33 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
         yield manager
     finally:
         manager.close()
+
+
+def _apart(folders: Sequence[str]) -> list[str]:
+    """The folders without those that are given twice, or are found below another one."""
+    places = {(name if uri_scheme(name) else str(Path(name).absolute())).rstrip("/"): name for name in folders}
+    return [name for place, name in places.items() if not any(_is_found_below(place, one) for one in places)]
+
+
+def _is_found_below(place: str, other: str) -> bool:
+    if not place.startswith(f"{other}/"):
+        return False
+    inner = Path(place.removeprefix(f"{other}/"))
+    is_plain = not any(part.startswith(".") for part in inner.parts)  # a manager passes over hidden folders
+    return is_plain and (
+        uri_scheme(place) is not None or Path(place).resolve() == Path(f"{other}/").resolve() / inner
+    )
+
+
+def _job_of(name: str) -> TrainingJob:
+    try:
+        return TrainingJob.get(name)
+    except NotFoundError as error:
+        near = did_you_mean(nearest(name, [path.name for path in Path().iterdir()]))
+        what = f"{error}\n{name!r} is no folder here either{f'; {near}' if near else ''}"
+        raise NotFoundError(
+            what, code=error.code, status_code=error.status_code, request_id=error.request_id
+        ) from error
 
 
 def _raise_if_failed(manager: RunManager) -> None:
@@ -224,21 +299,21 @@ def _check_folders(names: Sequence[str], runs: int) -> None:
             raise ObjectNotFoundError(f"{name}: there is no such file or folder", uri=name)
 
 
-def _watch(manager: RunManager, page_of: Any, tags: Sequence[str], *, as_json: bool) -> None:
+def _watch(manager: RunManager, asked: _Question, *, as_json: bool) -> None:
     """Show the runs again whenever they have changed."""
     version = -1
     console = table_console()
     while True:
-        page = page_of()
+        page = manager.runs(asked.filter, asked.sort, asked.limit)
         if as_json:
             for brief in page.runs:
                 if brief.version > version:
-                    print_json(_json_of(brief, tags))
+                    print_json(_json_of(brief, asked.tags))
         elif console.is_terminal:
             console.clear()
-            _print_page(page, tags, as_json=False)
+            _print_page(page, asked, as_json=False)
         elif page.version != version:
-            _print_page(page, tags, as_json=False)
+            _print_page(page, asked, as_json=False)
             typer.echo()
         version = page.version
         time.sleep(_LOOK_S)
@@ -248,78 +323,155 @@ def _watch(manager: RunManager, page_of: Any, tags: Sequence[str], *, as_json: b
 # ---- how it looks
 
 
-def _print_page(page: RunPage, tags: Sequence[str], *, as_json: bool) -> None:
-    from pai_sdk.run.watch.table import age_text, usual_tags
+@dataclass(frozen=True)
+class _Question:
+    """The options of `runs`."""
+
+    filter: str
+    sort: str
+    limit: int
+    tags: tuple[str, ...]
+
+
+def _print_page(page: RunPage, asked: _Question, *, as_json: bool) -> None:
+    from pai_sdk.run.watch.table import age_text
 
     if as_json:
         for brief in page.runs:
-            print_json(_json_of(brief, tags))
+            print_json(_json_of(brief, asked.tags))
         return
     if not page.runs:
         typer.echo("no runs")
         return
-    shown = tuple(tags) or usual_tags(page.runs)
-    differing = compare_hyperparameters([brief.hparams for brief in page.runs]).differing[:_MOST_HPARAMS]
+    named = tags_in(page.runs, asked.filter, asked.sort)
+    known = asked.tags or tuple(dict.fromkeys([*named, *usual_tags(page.runs, _MOST_RUNS)]))
+    table = _RunTable(page.runs)
+    table.add(Column("AGE", drop=1, justify="right"), [age_text(brief, time.time()) for brief in page.runs])
+    table.add_hparams()
     # The first metric stays, whatever the width; then others go from the right, then hyperparameters, then ages.
-    columns = [Column("RUN"), Column("STATUS"), Column("AGE", drop=1, justify="right")]
-    columns += [Column(visible_text(name), drop=2 + number) for number, name in enumerate(differing)]
-    columns += [
-        Column(visible_text(name), drop=20 + number if number else 0, justify="right")
-        for number, name in enumerate(shown)
-    ]
-    now = time.time()
-    rows: list[list[str | Text]] = [
-        [
-            _id_of(brief),
-            _status(brief),
-            age_text(brief, now),
-            *(hparam_text(brief.hparams, name) for name in differing),
-            *(_last(brief, name) for name in shown),
-        ]
-        for brief in page.runs
-    ]
-    print_table(columns, rows)
+    usual = [tag for tag in known if tag in named or not is_of_instance(tag, known)]
+    for number, tag in enumerate(known if asked.tags else usual[:_MOST_TAGS]):
+        column = Column(table.title_of(tag), drop=20 + number if number else 0, justify="right")
+        table.add(column, [_last(brief, tag) for brief in page.runs], tag)
+    shown = table.print()
+    missing = [tag for tag in known if tag not in shown]
+    if missing and asked.tags:
+        typer.echo(f"no room for: {_some(missing)} (--json shows all)")
+    elif missing:
+        of_instances = [tag for tag in missing if is_of_instance(tag, known)]
+        names = [_some([tag for tag in missing if tag not in of_instances])]
+        if of_instances:
+            names.append(f"{len(of_instances)} of further instances, such as {visible_text(of_instances[0])}")
+        typer.echo(f"more metrics: {'; '.join(filter(None, names))} (--tag NAME shows one)")
+    table.print_notes()
     if page.total > len(page.runs):
         typer.echo(f"{len(page.runs)} of {page.total} runs; --limit {page.total} shows all")
 
 
-def _print_comparison(briefs: Sequence[RunBrief], tag: str, found: Comparison) -> None:
-    differing = compare_hyperparameters([brief.hparams for brief in briefs]).differing[:_MOST_HPARAMS]
-    columns = [Column("RUN"), Column("STATUS", drop=9)]
-    columns += [Column(visible_text(name), drop=10 + number) for number, name in enumerate(differing)]
-    columns += [Column(title, drop=drop, justify="right") for title, drop in _FIGURES]
-    columns.append(Column(visible_text(tag)))
+def _print_comparison(runs: Sequence[RunBrief], tag: str, found: Comparison) -> None:
+    shown = [brief for brief in runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
     courses = {curve.name: _thinned(curve.value.tolist()) for curve in found.curves}
     ends = [value for values in courses.values() for value in values if math.isfinite(value)]
-    rows: list[list[str | Text]] = []
-    for brief in briefs:
-        summary = brief.tags[tag]
-        step = str(summary.last.step) if summary.last else ""
-        rows.append(
-            [
-                _id_of(brief),
-                _status(brief),
-                *(hparam_text(brief.hparams, name) for name in differing),
-                *(_number(value) for value in (summary.last and summary.last.value, summary.min, summary.max)),
-                step,
-                blocks_of(courses.get(brief.id, []), _BLOCKS, (min(ends), max(ends)) if ends else None),
-            ]
-        )
-    print_table(columns, rows)
+    scale = (min(ends), max(ends)) if ends else None
+    table = _RunTable(shown, status=9)
+    table.add_hparams()
+    for title, drop, text in _FIGURES:
+        table.add(Column(title, drop=drop, justify="right"), [text(brief.tags[tag]) for brief in shown])
+    blocks = [blocks_of(courses.get(brief.id, []), _BLOCKS, scale) for brief in shown]
+    table.add(Column(visible_text(tag)), blocks, tag)
+    table.print()
+    table.print_notes()
+    if len(shown) < len(runs):
+        names = distinct_names(runs)
+        without = [names[brief.id] for brief in runs if brief not in shown]
+        typer.echo(f"without {visible_text(tag)}: {_some(without)}")
 
 
-_FIGURES = (("LAST", 0), ("MIN", 1), ("MAX", 2), ("STEP", 3))
+class _RunTable:
+    """A table of runs: their names, the ids of jobs, their statuses, and the columns that are added.
+
+    Args:
+        runs: a row each.
+        status: when the column of statuses is left out in a narrow window; see `Column`.
+    """
+
+    def __init__(self, runs: Sequence[RunBrief], *, status: int = 0) -> None:
+        names = distinct_names(runs)
+        self._runs = runs
+        self._columns: list[tuple[Column, Sequence[str | Text], str]] = []
+        self._hparams = compare_hyperparameters([brief.hparams for brief in runs])
+        self._left: Sequence[str] = ()  # hyperparameters without a column
+        self.add(Column("RUN"), [visible_text(names[brief.id]) for brief in runs])
+        if any(map(is_named, runs)):
+            self.add(Column("JOB", drop=50), [brief.id if is_named(brief) else "" for brief in runs])
+        self.add(Column("STATUS", drop=status), [_status(brief) for brief in runs])
+
+    def add(self, column: Column, cells: Sequence[str | Text], name: str = "") -> None:
+        """Add a column of a metric or a hyperparameter with this name, or of something else."""
+        self._columns.append((column, cells, name))
+
+    def add_hparams(self) -> None:
+        """Add the hyperparameters that differ; of a single run, all."""
+        names = tuple(self._hparams.constant) if len(self._runs) == 1 else self._hparams.differing
+        for number, name in enumerate(names[:_MOST_HPARAMS]):
+            column = Column(visible_text(name), drop=10 + number)
+            self.add(column, [hparam_text(brief.hparams, name) for brief in self._runs], f"hparams.{name}")
+        self._left = names[_MOST_HPARAMS:]
+
+    def title_of(self, tag: str) -> str:
+        """The title of a metric's column; hyperparameters may have the same name."""
+        is_taken = any(column.title == visible_text(tag) for column, _, _ in self._columns)
+        return visible_text(f"metrics.{tag}" if is_taken else tag)
+
+    def print(self) -> set[str]:
+        """Print the table; returns the names for which there was room."""
+        rows = [list(row) for row in zip(*(cells for _, cells, _ in self._columns), strict=True)]
+        dropped = print_table([column for column, _, _ in self._columns], rows)
+        shown = {name for column, _, name in self._columns if column not in dropped}
+        names = (name.removeprefix("hparams.") for _, _, name in self._columns if name.startswith("hparams."))
+        self._left = [*(name for name in names if f"hparams.{name}" not in shown), *self._left]
+        return shown
+
+    def print_notes(self) -> None:
+        """Print what is known about hyperparameters beside the table."""
+        if self._left:
+            typer.echo(f"more hyperparameters: {_some(self._left)} (--json shows all)")
+        if self._hparams.constant and len(self._runs) > 1:
+            constant = self._hparams.constant
+            typer.echo(f"the same in all: {_some([f'{name}={hparam_text(constant, name)}' for name in constant])}")
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of many, in one line."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return visible_text(", ".join(names[:_MOST_NAMES])) + more
+
+
+def _no_runs(names: Sequence[str], known: Sequence[RunBrief], filter_by: str) -> str:
+    """The reason why there is nothing to show."""
+    if known:
+        return f"no run matches {filter_by!r}, of {len(known)}"
+    if not names:
+        return "no jobs"
+    return f"no runs in {_some(names)}: there are no event files, which `report` and TensorBoard write"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5g}"
+
+
+_FIGURES: tuple[tuple[str, int, Callable[[TagSummary], str]], ...] = (
+    ("LAST", 0, lambda summary: _number(summary.last and summary.last.value)),
+    ("MIN", 1, lambda summary: _number(summary.min)),
+    ("MAX", 2, lambda summary: _number(summary.max)),
+    ("STEP", 3, lambda summary: str(summary.last.step) if summary.last else ""),
+)
 
 
 def _thinned(values: list[float]) -> list[float]:
     """As many values as there are blocks, from the first to the last one."""
     last = len(values) - 1
     return values if last < _BLOCKS else [values[round(at * last / (_BLOCKS - 1))] for at in range(_BLOCKS)]
-
-
-def _id_of(brief: RunBrief) -> str:
-    """The id; of a folder that is itself the run, its name."""
-    return brief.id if brief.id != "." else brief.uri.rstrip("/").rpartition("/")[2]
 
 
 def _status(brief: RunBrief) -> Text:
@@ -336,10 +488,6 @@ def _status(brief: RunBrief) -> Text:
 def _last(brief: RunBrief, tag: str) -> str:
     summary = brief.tags.get(tag)
     return _number(summary.last.value if summary and summary.last else None)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.5g}"
 
 
 def _json_of(brief: RunBrief, tags: Sequence[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shlex
@@ -304,7 +305,10 @@ _LEAST_TOKEN = 16
 
 
 def ui(
-    logdir: Annotated[str, typer.Option(metavar="DIR", help="The folder of runs, or its URI.")] = ".",
+    folder: Annotated[
+        str | None, typer.Argument(metavar="DIR", help="The folder of runs, or its URI; by default, this one.")
+    ] = None,
+    logdir: Annotated[str | None, typer.Option(metavar="DIR", help="The same, as TensorBoard has it.")] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than loopback open it to the network.")
     ] = "127.0.0.1",
@@ -323,31 +327,38 @@ def ui(
 ) -> None:
     """Show the runs of a folder in the browser, and serve them over HTTP, until Ctrl-C.
 
-    The link is valid once, for a minute; Enter prints a new one. On another machine, forward the port with ssh -L.
+    The link works once, and for one minute; press Enter for a new one. From another machine, forward the port:
+    ssh -L 6007:127.0.0.1:6007 MACHINE
 
-    Example: pai-sdk ui --logdir runs --open
+    Example: pai-sdk ui runs --open
     """
+    if folder is not None and logdir is not None:
+        raise typer.BadParameter("give the folder once", param_hint="--logdir")
     try:
         from pai_sdk.service.web.ui_app import UiServer, UiSettings
     except ImportError as error:
         message = f"error: the server is not installed ({error.name}): pip install 'pai-sdk[service]'"
         typer.secho(message, fg="red", err=True)
         raise typer.Exit(exit_codes.ERROR) from error
-    place = logdir if uri_scheme(logdir) is not None else expanded(Path(logdir))
+    given = folder or logdir or "."
+    place = given if uri_scheme(given) is not None else expanded(Path(given))
     if isinstance(place, Path) and not place.is_dir():
-        raise typer.BadParameter(f"there is no folder {str(place)!r}", param_hint="--logdir")
+        raise typer.BadParameter(f"there is no folder {str(place)!r}", param_hint="DIR")
     token = _token_in(token_file.expanduser()) if token_file is not None else ""
     server = UiServer(UiSettings(place, host, port, tuple(name or ()), token))
-    server.run(lambda: _greet(server, place, open_browser=open_browser))
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(lambda: _greet(server, place, open_browser=open_browser))
 
 
 def _greet(server: UiServer, place: str | Path, *, open_browser: bool) -> None:
     link = server.new_link()
-    typer.echo(f"Runs of {place} on {server.url}; Ctrl-C ends it.\nOpen this link within a minute:\n  {link}")
+    shown = place.absolute() if isinstance(place, Path) else place
+    typer.echo(f"Runs in {shown} on {server.url}; Ctrl-C stops the server.")
+    typer.echo(f"Open this link within a minute; it works once:\n  {link}")
     if open_browser:
         typer.launch(link)
     if sys.stdin is not None and sys.stdin.isatty():
-        typer.echo("Enter prints a new link.")
+        typer.echo("Press Enter for a new link.")
         threading.Thread(target=_print_links, args=(server,), name="links", daemon=True).start()
 
 

@@ -52,12 +52,15 @@ def table_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=_WIDE)
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> list[Column]:
     """Print rows; where the window is too narrow, columns are dropped or get a line of their own.
 
     Args:
         columns: the columns.
         rows: a cell for each column. Control sequences are taken out of texts.
+
+    Returns:
+        The columns that were dropped.
     """
     from rich.text import Text
 
@@ -73,6 +76,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]])
         for place in below:
             if row[place].plain:
                 console.print(Text("  ").append_text(row[place]), soft_wrap=True)
+    return [column for place, column in enumerate(columns) if widths[place] and place not in (*shown, *below)]
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], most: int) -> tuple[list[int], list[int]]:
@@ -87,7 +91,7 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], most: int) -> tupl
     below = [place for place in places if columns[place].own_line]
     for moved in ([], below):
         for count in range(len(droppable) + 1):
-            if not moved and count > 1:
+            if below and not moved and count > 1:
                 break
             chosen = [place for place in places if place not in moved and place not in droppable[:count]]
             if fits(chosen):

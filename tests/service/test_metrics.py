@@ -167,7 +167,7 @@ def test_what_is_found_in_a_log_is_on_the_page_and_among_the_runs(
         return found["steps"], found["values"]
 
     until(lambda: len(client.get(f"/runs/{job_id}")["tags"]) == 3)
-    assert scalars(f"loss ({master}.log)") == ([1, 2], [3.0, 2.0])
+    assert scalars("loss (master-0.log)") == ([1, 2], [3.0, 2.0])
     assert scalars("acc") == ([1], [10.0])
     assert scalars("loss") == ([5], [9.0])
     assert sorted(values(client, job_id)) == [("acc", 10.0), ("loss", 2.0), ("loss", 3.0), ("loss", 9.0)]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pai_sdk.run.events.other import BFLOAT16, HALF, STRING, TYPES, OtherEvent, dimensions, tensor_of
 from pai_sdk.run.events.protobuf import fields
-from pai_sdk.run.events.writer import EXACT_FIELD
+from pai_sdk.run.events.writer import EXACT_FIELD, SESSION_STOP
 
 __all__ = ["STRUCTS", "EventMessage", "Scalar", "parse_message"]
 
@@ -107,7 +107,7 @@ def parse_message(record: bytes, plugins: MutableMapping[str, str], *, is_mindsp
         ValueError: the record is no message.
     """
     wall, wall_at, step, step_at, step_size, version = 0.0, -1, 0, -1, 0, ""
-    summaries, graph = [], None
+    summaries, graph, ended = [], None, None
     for field, wire, number, start, stop in fields(record, 0, len(record)):
         if field == 1 and wire == 1:
             wall, wall_at = _FLOAT64.unpack_from(record, start)[0], start
@@ -119,9 +119,13 @@ def parse_message(record: bytes, plugins: MutableMapping[str, str], *, is_mindsp
             graph = record[start:stop]
         elif field == 5 and wire == 2:
             summaries.append((start, stop))
+        elif field == 7 and wire == 2 and not is_mindspore:
+            ended = _end_status(record, start, stop)
     message = EventMessage(wall, wall_at, step, step_at, step_size, version, [], [])
     if graph is not None:
         message.others.append(OtherEvent("graph", "", step, wall, graph))
+    if ended is not None:
+        message.others.append(OtherEvent("end", "", step, wall, ended))
     for begin, end in summaries:
         for field, wire, _, start, stop in fields(record, begin, end):
             if field == 1 and wire == 2:
@@ -181,6 +185,17 @@ def _read_value(
             _, start, stop = found[field]
             form = "limits" if kind == "histogram" else ""
             message.others.append(OtherEvent(kind, tag, message.step, message.wall, record[start:stop], form))
+
+
+def _end_status(record: bytes, begin: int, end: int) -> bytes | None:
+    """The message of a SessionLog that says that the session has ended; None for any other."""
+    is_end, text = False, b""
+    for field, wire, number, start, stop in fields(record, begin, end):
+        if field == 1 and wire == 0:
+            is_end = number == SESSION_STOP
+        elif field == 3 and wire == 2:
+            text = record[start:stop]
+    return text if is_end else None
 
 
 def _plugin_in(record: bytes, found: dict[int, tuple[int, int, int]]) -> tuple[str, bytes]:

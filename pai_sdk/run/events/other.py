@@ -44,7 +44,8 @@ class OtherEvent:
     """A value that is no number.
 
     Attributes:
-        kind: `text`, `histogram`, `tensor`, `hparams`, `image`, `audio`, `graph`, or the name of a plugin.
+        kind: `text`, `histogram`, `tensor`, `hparams`, `image`, `audio`, `graph`, `end` for the end of the run, or
+            the name of a plugin.
         tag: its name.
         step: when, in the count of the training.
         wall: when, in seconds since 1970.

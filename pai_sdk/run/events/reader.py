@@ -21,11 +21,12 @@ from pai_sdk.run.events.writer import EVENTS_PART, event_file_source
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stored_file import StoredFile
 
-__all__ = ["Entry", "RunReader"]
+__all__ = ["Entry", "RunEnd", "RunReader"]
 
 _LOGS_RANK = 1 << 30  # behind those of all processes: of two with one name, the reported metric keeps it
 _BEGAN = re.compile(r"(?:tfevents|summary)\.([0-9]+)")
 _NUMBERS = re.compile(r"[0-9]+")
+_INSTANCE = re.compile(r".+-((?:master|chief|worker|ps|evaluator)-[0-9]+(?:\.log)?)")  # behind the id of its job
 _NOT_KEPT = ("image", "audio", "graph")  # their content is only counted: one may be megabytes
 _TAG_BYTES = 1000  # about what a tag costs beside its points
 
@@ -52,6 +53,18 @@ class Entry(NamedTuple):
     value: Any
 
 
+class RunEnd(NamedTuple):
+    """The end of a run, as its files say it.
+
+    Attributes:
+        wall: when, in seconds since 1970.
+        status: `Succeed`, `Failed` or `Terminated`; other programs write other texts or none.
+    """
+
+    wall: float
+    status: str
+
+
 class _File:
     """One event file of the run, and what it has of each tag."""
 
@@ -61,13 +74,20 @@ class _File:
         self.source, self.order = _source_of(path), _order_of(path)
         self.points: dict[_Key, GrowingSeries] = {}
         self.others: dict[_Key, list[OtherEvent]] = {}
+        self.last_wall = 0.0
+        self.end: RunEnd | None = None
 
     def take(self, chunk: EventChunk, *, keeps_points: bool) -> Iterator[tuple[_Key, Series, int | None]]:
         """Keep what was read of it. Gives, for each tag, the new points and the least step until then."""
         for series in chunk.scalars.values():
+            self.last_wall = max(self.last_wall, float(series.wall[-1]))
             yield self._taken(_Key(self.source, "scalar", series.tag), series, keeps_points)
         others: dict[_Key, list[OtherEvent]] = {}
         for event in chunk.others:
+            if event.kind == "end":
+                self.end = RunEnd(event.wall, event.content.decode(errors="replace"))
+                continue
+            self.last_wall = max(self.last_wall, event.wall)
             others.setdefault(_Key(self.source, event.kind, event.tag), []).append(event)
         for key, events in others.items():
             wall, step = np.array([event.wall for event in events]), np.array([event.step for event in events])
@@ -102,8 +122,8 @@ class RunReader:
     A training that was started again writes another file. Of two files of one instance, the newer one counts:
     points of the older one, of the same tag and with the same or a later step than its first one, are dropped.
     Within a file all points are kept, by step. When two instances write one tag, that of the second one is named
-    `tag (instance)`. A tag that was found in the log of an instance, and is also reported, is named
-    `tag (instance.log)`.
+    `tag (worker-1)`. A tag that was found in the log of an instance, and is also reported, is named
+    `tag (worker-1.log)`.
 
     Not safe to use from several threads at once.
 
@@ -170,9 +190,9 @@ class RunReader:
     # ---- what is there --------------------------------------------------------------------------------------
 
     def tags(self) -> dict[str, TagSummary]:
-        """Returns the summary of each tag, by its name here. Of two kinds with one name, that of the number.
+        """Returns the summary of each tag, by its name here, in the order in which they were first written.
 
-        Those with hyperparameters are left out: `hparams` has them.
+        Of two kinds with one name, the number counts. Those with hyperparameters are left out: `hparams` has them.
         """
         found: dict[str, TagSummary] = {}
         for (kind, name), key in self._names.items():
@@ -183,6 +203,13 @@ class RunReader:
     def hparams(self) -> dict[str, bool | float | str]:
         """The hyperparameters in the files; what was written last counts."""
         return dict(self._hparams)
+
+    @property
+    def end(self) -> RunEnd | None:
+        """The end that was written last; None if a process has written something after it, or none has ended."""
+        files = [file for file in self._files.values() if file.source[0] != _LOGS_RANK]
+        end = max((file.end for file in files if file.end is not None), default=None)
+        return None if end is None or any(file.last_wall > end.wall for file in files) else end
 
     def series(self, tag: str) -> Series:
         """The points of a tag, by step. They are read again when they were dropped.
@@ -384,14 +411,16 @@ class RunReader:
     def _name_tags(self) -> None:
         """Give each tag a name; those that several instances write have the instance in it."""
         writers: dict[tuple[str, str], list[_Key]] = {}
-        for key in sorted(self._summaries):
+        for key in self._summaries:
             writers.setdefault((key.kind, key.tag), []).append(key)
         self._names = {}
         for (kind, tag), keys in writers.items():
+            keys.sort()
             names = [key.source[1] for key in keys]
+            short = [found[1] if (found := _INSTANCE.fullmatch(name)) else name for name in names]
             for number, key in enumerate(keys):
-                rank, instance = key.source
-                label = instance if names.count(instance) == 1 else f"rank-{rank}"
+                label = short[number] if short.count(short[number]) == 1 else names[number]
+                label = label if names.count(label) < 2 else f"rank-{key.source[0]}"
                 self._names[kind, f"{tag} ({label})" if number else tag] = key
 
 

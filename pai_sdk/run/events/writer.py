@@ -32,6 +32,7 @@ __all__ = [
     "EXACT_FIELD",
     "FILE_VERSION",
     "LOG_METRICS",
+    "SESSION_STOP",
     "EventWriter",
     "as_float64",
     "crc32c",
@@ -54,6 +55,7 @@ EVENTS_PART = re.compile(rf"rank-(?P<rank>[0-9]{{1,9}})|{LOG_METRICS}")
 _FLUSH_S = 0.3
 _MOST_PENDING_BYTES = 32 << 20
 _MOST_TEMPLATES = 256
+SESSION_STOP = 2  # a status of TensorFlow's SessionLog
 EXACT_FIELD = 100  # of Summary.Value; the numbers that TensorBoard uses end at 9
 _FLOAT_TYPE, _DOUBLE_TYPE, _STRING_TYPE = 1, 2, 7  # of the enum DataType
 
@@ -374,6 +376,20 @@ class EventWriter:
         for tag, content in (("_hparams_/experiment", experiment), ("_hparams_/session_start_info", begins)):
             # HParamsPluginData has a version, which is 0, and one of the two messages.
             self._write_value(0, _bytes_field(1, tag) + _metadata("hparams", content) + _EMPTY_TENSOR)
+
+    def end(self, status: str) -> None:
+        """Write that the run has ended; nothing if this writer has written nothing.
+
+        TensorFlow marks the end of a session in the same way. TensorBoard does not show it.
+
+        Args:
+            status: `Succeed`, `Failed` or `Terminated`.
+        """
+        stopped = _bytes_field(7, _int_field(1, SESSION_STOP) + _bytes_field(3, status))
+        with self._lock:
+            if self._is_closed or not (self._pending_bytes or self._file):
+                return
+            self._add(framed(_event(time.time(), self._step[0], stopped)))
 
     def flush(self) -> None:
         """Append to the file what is pending.

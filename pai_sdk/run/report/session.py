@@ -330,7 +330,7 @@ class ReportSession:
         self._checkpoints = Path(layout.of_rank(layout.checkpoints, rank))
         self._layout = layout
         self._events = EventWriter(self._tensorboard, source=self.context.instance)
-        self._stops = False
+        self._stops = self._is_entered = False
         self._has_warned = self._has_warned_of_wait = False
         self._unreported: _Task | None = None
         # The metrics of the last step, for its checkpoint; and the last checkpoint if it has none yet.
@@ -365,11 +365,12 @@ class ReportSession:
             self._launch.renew_lock()
 
     def __enter__(self) -> ReportSession:
+        self._is_entered = True
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
-            self.close()
+            self._close(None, _end_status(error))
         except CheckpointError:
             if kind is None:  # an error of the training itself is the one to raise
                 raise
@@ -379,13 +380,22 @@ class ReportSession:
     def bound(self) -> Iterator[ReportSession]:
         """Within the block, and in this thread, `report` and the other functions use this session.
 
-        Another thread of the same training enters a block of its own.
+        Another thread of the same training enters a block of its own. If there is no `with` block of the session
+        around it, the run has ended with the block, until the next report.
         """
         token = _bound.set(self)
+        status = "Succeed"
         try:
             yield self
+        except BaseException as error:
+            status = _end_status(error)
+            raise
         finally:
             _bound.reset(token)
+            if not self._is_entered:
+                self._end(status)
+                with contextlib.suppress(OSError):
+                    self._events.flush()
 
     def report(
         self,
@@ -553,23 +563,38 @@ class ReportSession:
     def close(self, deadline_s: float | None = None) -> None:
         """Save the rest of the metrics and checkpoints. Reports raise `StopTraining` afterwards.
 
+        The event file then says that the run has ended: as `Succeed`, or as `Failed` if a checkpoint could not be
+        saved. A `with` block ends as `Failed` after an error, and as `Terminated` after Ctrl-C or `StopTraining`.
+        The run of a job has the status of its job instead.
+
         Args:
             deadline_s: the longest wait for checkpoints, in seconds; as long as they take by default.
 
         Raises:
             CheckpointError: a checkpoint could not be saved, or not in time.
         """
+        self._close(deadline_s, "Succeed")
+
+    def _close(self, deadline_s: float | None, status: str) -> None:
         self.stop()
         deadline = None if deadline_s is None else time.monotonic() + deadline_s
         try:
             self._saver.close(deadline)
             self._validator.close(deadline)  # after what the saver has added to it
             self._raise_failure()
+        except CheckpointError:
+            status = "Failed"
+            raise
         finally:
+            self._end(status)
             try:
                 self._events.close()
             except OSError as error:
                 self._warn(error)
+
+    def _end(self, status: str) -> None:
+        if self is not _job_session:  # the exit code of a job's process is not known here
+            self._events.end(status)
 
     def _record(self, metrics: Mapping[str, Any], step: int, *, is_flat: bool = False) -> None:
         try:
@@ -689,6 +714,13 @@ class ReportSession:
         while self._failures:
             logger.error("%s: %s", *self._failures.popleft())
         raise CheckpointError(f"{what}: {error}") from error
+
+
+def _end_status(error: object) -> str:
+    """The status of a run whose block has ended, with the error that has ended it."""
+    if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+        return "Succeed"
+    return "Terminated" if isinstance(error, (StopTraining, KeyboardInterrupt, GeneratorExit)) else "Failed"
 
 
 _bound: ContextVar[ReportSession | None] = ContextVar("pai_sdk_report_session", default=None)

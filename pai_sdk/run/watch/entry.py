@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pai_sdk.run.events.reader import Entry, RunReader
+from pai_sdk.run.events.reader import Entry, RunEnd, RunReader
 from pai_sdk.run.events.series import Series
+from pai_sdk.run.watch.names import folder_of
 from pai_sdk.run.watch.records import RunBrief, RunRecord
 from pai_sdk.run.watch.scan import LIVE_S
+from pai_sdk.schemas.status import JobStatus
 from pai_sdk.storage.base import Store
 from pai_sdk.storage.stored_file import StoredFile
 from pai_sdk.storage.stores.local import LocalStore
@@ -48,6 +50,7 @@ class RunEntry:
     def __init__(self, run_id: str, store: Store, folder: str) -> None:
         self.run_id = run_id
         self.uri = store.uri.rstrip("/") if folder == "." else store.uri + folder
+        self._name = folder if folder != "." else folder_of(store.uri).rpartition("/")[2]
         self.files: tuple[StoredFile, ...] = ()
         self.is_dirty = True
         self.retry_at = 0.0
@@ -66,6 +69,7 @@ class RunEntry:
         self._tags: Mapping[str, TagSummary] = MappingProxyType({})
         self._hparams: Mapping[str, Any] = MappingProxyType({})
         self._damaged = 0
+        self._end: RunEnd | None = None
 
     @property
     def unread_bytes(self) -> int:
@@ -100,6 +104,7 @@ class RunEntry:
                 self.is_dirty |= self.reader.is_behind
                 self._tags, self._hparams = self.reader.tags(), flat(self.reader.hparams())
                 self._damaged = len(self.reader.damaged)
+                self._end = self.reader.end
                 self._version = self.reader.version
                 self._error, self._failures = "", 0
                 self._read_bytes = self.reader.read_bytes
@@ -177,6 +182,8 @@ class RunEntry:
             return record.status
         if self._error:
             return "Failed"
+        if self._end is not None:
+            return self._end.status if JobStatus(self._end.status).is_terminal else "Unknown"
         updated_at = self.updated_at
         return "Running" if updated_at is not None and now - updated_at < LIVE_S else "Unknown"
 
@@ -186,10 +193,10 @@ class RunEntry:
             id=self.run_id,
             uri=self.uri,
             status=self.status(record, now),
-            name=(record.name if record else "") or self.run_id,
+            name=(record.name or record.id) + self.run_id.removeprefix(record.id) if record else self._name,
             created_at=record.created_at if record and record.created_at is not None else self._began(),
             updated_at=self.updated_at,
-            ended_at=record.ended_at if record else None,
+            ended_at=record.ended_at if record else self._end and self._end.wall,
             tags=self._tags,
             hparams=_merged(record, self._hparams),
             labels=record.labels if record else MappingProxyType({}),

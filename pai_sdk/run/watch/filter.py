@@ -33,12 +33,16 @@ from pai_sdk.base.hints import did_you_mean, nearest
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.run.watch.records import RunBrief
 
-__all__ = ["RunFilter", "RunKey", "metric_value", "parse_filter", "parse_key"]
+__all__ = ["PLAIN_KEYS", "RunFilter", "RunKey", "metric_value", "parse_filter", "parse_key"]
 
 _TEXTS = ("id", "name", "uri", "status", "error")
 _TIMES = ("created", "updated", "ended")
 _COUNTS = ("damaged", "nan", "inf")
+PLAIN_KEYS = (*_TEXTS, *_TIMES, *_COUNTS)
+"""The keys that every run has."""
+
 _GROUPS = ("hparams", "labels", "metrics")
+_FACTS = ("min", "max", "count", "nan", "inf")
 _STATUSES = {"succeeded": "succeed", "stopped": "terminated"}
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -108,6 +112,19 @@ class RunKey:
             return sum(counts)
         return getattr(brief, self.name)
 
+    @property
+    def text(self) -> str:
+        """The key as it is written."""
+        return f"{self.group}.{self.name}" if self.group in ("hparams", "labels") else self.name
+
+    def tag(self, brief: RunBrief) -> str | None:
+        """The metric of a run that it names, without `.min` and so on behind it; None where there is none."""
+        tag, _, which = self.name.rpartition(".")
+        for name in (self.name, *([tag] if which in _FACTS else [])) if self.group == "metrics" else ():
+            if name in brief.tags and brief.tags[name].kind == "scalar":
+                return name
+        return None
+
     def is_in(self, brief: RunBrief) -> bool:
         """Returns True when a run has it, be it None."""
         return self.name in brief.hparams if self.group == "hparams" else self.value(brief) is not None
@@ -174,6 +191,12 @@ class RunFilter:
     """
 
     conditions: tuple[_Condition | _Word, ...] = ()
+
+    @property
+    def keys(self) -> list[RunKey]:
+        """The keys that a run must have to match."""
+        found = (one for one in self.conditions if isinstance(one, _Condition))
+        return [one.key for one in found if not one.operator.startswith("!")]
 
     def matches(self, brief: RunBrief) -> bool:
         """Returns True for a run that meets all conditions."""
@@ -281,8 +304,7 @@ def _value(text: str, at: int, key: RunKey, name: str, sign: str, value: str) ->
         return _STATUSES.get(value.casefold(), value) if key.name == "status" else value
     number = _number(value)
     if number is None:
-        known = [*_TEXTS, *_TIMES, *_COUNTS]
-        raise _Unreadable(text, at, f"{value!r} is not a number", did_you_mean(nearest(name, known)))
+        raise _Unreadable(text, at, f"{value!r} is not a number", did_you_mean(nearest(name, PLAIN_KEYS)))
     return number
 
 

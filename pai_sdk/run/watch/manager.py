@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
 from pai_sdk.run.store.run_store import RunStore
 from pai_sdk.run.watch.hparams_diff import hparams_diff
+from pai_sdk.run.watch.names import usual_tags
 from pai_sdk.run.watch.poller import Poller
 from pai_sdk.run.watch.query import chosen, page_of
 from pai_sdk.run.watch.records import HparamsDiff, ManagerState, RunPage, RunRecord
@@ -309,7 +310,7 @@ class RunManager:
             InvalidInputError: an argument cannot be used; it says where.
             StorageError: files had to be read again, which failed.
         """
-        from pai_sdk.run.watch.table import RunTable, usual_tags
+        from pai_sdk.run.watch.table import RunTable
 
         page = self.runs(filter, sort, limit)
         shown = tuple(tags) or usual_tags(page.runs)

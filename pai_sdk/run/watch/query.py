@@ -6,18 +6,20 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pai_sdk.base.hints import did_you_mean, name_hint
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.run.watch.filter import RunKey, parse_filter, parse_key
+from pai_sdk.run.watch.filter import PLAIN_KEYS, RunKey, parse_filter, parse_key
 from pai_sdk.run.watch.records import RunBrief, RunPage
 from pai_sdk.run.watch.snapshot import Snapshot
 
-__all__ = ["chosen", "page_of"]
+__all__ = ["check_names", "chosen", "page_of", "tags_in"]
 
 _MOST_RUNS = 100_000
+_SORTED_BY = ("id", "name", "created", "updated", "status")
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,59 @@ def chosen(snapshot: Snapshot, runs: str | Iterable[str]) -> list[RunBrief]:
     if missing:
         raise InvalidInputError(missing)
     return [snapshot.briefs[one] for one in ids]
+
+
+def tags_in(briefs: Iterable[RunBrief], filter: str, sort: str) -> list[str]:
+    """The metrics that a filter and an order name, as far as some run has them."""
+    keys = [*([_Order.of(sort).key] if sort else []), *parse_filter(filter).keys]
+    some = list(briefs)
+    found = ([tag for brief in some if (tag := key.tag(brief)) is not None][:1] for key in keys)
+    return [*dict.fromkeys(tag for tags in found for tag in tags)]
+
+
+def check_names(briefs: Collection[RunBrief], filter: str = "", sort: str = "", tags: Iterable[str] = ()) -> None:
+    """See that some run has each metric, hyperparameter and label that a question names.
+
+    Nothing is unknown as long as no run has a metric, or a label. A condition with `!=` or `!~` is not looked at,
+    since runs without the value meet it.
+
+    Args:
+        briefs: all runs.
+        filter: as in `RunManager.runs`.
+        sort: likewise.
+        tags: metrics.
+
+    Raises:
+        InvalidInputError: no run has one of them; with the nearest names there are.
+
+    Example:
+        >>> check_names([RunBrief("a", hparams={"lr": 0.1})], sort="hparams.rl")
+        Traceback (most recent call last):
+        pai_sdk.errors.InvalidInputError: sort: no run has 'hparams.rl' (did you mean 'hparams.lr'?)
+    """
+    asked = [("sort", _Order.of(sort).key)] if sort else []
+    asked += [("filter", key) for key in parse_filter(filter).keys]
+    asked += [("tag", RunKey("metrics", tag)) for tag in tags]
+    scalars = (tag for brief in briefs for tag, one in brief.tags.items() if one.kind == "scalar")
+    known = {"metrics": [*dict.fromkeys(scalars)]}
+    for group in ("hparams", "labels"):
+        named = (f"{group}.{name}" for brief in briefs for name in getattr(brief, group))
+        known[group] = [*dict.fromkeys(named)]
+    problems = []
+    for where, key in asked:
+        if key.group not in known or not briefs or any(map(key.tag, briefs)):
+            continue
+        if key.group != "metrics" and key.text in known[key.group]:
+            continue
+        names = known[key.group]
+        if key.group == "metrics" and where != "tag":
+            names = [*names, *(PLAIN_KEYS if where == "filter" else _SORTED_BY), *known["hparams"]]
+        alike = [name for name in names if name.endswith((f"/{key.name}", f".{key.name}"))]
+        hint = did_you_mean(alike[:2]) or name_hint(key.text, names, intro="there are")
+        if known[key.group] or hint.startswith("did you mean"):
+            problems.append(Problem(where, f"no run has {key.text!r}", hint))
+    if problems:
+        raise InvalidInputError(problems)
 
 
 def _cursor(facts: list[Any]) -> str:

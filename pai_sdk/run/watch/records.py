@@ -68,12 +68,12 @@ class RunBrief:
     Attributes:
         id: the path of its folder below the prefix, or the id of its job.
         uri: its folder of event files, or the folder around it.
-        status: that of its job. Of a run without a record `Running` while its files grow, else `Unknown`, and
-            `Failed` when it cannot be read.
-        name: what a person calls it; its id by default.
+        status: that of its job. A run without a record has the status with which its `ReportSession` has ended.
+            Before that it is `Running` while its files grow, else `Unknown`; when it cannot be read, `Failed`.
+        name: that of its job, or else the path of its folder below the prefix. Two runs may have the same one.
         created_at: when it began, in seconds since 1970.
         updated_at: when a file of it was changed last, likewise.
-        ended_at: when its job ended, likewise; None when that is not known.
+        ended_at: when its job or its `ReportSession` ended, likewise; None when that is not known.
         tags: each metric with its last, least and largest value, and what else is in the event files.
         hparams: its hyperparameters; those that a job has nested have dots between the names. Values whose names
             look secret are masked, so no list, table or page has them.

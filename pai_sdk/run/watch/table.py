@@ -20,13 +20,13 @@ from pai_sdk.run.events.series import TagSummary
 from pai_sdk.run.plots.axes import number_text
 from pai_sdk.run.plots.buckets import Comparison
 from pai_sdk.run.plots.pictures import run_colour, save_picture, shown_text, small_curve
+from pai_sdk.run.watch.names import usual_tags
 from pai_sdk.run.watch.records import RunBrief, given_name
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 
-__all__ = ["RunTable", "age_text", "usual_tags"]
+__all__ = ["RunTable", "age_text"]
 
-_MOST_TAGS = 4
 _MOST_HPARAMS = 8
 _DIM = "opacity:.65"
 _OF_A_JOB = {"Succeeded": "Succeed", "Stopped": "Terminated"}
@@ -121,17 +121,6 @@ class RunTable:
             same = ", ".join(shown_text(f"{name}={hparam_text(constant, name)}") for name in constant)
             parts.append(f"<details><summary>the same in all: {len(constant)}</summary>{same}</details>")
         return "".join(parts)
-
-
-def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, ...]:
-    """Returns the metrics that most runs have, up to a limit; those with most points first."""
-    counts: dict[str, tuple[int, int]] = {}
-    for run in runs:
-        for tag, summary in run.tags.items():
-            if summary.kind == "scalar":
-                having, points = counts.get(tag, (0, 0))
-                counts[tag] = having + 1, points + summary.count
-    return tuple(sorted(counts, key=lambda tag: counts[tag], reverse=True)[:most])
 
 
 def age_text(run: RunBrief, now: float) -> str:

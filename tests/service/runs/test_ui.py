@@ -8,6 +8,9 @@ import json
 import math
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -336,9 +339,29 @@ def test_the_stream_names_a_run_that_has_grown(server: UiServer, folder: Path) -
 
 
 def test_the_command_refuses_what_is_no_folder(tmp_path: Path) -> None:
-    found = CliRunner().invoke(app, ["ui", "--logdir", str(tmp_path / "nothing")])
-    assert found.exit_code == 2
-    assert "no folder" in found.output
+    for words in (["--logdir", str(tmp_path / "nothing")], [str(tmp_path / "nothing")]):
+        found = CliRunner().invoke(app, ["ui", *words])
+        assert found.exit_code == 2
+        assert "no folder" in found.output
+    found = CliRunner().invoke(app, ["ui", str(tmp_path), "--logdir", str(tmp_path)])
+    assert "give the folder once" in found.output
+
+
+def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "pai_sdk", "ui", str(tmp_path), "--port", "0"]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}, **pipes) as program:
+        try:
+            assert program.stdout is not None
+            lines = [program.stdout.readline() for _ in range(3)]
+            assert lines[0].startswith(f"Runs in {tmp_path} on http://127.0.0.1:")
+            assert lines[1] == "Open this link within a minute; it works once:\n"
+            assert "/ui/#" in lines[2]
+            program.send_signal(signal.SIGINT)
+            assert program.communicate(timeout=PATIENCE_S) == ("", "")
+            assert program.returncode == 0
+        finally:
+            program.kill()
 
 
 def test_a_token_file_is_made_for_its_user_only(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner
 
 from pai_sdk.cli.root import app
+from pai_sdk.errors import InvalidInputError
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import MetricPoint
 from tests.unit.fake_backend import FakeBackend
@@ -84,6 +86,26 @@ def test_following_prints_each_value_once_until_the_end(backend: Reporting) -> N
     values = [line.split()[-1] for line in pai("--follow", "--name", "loss").splitlines()]
     assert values == ["1", "0.5", "0.25"]
     assert backend.asked > 3
+
+
+def test_an_unknown_metric_names_the_nearest(backend: Reporting) -> None:
+    assert pai("--name", "los") == "job train0123456789ab has no metric 'los' yet; did you mean 'loss'?\n"
+    backend.status = "Succeed"
+    for how in (), ("--points",), ("--json",):
+        with pytest.raises(InvalidInputError, match=r"has no metric 'los' \(did you mean 'loss'\?\)"):
+            raise (CliRunner().invoke(app, ["metrics", "train0123456789ab", "--name", "los", *how])).exception
+
+
+def test_each_instance_has_a_row(backend: Reporting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report has the name of its own; what a log says comes after it."""
+
+    def metrics(job_id: str, name: str | None = None) -> Iterator[MetricPoint]:
+        for instance, step, value in (("a-0", None, 7.0), ("a-0", 1, 2.0), ("a-1", 1, 3.0), ("a-1", 2, 4.0)):
+            yield MetricPoint(name="loss", value=value, step=step, instance=f"{job_id}-{instance}")
+
+    monkeypatch.setattr(backend, "metrics", metrics)
+    rows = [re.split("  +", row)[:2] for row in pai().splitlines()[1:]]
+    assert rows == [["loss", "2"], ["loss (a-1)", "4"], ["loss (a-0.log)", "7"]]
 
 
 def test_a_job_without_metrics(backend: Reporting, monkeypatch: pytest.MonkeyPatch) -> None:

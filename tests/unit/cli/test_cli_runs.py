@@ -17,6 +17,8 @@ from pai_sdk.cli.root import run
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.run.events.writer import EventWriter
+from pai_sdk.run.report import ReportSession
 from pai_sdk.run.watch.manager import RunManager
 from pai_sdk.run.watch.records import RunRecord
 from pai_sdk.schemas.record import JobRecord
@@ -51,7 +53,8 @@ def test_conditions_tags_and_a_limit(pai: Pai, folder: Path) -> None:
     assert titles.split() == ["RUN", "STATUS", "AGE", "accuracy"]
     assert row.startswith(f"{NAME}/lr-2 ")
     assert pai("runs", folder, "-n", 1).stdout.splitlines()[-1] == "1 of 3 runs; --limit 3 shows all"
-    assert pai("runs", folder, "--filter", "loss>9").stdout == "no runs\n"
+    assert pai("runs", folder, "--filter", "loss>9").stdout == "no run matches 'loss>9', of 3\n"
+    assert pai("runs", folder, "--filter", "loss>9", "--json").stdout == ""
     with pytest.raises(InvalidInputError, match="filter, character 6"):
         pai("runs", folder, "--filter", "loss<")
 
@@ -120,7 +123,10 @@ def test_each_folder_must_be_there(pai: Pai, folder: Path) -> None:
         pai("runs", folder, "typo/")
     folder.joinpath("empty").mkdir()
     for name in (folder / "empty", (folder / "empty").absolute().as_uri()):
-        assert pai("runs", name).stdout == "no runs\n"
+        for command in ("runs", "compare"):
+            shown = pai(command, name).stdout
+            assert shown.startswith(f"no runs in {name}: there are no event files")
+        assert pai("runs", name, "--json").stdout == ""
 
 
 def test_a_folder_that_is_watched_may_come_later(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +142,8 @@ def test_a_folder_that_is_watched_may_come_later(pai: Pai, folder: Path, monkeyp
 
 def test_names_cannot_colour_the_terminal(pai: Pai, folder: Path) -> None:
     write_run(folder / "evil", {"\x1b[31mred": [1.0]})
-    assert "\x1b" not in pai("runs", folder, "--filter", "id=evil").stdout
+    for command in ("runs", "compare", "metrics"):
+        assert "\x1b" not in pai(command, folder / "evil").stdout
 
 
 def test_watching_goes_on_until_ctrl_c(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,10 +171,11 @@ def test_watching_goes_on_until_ctrl_c(pai: Pai, folder: Path, monkeypatch: pyte
 class WithOutput(FakeBackend):
     """Jobs that report into a folder of this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "first") -> None:
         super().__init__()
         self.folder = folder
         self.extra = {
+            "TrainingJobName": name,
             "OutputChannels": [{"Name": "tensorboard", "OutputUri": folder.absolute().as_uri()}],
             "HyperParameters": [{"Name": "lr", "Value": "0.1"}],
             "GmtCreateTime": "2026-11-22T10:00:00Z",
@@ -181,8 +189,8 @@ class WithOutput(FakeBackend):
 @pytest.fixture
 def jobs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, TrainingJob]:
     found = {
-        f"train{number}": TrainingJob(f"train{number}", WithOutput(folder / NAME / f"lr-{number}"))
-        for number in (0, 2)
+        f"train{number}": TrainingJob(f"train{number}", WithOutput(folder / NAME / f"lr-{number}", name))
+        for number, name in ((0, "small-lr"), (2, "large-lr"))
     }
 
     def get(job_id: str) -> TrainingJob:
@@ -196,9 +204,27 @@ def jobs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, TrainingJob
 
 
 def test_without_a_folder_they_are_those_of_the_jobs(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
-    titles, *rows = pai("runs", "--sort", "id", "--tag", "loss").stdout.splitlines()
-    assert titles.split() == ["RUN", "STATUS", "AGE", "loss"]
-    assert [row.split()[:2] for row in rows] == [["train0", "Running"], ["train2", "Running"]]
+    for command in ("runs", "--sort", "id"), ("compare",):
+        titles, *rows, same = pai(*command, "--tag", "loss").stdout.splitlines()
+        assert titles.split()[:3] == ["RUN", "JOB", "STATUS"]
+        assert [row.split()[:3] for row in rows] == [
+            ["small-lr", "train0", "Running"],
+            ["large-lr", "train2", "Running"],
+        ]
+        assert same == "the same in all: lr=0.1"
+
+
+def test_jobs_with_one_name_are_told_apart(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
+    for job in jobs.values():
+        job._backend.extra["TrainingJobName"] = "same"  # type: ignore[attr-defined]
+    _, *rows, _ = pai("runs", "--sort", "id", "--tag", "loss").stdout.splitlines()
+    assert [row.split("  ")[0] for row in rows] == ["same (train0)", "same (train2)"]
+
+
+def test_a_single_run_shows_all_its_hyperparameters(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
+    titles, row = pai("runs", "train0", "--tag", "loss").stdout.splitlines()
+    assert titles.split() == ["RUN", "JOB", "STATUS", "AGE", "lr", "loss"]
+    assert row.split()[-2:] == ["0.1", "1"]
 
 
 def test_a_record_of_a_job_is_asked_for_again_until_it_has_ended(folder: Path) -> None:
@@ -225,8 +251,10 @@ def test_a_record_of_a_job_is_asked_for_again_until_it_has_ended(folder: Path) -
 
 
 def test_an_unknown_job_is_an_error(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
-    with pytest.raises(NotFoundError, match="no job train9"):
+    with pytest.raises(NotFoundError, match="no job train9\n'train9' is no folder here either"):
         pai("runs", "train9")
+    with pytest.raises(NotFoundError, match=r"'rnus' is no folder here either; did you mean 'runs'\?"):
+        pai("runs", "rnus")
 
 
 # ---- compare
@@ -234,12 +262,12 @@ def test_an_unknown_job_is_an_error(pai: Pai, jobs: dict[str, TrainingJob]) -> N
 
 def test_runs_and_jobs_are_compared(pai: Pai, folder: Path, jobs: dict[str, TrainingJob]) -> None:
     titles, *rows = pai("compare", folder / NAME / "lr-1", "train0", "--tag", "loss").stdout.splitlines()
-    assert titles.split() == ["RUN", "STATUS", "lr", "LAST", "MIN", "MAX", "STEP", "loss"], (
+    assert titles.split() == ["RUN", "JOB", "STATUS", "lr", "LAST", "MIN", "MAX", "STEP", "loss"], (
         "one has a learning rate"
     )
     by_name = {row.split()[0]: row.split() for row in rows}
-    assert by_name["train0"][3:7] == ["1", "1", "1", "49"]
-    assert set(by_name["train0"][7]) == {"█"}, "on one scale"
+    assert by_name["small-lr"][4:8] == ["1", "1", "1", "49"]
+    assert set(by_name["small-lr"][8]) == {"█"}, "on one scale"
     assert by_name["lr-1"][7][0] in "▅▆▇█"
     assert by_name["lr-1"][7][-1] == "▁"
 
@@ -258,15 +286,174 @@ def test_a_comparison_is_saved(pai: Pai, folder: Path) -> None:
 
 
 def test_a_metric_that_is_missing_names_the_others(pai: Pai, folder: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"no run has a metric 'los' \(there are: accuracy, loss\)"):
+    with pytest.raises(InvalidInputError, match=r"no run has a metric 'los' \(did you mean 'loss'\?\)"):
         pai("compare", folder, "--tag", "los")
+    with pytest.raises(InvalidInputError, match=r"no run has a metric 'x' \(there are: loss, accuracy\)"):
+        pai("compare", folder, "--tag", "x")
+
+
+def test_a_metric_that_all_runs_have_needs_no_tag(pai: Pai, folder: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"--tag: is needed: which metric\? \(one of loss, accuracy\)"):
+        pai("compare", folder)
+    write_run(folder / NAME / "only-loss", {"loss": [0.5]})
+    assert pai("compare", folder).stdout.splitlines()[0].split()[-1] == "loss"
+    assert pai("compare", folder / NAME / "only-loss").stdout.splitlines()[0].split()[-1] == "loss"
+    write_run(folder / "new", {}, hparams={"lr": 0.1})
+    with pytest.raises(InvalidInputError, match="RUN: no run has a metric yet"):
+        pai("compare", folder / "new")
+
+
+def test_a_folder_that_is_given_twice_has_one_row(pai: Pai, folder: Path) -> None:
+    place = folder / NAME
+    (folder / "link").symlink_to((place / "lr-2").absolute())
+    write_run(place / ".hidden", {"loss": [9.0]})
+    for more in (), (place / "lr-1", f"{place}/lr-1/", folder, (place / "lr-0").absolute()):
+        _, *rows = pai("runs", place / "lr-0", place / "lr-0", f"{place}/lr-0/", *more).stdout.splitlines()
+        assert len(rows) == (3 if more else 1)
+    _, *rows = pai("compare", folder, place / ".hidden", folder / "link", "-t", "loss").stdout.splitlines()
+    assert sorted(row.split()[0] for row in rows) == [
+        ".hidden", *(f"{NAME}/lr-{number}" for number in range(3)), "link",
+    ]  # fmt: skip
+
+
+def test_runs_without_the_metric_are_named(pai: Pai, folder: Path) -> None:
+    write_run(folder / "other", {"accuracy": [0.5]})
+    assert pai("compare", folder, "--tag", "loss").stdout.splitlines()[-1] == "without loss: other"
+
+
+def test_rows_have_the_names_of_their_folders(pai: Pai, folder: Path) -> None:
+    """As a shell writes `runs/*`."""
+    each = sorted((folder / NAME).iterdir())
+    for command in ("compare", "runs"):
+        _, *rows = pai(command, *each, "--tag", "loss").stdout.splitlines()
+        assert sorted(row.split()[0] for row in rows) == ["lr-0", "lr-1", "lr-2"]
+    write_run(folder / "my runs" / "lr-1" / "tensorboard", {"loss": [2.0, 3.0]})
+    shown = pai("compare", each[1], folder / "my runs" / "lr-1", "-t", "loss", "--save", "loss.svg").stdout
+    names = [f"{NAME}/lr-1", "my runs/lr-1"]
+    assert [row.split("  ")[0] for row in shown.splitlines()[1:3]] == names
+    assert all(name in Path("loss.svg").read_text(encoding="utf-8") for name in names)
+    found = [json.loads(line)["Name"] for line in pai("runs", *each, "--json").stdout.splitlines()]
+    assert sorted(found) == ["lr-0", "lr-1", "lr-2"]
+
+
+def test_what_is_left_out_is_named(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {name: [1.0, 2.0] for name in ("loss", "acc", "lr", "time", "norm")}
+    hparams = {f"a-hyperparameter-{number}": f"the-value-{number}" for number in range(8)}
+    write_run(folder / "many" / "a", values, hparams=hparams | {"seed": 7})
+    write_run(folder / "many" / "b", values | {"loss": [1.0]}, hparams={"seed": 7, "lr": 0.1})
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    titles, _, _, metrics, more, same = plain(pai("runs", folder / "many").stdout).splitlines()
+    assert titles.split() == ["RUN", "STATUS", "AGE", "lr", "a-hyperparameter-0", "a-hyperparameter-1", "acc"]
+    assert metrics == "more metrics: lr, time, norm, loss (--tag NAME shows one)"
+    names = ", ".join(f"a-hyperparameter-{number}" for number in range(2, 8))
+    assert more == f"more hyperparameters: {names} (--json shows all)"
+    assert same == "the same in all: seed=7"
+    monkeypatch.setenv("COLUMNS", "40")
+    assert plain(pai("runs", folder / "many").stdout).splitlines()[0].split() == [
+        "RUN",
+        "STATUS",
+        "AGE",
+        "lr",
+        "acc",
+    ]
+    asked = plain(pai("runs", folder / "many", "-tloss", "-tacc", "-tnorm", "-ttime").stdout).splitlines()
+    assert asked[0].split() == ["RUN", "STATUS", "AGE", "lr", "loss"]
+    assert asked[3] == "no room for: acc, norm, time (--json shows all)"
+
+
+def plain(text: str) -> str:
+    """The text without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def test_metrics_that_are_asked_for_come_first(pai: Pai, folder: Path) -> None:
+    write_run(folder / "other", {"loss": [0.5], "rare": [0.25]})
+    titles = pai("runs", folder, "--sort", "rare", "--filter", "accuracy.max>0.1").stdout.splitlines()[0]
+    assert titles.split() == ["RUN", "STATUS", "AGE", "accuracy", "loss"]
+    titles, *_ = pai("runs", folder, "--sort", "-rare").stdout.splitlines()
+    assert titles.split() == ["RUN", "STATUS", "AGE", "rare", "loss", "accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--sort", "los"), r"sort: no run has 'los' \(did you mean 'loss'\?\)"),
+        (
+            ("--sort", "-foo"),
+            r"sort: no run has 'foo' \(there are: loss, eval/mape, accuracy, id, name, created, .*\)",
+        ),
+        (("--sort", "mape"), r"sort: no run has 'mape' \(did you mean 'eval/mape'\?\)"),
+        (("--sort", "upated"), r"did you mean 'updated'\?"),
+        (("--sort", "lr"), r"sort: no run has 'lr' \(did you mean 'hparams.lr'\?\)"),
+        (("--sort", "hparams.rl"), r"no run has 'hparams.rl' \(did you mean 'hparams.lr'\?\)"),
+        (("-t", "los"), r"tag: no run has 'los' \(did you mean 'loss'\?\)"),
+        (("-t", "lr", "-t", "loss"), r"tag: no run has 'lr' \(there are: loss, eval/mape, accuracy\)"),
+        (("--filter", "los<3"), r"filter: no run has 'los' \(did you mean 'loss'\?\)"),
+        (("--filter", "hparams.l=3"), r"no run has 'hparams.l' \(did you mean 'hparams.lr'\?\)"),
+    ],
+    ids=str,
+)
+def test_unknown_names_are_errors(pai: Pai, folder: Path, options: tuple[str, ...], message: str) -> None:
+    write_run(folder / "one", {"loss": [0.5], "eval/mape": [0.5]}, hparams={"lr": 0.1})
+    for how in (), ("--json",):
+        with pytest.raises(InvalidInputError, match=message):
+            pai("runs", folder, *options, *how)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--sort", "loss"),
+        ("--sort", "-metrics.loss.min"),
+        ("--sort", "name"),
+        ("--sort", "hparams.lr"),
+        ("--filter", "hparams.old!=1 labels.archived!=yes one"),
+        ("--filter", "nan=0 damaged=0 created>-2d"),
+    ],
+    ids=str,
+)
+def test_known_names_are_no_errors(pai: Pai, folder: Path, options: tuple[str, ...]) -> None:
+    write_run(folder / "one", {"loss": [0.5]}, hparams={"lr": 0.1})
+    assert pai("runs", folder, *options).stdout.splitlines()[0].startswith("RUN ")
+
+
+def test_nothing_is_unknown_before_the_first_metric(pai: Pai, folder: Path) -> None:
+    write_run(folder / "new", {}, hparams={"lr": 0.1})
+    assert pai("runs", folder / "new", "--sort", "loss", "-t", "loss").stdout.startswith("RUN")
+    with pytest.raises(InvalidInputError, match="did you mean 'created'"):
+        pai("runs", folder / "new", "--sort", "crated")
+
+
+def test_metrics_of_further_instances_are_not_in_the_way(pai: Pai, folder: Path) -> None:
+    for rank, instance in enumerate(("master-0", "worker-0", "worker-1")):
+        place = folder / "many" / "tensorboard" / (f"rank-{rank}" if rank else "")
+        with EventWriter(place, source=f"train129f212o89d-{instance}") as writer:
+            writer.scalars({"loss": 0.5, "acc": 0.5}, 1)
+    titles, _, more = pai("runs", folder / "many").stdout.splitlines()
+    assert titles.split() == ["RUN", "STATUS", "AGE", "loss", "acc"]
+    assert more == "more metrics: 4 of further instances, such as loss (worker-0) (--tag NAME shows one)"
+    titles, _ = pai("runs", folder / "many", "-t", "loss (worker-1)").stdout.splitlines()
+    assert titles.endswith("  loss (worker-1)")
+
+
+def test_two_hundred_runs(pai: Pai, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(200):
+        write_run(Path("runs", f"run-{number:03}"), {"loss": [1 / (number + 1)]})
+    _, *rows, more = pai("runs", "runs", "--sort", "loss").stdout.splitlines()
+    assert [row.split()[0] for row in rows] == [f"run-{number:03}" for number in range(199, 179, -1)]
+    assert more == "20 of 200 runs; --limit 200 shows all"
+    assert len(pai("compare", *sorted(Path("runs").iterdir())).stdout.splitlines()) == 201
 
 
 def test_an_image_is_no_metric(pai: Pai, folder: Path) -> None:
     image = Summary.Value(tag="sample", image=Summary.Image(height=1, width=1, encoded_image_string=b"\x89PNG"))
     write_events(folder / "pictures" / "events.out.tfevents.1", event(0, simple("loss", 0.5), image))
     for tag in ("los", "sample"):
-        with pytest.raises(InvalidInputError, match=rf"no run has a metric '{tag}' \(there are: loss\)"):
+        hint = r"did you mean 'loss'\?" if tag == "los" else "there are: loss"
+        with pytest.raises(InvalidInputError, match=rf"no run has a metric '{tag}' \({hint}\)"):
             pai("compare", folder / "pictures", "--tag", tag)
 
 
@@ -274,7 +461,7 @@ def test_an_image_is_no_metric(pai: Pai, folder: Path) -> None:
 
 
 def test_the_metrics_of_a_folder(pai: Pai, folder: Path) -> None:
-    titles, _, loss = pai("metrics", folder / NAME / "lr-0").stdout.splitlines()
+    titles, loss, _ = pai("metrics", folder / NAME / "lr-0").stdout.splitlines()
     assert titles.split() == ["METRIC", "LAST", "MIN", "MAX", "STEP", "VALUES"]
     assert loss.split()[:6] == ["loss", "1", "1", "1", "49", "50"]
     points = pai("metrics", folder / NAME / "lr-0", "--points", "--name", "accuracy").stdout.splitlines()
@@ -302,6 +489,32 @@ def test_a_folder_is_followed(pai: Pai, folder: Path, monkeypatch: pytest.Monkey
         ["step 1", "accuracy", "0.75"],
         ["step 2", "accuracy", "0.9"],
     ]
+
+
+def test_following_ends_with_the_run(pai: Pai, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ReportSession(folder / "live")
+    session.report({"loss": 0.5}, 1)
+    session.flush()
+
+    def look(_: float) -> None:
+        session.report({"loss": 0.25}, 2)
+        session.close()
+
+    monkeypatch.setattr("time.sleep", look)
+    result = pai("metrics", folder / "live", "--follow")
+    assert [line.split()[-1] for line in result.stdout.splitlines()] == ["0.5", "0.25"]
+    assert result.exit_code == 0
+
+
+def test_the_last_value_of_a_run_that_diverged(pai: Pai, folder: Path) -> None:
+    write_run(folder / "wild", {"loss": [1.0, math.nan], "nothing": [math.nan]})
+    _, *rows = pai("metrics", folder / "wild").stdout.splitlines()
+    assert [row.split()[:6] for row in rows] == [
+        ["loss", "nan", "1", "1", "0", "2"],
+        ["nothing", "nan", "-", "-", "1"],
+    ]
+    with pytest.raises(InvalidInputError, match=r"has no metric 'los' \(did you mean 'loss'\?\)"):
+        pai("metrics", folder / "wild", "--name", "los")
 
 
 def test_a_folder_of_several_runs_is_not_one(pai: Pai, folder: Path) -> None:

@@ -114,7 +114,7 @@ def test_the_curves_of_a_run_have_what_was_found_in_its_log(sandbox: Sandbox) ->
         session.report({"loss": 9}, 7)
     run = run_of(sandbox)
     assert run.series("loss").value.tolist() == [9.0]
-    assert run.series(f"loss ({FIRST}.log)").value.tolist() == [3.0, 2.0, 1.0]
+    assert run.series("loss (master-0.log)").value.tolist() == [3.0, 2.0, 1.0]
 
 
 def test_reading_goes_on_where_it_was(sandbox: Sandbox) -> None:

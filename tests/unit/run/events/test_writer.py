@@ -56,6 +56,25 @@ def all_scalars(folder: Path) -> list[tuple[str, int, float]]:
     return [(e.tag, e.step, e.value) for path in sorted(folder.rglob("*tfevents*")) for e in read_scalars(path)]
 
 
+def test_tensorboard_passes_over_the_end_of_a_run(tmp_path: Path) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+    with EventWriter(tmp_path) as writer:
+        writer.end("Succeed")  # of nothing
+        writer.scalars({"loss": 0.5}, 7, wall_time=1.5)
+        writer.end("Failed")
+        writer.scalars({"loss": 0.25}, 8, wall_time=2.5)
+    writer.end("Succeed")  # too late
+    ends = [Event.FromString(record.payload) for record in read_records(writer.path)]
+    assert [one.session_log for one in ends if one.HasField("session_log")] == [
+        SessionLog(status=SessionLog.STOP, msg="Failed")
+    ]
+    accumulated = accumulate(tmp_path)
+    assert [(one.step, one.value) for one in accumulated.Scalars("loss")] == [(7, 0.5), (8, 0.25)]
+    assert not any(found for kind, found in accumulated.Tags().items() if kind != "scalars")
+    assert all_scalars(tmp_path) == [("loss", 7, 0.5), ("loss", 8, 0.25)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(reports)
 def test_tensorboard_reads_exactly_the_scalars_that_were_written(given_reports: list) -> None:

@@ -7,19 +7,23 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
 pytest.importorskip("numpy")
 
 from pai_sdk import RunManager, RunStore
-from pai_sdk.errors import InvalidInputError, RunNotFoundError
+from pai_sdk.errors import CheckpointError, InvalidInputError, RunNotFoundError
 from pai_sdk.run.events.writer import EventWriter
+from pai_sdk.run.report import Context, ReportSession, StopTraining, report
 from pai_sdk.run.watch.records import Change, RunBrief, RunRecord
 from pai_sdk.run.watch.refresh import RunRefresh
 from pai_sdk.storage.oss.client import OssClient
+from tests.event_files import event, frame, simple, write_events
 from tests.trials import watch
 from tests.trials.watch import damaged_file
 from tests.unit.run.events.event_runs import append, write_run
@@ -194,6 +198,125 @@ def test_the_status_without_records_is_that_of_the_files(
     manager.refresh()
     assert brief(manager, "new").status == "Unknown"  # without a change of its files
     assert manager.state.version == version + 1
+
+
+def ended_with(root: Path, error: BaseException | None) -> None:
+    with suppress(type(error) if error else ValueError), ReportSession(root / "run") as session:
+        session.report({"loss": 0.5}, 3)
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (None, "Succeed"),
+        (ValueError("no"), "Failed"),
+        (StopTraining(), "Terminated"),
+        (KeyboardInterrupt(), "Terminated"),
+        (SystemExit(0), "Succeed"),
+        (SystemExit(3), "Failed"),
+    ],
+    ids=repr,
+)
+def test_a_session_that_has_ended_is_not_running(
+    manager: RunManager, root: Path, error: BaseException | None, status: str
+) -> None:
+    before = time.time()
+    ended_with(root, error)
+    manager.refresh()
+    run = brief(manager, "run")
+    assert (run.status, [*run.tags], run.hparams) == (status, ["loss"], {})
+    assert before <= (run.ended_at or 0) <= time.time()
+    with ReportSession(root / "run") as session:  # started again
+        session.report({"loss": 0.25}, 4)
+        session.flush()
+        manager.refresh()
+        assert (brief(manager, "run").status, brief(manager, "run").ended_at) == ("Running", None)
+    manager.refresh()
+    assert brief(manager, "run").status == "Succeed"
+
+
+def test_a_session_that_is_closed_has_ended(manager: RunManager, root: Path) -> None:
+    for name in ("closed", "killed", "empty"):
+        session = ReportSession(root / name)
+        if name != "empty":
+            session.report({"loss": 0.5})
+            session.flush()
+        if name != "killed":
+            session.close()
+            session.close()
+    broken = ReportSession(root / "broken")
+    (root / "broken").mkdir()
+    (root / "broken" / "checkpoints").write_text("no folder")
+    broken.report({"loss": 0.5}, checkpoint=root / "killed")
+    with pytest.raises(CheckpointError):
+        broken.close()
+    manager.refresh()
+    found = {run: brief(manager, run).status for run in ids(manager)}
+    assert found == {"broken": "Failed", "closed": "Succeed", "killed": "Running"}
+
+
+def test_a_block_without_its_session_ends_the_run(manager: RunManager, root: Path) -> None:
+    session = ReportSession(root / "run")
+    with session.bound():
+        report({"loss": 0.5})
+    manager.refresh()
+    assert brief(manager, "run").status == "Succeed"
+    with suppress(ValueError), session.bound():
+        report({"loss": 0.25})
+        session.flush()
+        manager.refresh()
+        assert brief(manager, "run").status == "Running"
+        raise ValueError
+    manager.refresh()
+    assert brief(manager, "run").status == "Failed"
+    with ReportSession(root / "other") as session:
+        with session.bound():
+            report({"loss": 0.25})
+        session.flush()
+        manager.refresh()
+        assert brief(manager, "other").status == "Running"
+
+
+def test_the_end_of_one_process_is_not_that_of_all(manager: RunManager, root: Path) -> None:
+    ended_with(root, None)
+    with ReportSession(root / "run", context=Context(rank=1, folder=root / "run")) as other:
+        other.report({"loss": 0.5})
+        other.flush()
+        manager.refresh()
+        assert brief(manager, "run").status == "Running"
+    manager.refresh()
+    assert brief(manager, "run").status == "Succeed"
+
+
+def test_what_a_log_says_afterwards_does_not_go_on_with_a_run(manager: RunManager, root: Path) -> None:
+    ended_with(root, None)
+    with EventWriter(root / "run" / "tensorboard" / "log-metrics", source="train1-worker-0") as writer:
+        writer.scalars({"acc": 0.5}, 1)
+    manager.refresh()
+    assert brief(manager, "run").status == "Succeed"
+
+
+def test_the_end_that_tensorflow_writes_says_no_more(manager: RunManager, root: Path) -> None:
+    stopped = Event(wall_time=2000.0, session_log=SessionLog(status=SessionLog.STOP))
+    begun = Event(wall_time=900.0, session_log=SessionLog(status=SessionLog.START))
+    records = [frame(begun.SerializeToString()), event(1, simple("loss", 0.5)), frame(stopped.SerializeToString())]
+    write_events(root / "old" / "events.out.tfevents.1", *records)
+    manager.refresh()
+    run = brief(manager, "old")
+    assert (run.status, run.ended_at, [*run.tags]) == ("Unknown", 2000.0, ["loss"])
+
+
+def test_runs_have_the_names_of_their_folders_and_jobs(tmp_path: Path) -> None:
+    for name in ("a/x", "b/x", "b/train1", "b/train1/inner"):
+        write_run(tmp_path / name / "tensorboard", {"loss": [0.5]})
+    records = [RunRecord("train1", name="first")]
+    with RunManager(tmp_path / "a/x", tmp_path / "a/x/tensorboard", tmp_path / "b",
+                    records=lambda: records, refresh_s=0) as manager:  # fmt: skip
+        manager.refresh()
+        found = {run.id: run.name for run in manager.runs(sort="id").runs}
+    assert found == {".": "x", ".@2": "x", "train1": "first", "train1/inner": "first/inner", "x": "x"}
 
 
 def test_records_say_what_files_do_not(tmp_path: Path) -> None:

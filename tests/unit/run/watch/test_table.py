@@ -13,8 +13,9 @@ from pai_sdk.display.card import status_html
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
 from pai_sdk.run.events.series import Point, TagSummary
 from pai_sdk.run.watch.manager import RunManager
+from pai_sdk.run.watch.names import usual_tags
 from pai_sdk.run.watch.records import RunBrief, RunRecord
-from pai_sdk.run.watch.table import RunTable, age_text, usual_tags
+from pai_sdk.run.watch.table import RunTable, age_text
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from pai_sdk.schemas.status import JobStatus
 from tests.unit.run.events.event_runs import write_run

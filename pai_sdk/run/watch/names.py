@@ -1,0 +1,94 @@
+"""The names in lists of runs: of the runs, no two of them the same; and of the metrics that are shown."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+
+from pai_sdk.run.watch.records import RunBrief
+from pai_sdk.storage.stores.local import path_of_file_uri
+
+__all__ = ["distinct_names", "folder_of", "is_named", "is_of_instance", "usual_tags"]
+
+_MOST_TAGS = 4
+
+
+def folder_of(uri: str) -> str:
+    """The folder of a run, from the URI of its event files; a path where it is on this machine.
+
+    Example:
+        >>> folder_of("file:///data/my%20runs/a/tensorboard/"), folder_of("oss://models/runs/a")
+        ('/data/my runs/a', 'oss://models/runs/a')
+    """
+    place = str(path_of_file_uri(uri)) if uri.startswith("file:") else uri
+    return place.rstrip("/").removesuffix("/tensorboard")
+
+
+def is_named(brief: RunBrief) -> bool:
+    """True for a run with a name of its own, such as a job's; the others are called by their folders.
+
+    Example:
+        >>> is_named(RunBrief("train1", name="first")), is_named(RunBrief("a@2", name="a"))
+        (True, False)
+    """
+    folder = re.sub("@[0-9]+$", "", brief.id)  # of several prefixes
+    return brief.name not in ("", folder) and folder != "."
+
+
+def is_of_instance(tag: str, tags: Container[str]) -> bool:
+    """True for a metric that another instance reports under the name of one of `tags`.
+
+    Example:
+        >>> is_of_instance("loss (worker-1)", ["loss"]), is_of_instance("time (s)", ["loss"])
+        (True, False)
+    """
+    return tag.endswith(")") and tag.rpartition(" (")[0] in tags
+
+
+def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, ...]:
+    """Returns the metrics that most runs have, up to a limit; of those, the ones with most points first.
+
+    Equal ones are in the order in which they were reported. What further instances report under the same name is
+    at the end: `loss (worker-1)`.
+    """
+    counts: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        for tag, summary in run.tags.items():
+            if summary.kind == "scalar":
+                having, points = counts.get(tag, (0, 0))
+                counts[tag] = having + 1, points + summary.count
+    order = sorted(counts, key=lambda tag: (not is_of_instance(tag, counts), *counts[tag]), reverse=True)
+    return tuple(order[:most])
+
+
+def distinct_names(briefs: Iterable[RunBrief]) -> dict[str, str]:
+    """The names of runs by their ids, no two of them the same.
+
+    Folders with the same name have as much of their paths before it as tells them apart. Jobs with the same name
+    have their ids behind it.
+
+    Example:
+        >>> runs = [RunBrief(".", "oss://a/x", name="x"), RunBrief(".@2", "oss://b/x", name="x")]
+        >>> distinct_names([*runs, RunBrief("train1", name="first"), RunBrief("train2", name="first")])
+        {'.': 'a/x', '.@2': 'b/x', 'train1': 'first (train1)', 'train2': 'first (train2)'}
+    """
+    named: dict[str, list[RunBrief]] = {}
+    for brief in briefs:
+        named.setdefault(brief.name or brief.id, []).append(brief)
+    found: dict[str, str] = {}
+    for name, same in named.items():
+        found |= zip((one.id for one in same), [name] if len(same) == 1 else _told_apart(name, same), strict=True)
+    counts = Counter(found.values())
+    return {run_id: name if counts[name] == 1 else f"{name} ({run_id})" for run_id, name in found.items()}
+
+
+def _told_apart(name: str, briefs: Sequence[RunBrief]) -> list[str]:
+    """Names with more of the path; the same name again where that does not help."""
+    paths = [folder_of(brief.uri).split("/") for brief in briefs]
+    if not any(map(is_named, briefs)):
+        for depth in range(name.count("/") + 2, max(map(len, paths))):
+            longer = ["/".join(parts[-depth:]) for parts in paths]
+            if len(set(longer)) == len(longer):
+                return longer
+    return [name] * len(briefs)
