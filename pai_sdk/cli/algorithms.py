@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pai_sdk.cli.where.place import placed
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.schemas.wire import problems_of
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
+_placed = partial(placed, with_local=False)
 app = typer.Typer(help="Registered algorithms: create, list, show.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The algorithm's exact name.")]
@@ -28,6 +31,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for 
 
 
 @app.command()
+@_placed
 def create(
     name: Name,
     version: Annotated[str, typer.Argument(help="The new version, such as v1.")],
@@ -47,6 +51,7 @@ def create(
 
 
 @app.command("list")
+@_placed
 def list_(provider: Provider = None, as_json: Json = False) -> None:
     """List algorithms, as the service orders them.
 
@@ -63,6 +68,7 @@ def list_(provider: Provider = None, as_json: Json = False) -> None:
 
 
 @app.command()
+@_placed
 def show(
     name: Name,
     version: Annotated[str | None, typer.Argument(help="The newest version otherwise.")] = None,

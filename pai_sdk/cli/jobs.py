@@ -15,6 +15,8 @@ import typer
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import pairs, seconds_of
 from pai_sdk.cli.tables import Column, print_error, print_json, print_table, table_console
+from pai_sdk.cli.where.job_names import JobId, complete_job, find_job
+from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.display.base import duration_text, elapsed_s, visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
@@ -46,7 +48,6 @@ __all__ = [
     "wait",
 ]
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `pai-sdk ps` shows it.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
@@ -87,7 +88,6 @@ def ps(
         list[str] | None,
         typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only jobs with this label; may be repeated."),
     ] = None,
-    local: Annotated[bool, typer.Option("--local", help="Those in Docker on this machine.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 20,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
     as_json: Json = False,
@@ -97,7 +97,7 @@ def ps(
     Example: pai-sdk ps --status Failed --label team=vision
     """
     labels = pairs(label, "--label") or None
-    jobs = TrainingJob.list(status=status, name=name, labels=labels, local=local)
+    jobs = TrainingJob.list(status=status, name=name, labels=labels, local=chosen_place().local)
     records = [job.record for job in islice(jobs, limit)]
     if quiet or as_json:
         for record in records:
@@ -128,7 +128,7 @@ def wait(
 
     Example: pai-sdk wait train129f212o89d --timeout 3600
     """
-    job = TrainingJob.get(job_id)
+    job = find_job(job_id)
     try:
         job.wait(timeout, show_logs=show_logs and not as_json)
     except (JobFailed, JobStopped, WaitTimeoutError) as end:
@@ -153,7 +153,7 @@ def stop(
 
     Example: pai-sdk stop train129f212o89d --wait
     """
-    job = TrainingJob.get(job_id)
+    job = find_job(job_id)
     if not job.record.status.is_terminal:
         job.stop()
         if and_wait:
@@ -162,20 +162,20 @@ def stop(
     if as_json:
         typer.echo(json_of(record))
     elif record.status.is_terminal:
-        typer.echo(f"{job_id} {record.status}")
+        typer.echo(f"{job.id} {record.status}")
     else:
-        typer.echo(f"{job_id} is being stopped")
+        typer.echo(f"{job.id} is being stopped")
 
 
 def delete(
-    job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")],
+    job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="Jobs that have ended.", autocompletion=complete_job)],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete jobs that have ended, with their logs and metrics. Outputs stay.
 
     Example: pai-sdk delete $(pai-sdk ps -q --status Failed)
     """
-    jobs = [TrainingJob.get(job_id) for job_id in job_ids]
+    jobs = [find_job(job_id) for job_id in job_ids]
     if not yes:
         for job in jobs:
             typer.echo(f"{job.id}  {visible_text(job.name)}  {job.record.status}")
@@ -205,7 +205,7 @@ def download(
 
     Example: pai-sdk download train129f212o89d model ./model
     """
-    job = TrainingJob.get(job_id)
+    job = find_job(job_id)
     if channel is not None:
         typer.echo(f"{channel}: {job.download(channel, target or Path(channel))}")
         return
@@ -226,7 +226,7 @@ def events(job_id: JobId, as_json: Json = False) -> None:
 
     Example: pai-sdk events train129f212o89d
     """
-    found = TrainingJob.get(job_id).events()
+    found = find_job(job_id).events()
     for event in found:
         if as_json:
             print_json({"job": job_id, "event": event})
@@ -296,7 +296,7 @@ def prune(
 
     Example: pai-sdk prune --service --older-than 30d
     """
-    if service:
+    if service or (chosen_place().is_named and not chosen_place().local):
         _prune_service(seconds_of(older_than, "--older-than"), name, dry_run=dry_run, yes=yes)
         return
 

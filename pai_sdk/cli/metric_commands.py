@@ -14,6 +14,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json, table_console
 from pai_sdk.cli.run_commands import follow_run, is_folder, run_points
 from pai_sdk.cli.tables import print_json
+from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.curves import curves_of
 from pai_sdk.job.training_job import TrainingJob
@@ -22,7 +23,10 @@ from pai_sdk.schemas.record import MetricPoint
 _LOOK_S = 1.0
 
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A job's id, or the folder or URI of a run.")]
+Run = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A job, or the folder or URI of a run.", autocompletion=complete_job),
+]
 
 
 def metrics(
@@ -43,7 +47,7 @@ def metrics(
         found: Iterator[MetricPoint] = follow_run(run, name) if follow else iter(run_points(run, name))
         has_ended = False
     else:
-        job = TrainingJob.get(run)
+        job = find_job(run)
         found = _following(job, name) if follow else job.metrics(name)
         has_ended = not follow and not points and not as_json and job.status.is_terminal
     if not (follow or points or as_json):
@@ -66,7 +70,7 @@ def tensorboard(
 
     Example: pai-sdk tensorboard train129f212o89d --port 6006
     """
-    with TrainingJob.get(job_id).tensorboard(port=port) as board:
+    with find_job(job_id).tensorboard(port=port) as board:
         typer.echo(f"TensorBoard: {board.url}")
         try:
             board.wait()

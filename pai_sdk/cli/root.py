@@ -29,6 +29,7 @@ from pai_sdk.cli import (
     transfers,
 )
 from pai_sdk.cli.tables import print_error
+from pai_sdk.cli.where.place import placed
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
 from pai_sdk.job.interrupts import single_interrupt
 
@@ -92,8 +93,14 @@ _GROUPS: dict[str, dict[str, typer.Typer]] = {
         "algorithm": algorithms.app,
     },
 }
+# They work on no job and on no service of a session.
+_WITHOUT_PLACE = {"migrate", "pack", "serve", "ui"}
+# Where their jobs run is said by the plan, the job or the files; `doctor` looks at Docker in any case.
+_WITHOUT_LOCAL = {"submit", "clone", "runs", "compare", "cp", "ls", "sync", "rm", "doctor"}
 for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
+        if _name not in _WITHOUT_PLACE:
+            _command = placed(_command, with_local=_name not in _WITHOUT_LOCAL)
         app.command(_name, rich_help_panel=_panel)(_command)
 for _panel, _apps in _GROUPS.items():
     for _name, _app in _apps.items():
