@@ -254,6 +254,24 @@ class TrainingJobs:
         found = self._pages("ListTrainingJobEvents", _JOB + "/events", params, query, "Events", 100)
         return [str(event) for page in found for event in page]
 
+    def instance_metrics(self, job_id: str, metric: str, *, start_time: str, step: str) -> dict[str, float]:
+        """ListTrainingJobInstanceMetrics: the last value of one metric, by the name of the instance.
+
+        Args:
+            job_id: the job.
+            metric: such as `CpuCoreUsage`.
+            start_time: values before it are not read.
+            step: the length of time of one value, such as `10s`.
+        """
+        query = {"MetricType": metric, "StartTime": start_time, "TimeStep": step}
+        found = self._on_job("ListTrainingJobInstanceMetrics", "GET", job_id, "/instancemetrics", query).json
+        last: dict[str, float] = {}
+        for one in found.get("InstanceMetrics") or []:
+            for point in one.get("Metrics") or []:
+                if isinstance(value := point.get("Value"), int | float):
+                    last[str(one.get("InstanceId"))] = float(value)
+        return last
+
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """GetTrainingJobErrorInfo, or None when there is no error."""
         action = "GetTrainingJobErrorInfo"

@@ -20,6 +20,7 @@ from pai_sdk.cli.jobs import (
     status_text,
     time_text,
 )
+from pai_sdk.cli.options import moment_of
 from pai_sdk.cli.tables import print_facts, print_json, table_console, wrapped
 from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
@@ -233,6 +234,9 @@ def logs(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", "-t", help="Show when each line was written (UTC).")
     ] = False,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Begin with lines written since then: 10m, 2h, or a time.")
+    ] = None,
     instance: Annotated[str | None, typer.Option(help="One instance: `master-0`, `worker-1`, …")] = None,
     as_json: Json = False,
 ) -> None:
@@ -240,10 +244,12 @@ def logs(
 
     Example: pai-sdk logs train129f212o89d --tail 20 --timestamps --follow
     """
+    begin = None if since is None else moment_of(since, "--since")
     job = find_job(job_id)
     writer = LogWriter()
     try:
-        for update in job.logs(follow=follow, instance=instance, tail=tail, times=timestamps).updates():
+        stream = job.logs(follow=follow, instance=instance, tail=tail, since=begin, times=timestamps)
+        for update in stream.updates():
             if isinstance(update, JobRecord):
                 if instance is None:
                     writer.knows(update)

@@ -28,6 +28,7 @@ from pai_sdk.cli import (
     traces,
     transfers,
 )
+from pai_sdk.cli.instances import exec_command, top
 from pai_sdk.cli.tables import print_error
 from pai_sdk.cli.where.place import placed
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
@@ -59,6 +60,8 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "describe": job_view.describe,
         "diff": job_view.diff,
         "events": jobs.events,
+        "top": top.top,
+        "exec": exec_command.exec_,
         "wait": jobs.wait,
         "stop": jobs.stop,
         "delete": jobs.delete,
@@ -101,7 +104,8 @@ for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
         if _name not in _WITHOUT_PLACE:
             _command = placed(_command, with_local=_name not in _WITHOUT_LOCAL)
-        app.command(_name, rich_help_panel=_panel)(_command)
+        _settings = exec_command.TAKES_ALL if _name == "exec" else None
+        app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_command)
 for _panel, _apps in _GROUPS.items():
     for _name, _app in _apps.items():
         app.add_typer(_app, name=_name, rich_help_panel=_panel)

@@ -168,7 +168,9 @@ def _type_here(instance_type: str | None) -> str | None:
     if not chosen_place().local:
         return instance_type
     if instance_type is not None and not place_of_type(instance_type).is_here:
-        raise typer.BadParameter(f"is one of a service, and --local means Docker: {instance_type!r}", param_hint="-t")
+        raise typer.BadParameter(
+            f"is one of a service, and --local means Docker: {instance_type!r}", param_hint="-t"
+        )
     return instance_type or LOCAL.instance_types[0]
 
 

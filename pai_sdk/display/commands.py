@@ -11,7 +11,6 @@ from contextvars import ContextVar
 
 from pai_sdk.schemas.record import JobRecord
 
-
 _place: ContextVar[str] = ContextVar("place_option", default="")
 
 

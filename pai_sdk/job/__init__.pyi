@@ -17,6 +17,7 @@ from pai_sdk.schemas.compute import UserVpcConfig as UserVpcConfig
 from pai_sdk.schemas.filesystems import CpfsFileSystemInput as CpfsFileSystemInput
 from pai_sdk.schemas.filesystems import FileSystemInput as FileSystemInput
 from pai_sdk.schemas.filesystems import FileSystemInputBase as FileSystemInputBase
+from pai_sdk.schemas.record import InstanceUsage as InstanceUsage
 from pai_sdk.schemas.record import JobRecord as JobRecord
 from pai_sdk.schemas.record import LogLine as LogLine
 from pai_sdk.schemas.request import TrainingJobRequest as TrainingJobRequest

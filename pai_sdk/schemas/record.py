@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
@@ -51,6 +51,26 @@ class MetricPoint(Received):
     value: float | None = None
     step: int | None = None
     instance: str | None = None
+
+
+class InstanceUsage(NamedTuple):
+    """What one instance uses now; None for what is not measured where it runs.
+
+    Attributes:
+        instance: its full name.
+        cpu_percent: of all cores of its machine.
+        memory_percent: of the memory of its machine, or of its container's limit.
+        gpu_percent: of its GPUs' time.
+        gpu_memory_percent: of its GPUs' memory.
+        memory_bytes: the memory itself, where it is known.
+    """
+
+    instance: str
+    cpu_percent: float | None = None
+    memory_percent: float | None = None
+    gpu_percent: float | None = None
+    gpu_memory_percent: float | None = None
+    memory_bytes: int | None = None
 
 
 class ErrorInfo(Received):

@@ -36,8 +36,8 @@ _QUICK = RetryPolicy(deadline_s=_COMPLETED_WITHIN_S, max_attempts=1)
 def find_job(given: str) -> TrainingJob:
     """The job that a user means, in the place that the options of the command name.
 
-    An id comes first, then a name, then the beginning of an id. Without an option, jobs in Docker on this machine are
-    looked at too.
+    An id comes first, then a name, then the beginning of an id. Without an option, jobs in Docker on this machine
+    are looked at too.
 
     Args:
         given: the argument.
@@ -140,7 +140,7 @@ def complete_job(context: typer.Context, incomplete: str) -> list[tuple[str, str
                 found.append((job.id, f"{name} {job.record.status}"))
                 if name != job.id and not set(name) & set(" \t\n:'\"\\"):  # which shells would take apart
                     found.append((name, f"{job.id} {job.record.status}"))
-        except Exception as error:  # noqa: BLE001 - a traceback would destroy the line that the user types
+        except Exception as error:
             logging.getLogger(__name__).debug("no completion: %s", error)
 
     thread = threading.Thread(target=look, name="pai-complete", daemon=True)

@@ -118,9 +118,7 @@ def placed(command: Callable[..., None], *, with_local: bool = True) -> Callable
     """
 
     @wraps(command)
-    def run(
-        *, embedded: bool = False, local: bool = False, profile: str | None = None, **arguments: Any
-    ) -> None:
+    def run(*, embedded: bool = False, local: bool = False, profile: str | None = None, **arguments: Any) -> None:
         with _used(Place(embedded, local, profile)):
             command(**arguments)
 
@@ -133,9 +131,7 @@ def placed(command: Callable[..., None], *, with_local: bool = True) -> Callable
         for name, (annotation, default) in options.items()
     ]
     parameters = [*own.parameters.values(), *added]
-    signature = own.replace(
-        parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    )
+    signature = own.replace(parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters])
     # Typer reads both; without `__wrapped__`, which leads to the annotations of the command.
     vars(run).pop("__wrapped__")
     run.__signature__ = signature  # type: ignore[attr-defined]
