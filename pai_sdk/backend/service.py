@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +29,6 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings
 from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem, StorageError
-from pai_sdk.execution.docker.entry import find_container_entry
-from pai_sdk.execution.process.entry import find_process_entry
 from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
@@ -42,6 +41,9 @@ from pai_sdk.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
     from pai_sdk.storage.store import Store
+
+if sys.platform != "win32":
+    from pai_sdk.execution.entering import find_entry
 
 _log = logging.getLogger(__name__)
 
@@ -311,16 +313,21 @@ class ServiceBackend:
             for metric in _USAGE_METRICS
         ]
         names = sorted({name for values in found for name in values})
-        return [InstanceUsage(name, *(values.get(name) for values in found)) for name in names]
+        cpu, memory, gpu, gpu_memory = found
+        return [
+            InstanceUsage(name, cpu.get(name), memory.get(name), gpu.get(name), gpu_memory.get(name))
+            for name in names
+        ]
 
     def enter(self, job_id: str, instance: str) -> Entry:
         """The way into an instance that this user's service runs on this machine, as a process or a container."""
-        entry = find_process_entry(instance) or find_container_entry(job_id, instance)
-        if entry is None:
-            what = f"{instance} of {self.endpoint} is not on this machine, or is another user's"
-            hint = "run the command there; PAI's console opens terminals of its jobs; here: logs, top, download"
-            raise InvalidInputError([Problem("JOB", what, hint)])
-        return entry
+        if sys.platform != "win32":
+            entry = find_entry(job_id, instance)
+            if entry is not None:
+                return entry
+        what = f"{instance} of {self.endpoint} does not run on this machine, or is another user's"
+        hint = "run the command there; for jobs of Alibaba Cloud, PAI's console opens terminals"
+        raise InvalidInputError([Problem("JOB", what, hint)])
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """Return why the job failed, or None."""

@@ -349,8 +349,8 @@ class TrainingJob(AlipaiNames):
     def exec(self, command: Sequence[str], *, instance: str | None = None) -> int:
         """Run a command beside the job, in its environment, with the terminal of this process.
 
-        The command sees `/ml`, the working directory and the variables of the instance. That works for local jobs in
-        Docker, and for jobs of a service that the same user runs on this machine.
+        The command sees `/ml`, the working directory and the variables of the instance. That works for local jobs
+        in Docker, and for jobs of a service that the same user runs on this machine.
 
         Args:
             command: the program and its arguments.

@@ -102,8 +102,8 @@ class Session(NamedSettings):
                 instead of the three above.
             retry: the policy for everything that goes over the network.
             config_path: another file than `~/.pai/config.json`.
-            profile: a profile of that file, in place of `PAI_PROFILE`: settings come from the arguments and from it,
-                and nothing else. "" uses none.
+            profile: a profile of that file, in place of `PAI_PROFILE`. Settings come from the arguments
+                and from the profile only; "" uses none.
 
         Raises:
             SettingsError: a setting is malformed, or contradicts another, or there is no such profile.

@@ -40,15 +40,13 @@ def top(
             autocompletion=complete_job,
         ),
     ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Show it once; otherwise until Ctrl-C in a terminal.")
-    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once, not until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what each instance of the running jobs uses: processor, memory, GPU.
 
-    CPU is in percent of all cores of the machine. `-` means that a value is not measured there, or not yet: services
-    measure every ten seconds; Docker has no values of GPUs.
+    CPU is in percent of all cores of the machine. `-` means that a value is not measured there, or not yet:
+    services measure every ten seconds; Docker has no values of GPUs.
 
     Example: pai-sdk top train129f212o89d --once
     """
@@ -81,7 +79,8 @@ def _rows(job: TrainingJob) -> list[tuple[Any, ...]]:
     with suppress(NotFoundError):  # it was deleted just now
         found = {usage.instance: usage for usage in job.usage()}
     rows = []
-    for instance in job.record.instances:
+    record = job.record if job.record.instances else job.refresh()  # a list may leave instances out
+    for instance in record.instances:
         name = instance.name or ""
         usage = found.get(name, InstanceUsage(name))
         held = "-" if usage.memory_bytes is None else size_text(usage.memory_bytes)

@@ -65,14 +65,13 @@ class ProcessEntry:
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         entries = (self._process / "environ").read_bytes().split(b"\0")
-        variables = {
-            os.fsdecode(key): os.fsdecode(value) for key, _, value in (one.partition(b"=") for one in entries)
-        }
-        variables.pop("", None)
+        pairs = (entry.partition(b"=") for entry in entries if entry)
+        pairs = (entry.partition(b"=") for entry in entries if entry)
+        variables = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
         for key in ("TERM", "COLORTERM"):  # of this terminal
             if value := os.environ.get(key):
                 variables[key] = value
-        root, folder = (os.open(self._process / link, os.O_RDONLY | os.O_DIRECTORY) for link in ("root", "cwd"))
+        root = os.open(self._process / "root", os.O_RDONLY | os.O_DIRECTORY)
         spaces = {name: os.open(self._process / "ns" / name, os.O_RDONLY) for name in _NAMESPACES}
         is_apart = False
         for name, descriptor in spaces.items():
@@ -82,7 +81,7 @@ class ProcessEntry:
         if is_apart:
             os.fchdir(root)
             os.chroot(".")
-        os.fchdir(folder)
+        os.chdir(variables.get("PAI_WORKING_DIR", "/"))
         os.execvpe(command[0], list(command), variables)  # noqa: S606 - the command of the user
 
 
