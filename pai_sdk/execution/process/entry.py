@@ -81,7 +81,11 @@ class ProcessEntry:
         if is_apart:
             os.fchdir(root)
             os.chroot(".")
-        os.chdir(variables.get("PAI_WORKING_DIR", "/"))
+        folder = variables.get("PAI_WORKING_DIR", "/")
+        try:
+            os.chdir(folder)
+        except OSError as error:
+            raise OSError(f"{folder}: {error.strerror}") from error
         os.execvpe(command[0], list(command), variables)  # noqa: S606 - the command of the user
 
 
