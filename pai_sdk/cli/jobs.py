@@ -23,6 +23,7 @@ from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.display.base import Silent, duration_text, elapsed_s, visible_text
 from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import next_commands
+from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
 from pai_sdk.execution.contract import public_fields
 from pai_sdk.job.training_job import TrainingJob
@@ -186,7 +187,8 @@ def wait(
     """
     job = find_job(job_id)
     is_silent = as_json or quiet
-    display = Silent() if is_silent else choose_display()
+    # Without the log stdout stays empty, for scripts.
+    display = Silent() if is_silent else choose_display() if show_logs else TerminalDisplay(sys.stderr)
     try:
         job.wait(timeout, show_logs=show_logs and not is_silent, display=display)
     except (JobFailed, JobStopped, WaitTimeoutError) as end:

@@ -214,10 +214,8 @@ def test_list_shows_what_config_shows(clean_home: Path) -> None:
 
 def test_get_prints_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
     pai("config", "set", "workspace_id", "7", "--profile", "staging")
-    assert (pai("config", "get", "workspace_id").exit_code, pai("config", "get", "workspace_id").stdout) == (
-        102,
-        "",
-    )
+    told = pai("config", "get", "workspace_id")
+    assert (told.exit_code, told.stdout) == (102, "")
     assert pai("config", "get", "workspace_id", "--profile", "staging").stdout == "7\n"
     monkeypatch.setenv("PAI_PROFILE", "staging")
     assert pai("config", "get", "workspace_id").stdout == "7\n"

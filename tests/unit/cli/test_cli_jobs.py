@@ -240,10 +240,10 @@ def test_wait_without_the_log_shows_status_and_end(job: TrainingJob, backend: Fa
         return FakeBackend.get(backend, job_id)
 
     backend.get = get  # type: ignore[method-assign]
-    shown = pai("wait", job.id, "--no-logs")
-    assert "● Running" in shown
-    assert f"✔ {job.id} Succeed" in shown
-    assert "line 1" not in shown
+    told = CliRunner().invoke(app, ["wait", job.id, "--no-logs"])
+    assert "● Running" in told.stderr
+    assert f"✔ {job.id} Succeed" in told.stderr
+    assert (told.exit_code, told.stdout) == (0, "")
 
 
 def test_a_quiet_wait_shows_nothing(job: TrainingJob, backend: FakeBackend) -> None:

@@ -163,7 +163,7 @@ def test_commands_that_are_shown_name_the_place(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr("pai_sdk.job.training_job.TrainingJob.wait", interrupted)
     assert pai("wait", "words", "--embedded", "--quiet").exit_code == 101
-    assert [line.partition(" logs -f ")[2] for line in shown][0] == "trainab22 --embedded"
+    assert shown[0].partition(" logs -f ")[2] == "trainab22 --embedded"
     assert shown[-1].endswith("ps --embedded")
     assert not any("--embedded" in line for line in next_commands(service.get("trainab22")))
 
