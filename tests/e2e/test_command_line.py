@@ -317,13 +317,12 @@ def test_ctrl_c_ends_in_a_message(session: Session) -> None:
 
 def test_a_job_by_name_prefix_and_as_the_last_one(session: Session) -> None:
     processor = Processor("python:3.11", "true", instance_type="ecs.c6.large", session=session)
-    first, second = (processor.run(job_name=name, show_logs=False).id for name in ("by name", "by prefix"))
-    assert json.loads(pai(session, "status", "by name", "--json").stdout)["TrainingJobId"] == first
-    assert json.loads(pai(session, "status", second[:12], "--json").stdout)["TrainingJobId"] == second
-    assert json.loads(pai(session, "status", "-", "--json").stdout)["TrainingJobId"] == second
+    first, second = (processor.run(show_logs=False) for _ in range(2))
+    for named, job in ((first.name, first), (second.id[:12], second), ("-", second)):
+        assert json.loads(pai(session, "status", named, "--json").stdout)["TrainingJobId"] == job.id
     told = pai(session, "stop", "train")
     assert told.returncode == 1
-    assert f"\n  {first}  by name  Succeed" in told.stderr
+    assert f"\n  {first.id}  {first.name}  Succeed" in told.stderr
     assert pai(session, "logs", "by nothing").returncode == 102
 
 
@@ -361,7 +360,7 @@ def test_a_command_beside_a_running_job_and_what_it_uses(session: Session) -> No
     job_id = submitted(session, "echo begun; sleep 600")
     session.get_job(job_id).logs(follow=True).__iter__().__next__()
     until(lambda: pai(session, "exec", job_id, "true").returncode == 0)
-    script = 'echo "$PAI_INSTANCE_NAME"; cat; test -d "$PAI_OUTPUT_MODEL" && pwd; exit 3'
+    script = 'echo "$PAI_INSTANCE_NAME"; cat; test -d "$PAI_CONFIG_DIR" && pwd; exit 3'
     told = subprocess.run(
         [*PAI, "exec", job_id, "sh", "-c", script],
         env=environment(session),
@@ -385,13 +384,8 @@ def test_a_command_beside_a_running_job_and_what_it_uses(session: Session) -> No
 def test_a_reader_of_a_watched_list_that_goes_away_is_no_error(session: Session) -> None:
     submitted(session, "true")
     command = f"{' '.join(map(shlex.quote, PAI))} ps --watch -q | head -1; exit ${{PIPESTATUS[0]}}"
-    with subprocess.Popen(
-        ["bash", "-c", command],
-        env=environment(session),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
+    variables, pipe = environment(session), subprocess.PIPE
+    with subprocess.Popen(["bash", "-c", command], env=variables, stdout=pipe, stderr=pipe, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline().startswith("train")
         submitted(session, "sleep 1")  # the next line goes into a closed pipe
