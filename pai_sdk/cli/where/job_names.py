@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from pai_sdk.backend.places import LOCAL
+from pai_sdk.backend.places import LOCAL, place_of_job
 from pai_sdk.base.hints import did_you_mean, nearest
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.cli.where.place import Place, chosen_place, running_service
+from pai_sdk.cli.where.place import EMBEDDED_DATA, Place, chosen_place, running_service
 from pai_sdk.config.settings import load_settings
 from pai_sdk.display.base import visible_text
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
@@ -48,10 +48,12 @@ def find_job(given: str) -> TrainingJob:
     """
     if given == LAST:
         return _newest()
-    try:
-        return TrainingJob.get(given)
-    except NotFoundError as error:
-        missing = error
+    missing = None
+    if _has_service() or place_of_job(given).is_here:
+        try:
+            return TrainingJob.get(given)
+        except NotFoundError as error:
+            missing = error
     named = [job for job in _jobs(given) if job.name == given]
     if not named:
         looked_at = list(_jobs())
@@ -86,8 +88,19 @@ def _lists() -> list[Callable[[str | None], Iterator[TrainingJob]]]:
     def in_docker(name: str | None) -> Iterator[TrainingJob]:
         return TrainingJob.list(name=name, local=True)
 
+    if place.local:
+        return [in_docker]
     has_docker = not place.is_named and sys.platform not in LOCAL.not_on
-    return [in_docker] if place.local else [of_service, *([in_docker] if has_docker else [])]
+    return [*([of_service] if _has_service() else []), *([in_docker] if has_docker else [])]
+
+
+def _has_service() -> bool:
+    """True unless the service would be the embedded one, which has never run, and has no jobs."""
+    place = chosen_place()
+    if place.local:
+        return False
+    is_embedded = not place.is_named and get_default_session(local=True).settings.is_empty
+    return not is_embedded or EMBEDDED_DATA.expanduser().exists()
 
 
 def _created(job: TrainingJob) -> str:
@@ -112,8 +125,8 @@ def _absent(given: str, jobs: list[TrainingJob]) -> NotFoundError:
 
 def _places() -> str:
     place = chosen_place()
-    here = " or in Docker on this machine" if len(_lists()) > 1 else ""
-    return f"{place.describe()}{here}"
+    is_docker_too = not place.is_named and sys.platform not in LOCAL.not_on
+    return f"{place.describe()}{' or in Docker on this machine' if is_docker_too else ''}"
 
 
 def _not_found(message: str) -> NotFoundError:

@@ -25,7 +25,10 @@ from pai_sdk.session.session import Session
 if TYPE_CHECKING:
     from pai_sdk.service.settings import ServiceInfo
 
-__all__ = ["ANYWHERE", "Place", "chosen_place", "complete_profile", "placed", "running_service"]
+__all__ = ["ANYWHERE", "EMBEDDED_DATA", "Place", "chosen_place", "complete_profile", "placed", "running_service"]
+
+EMBEDDED_DATA = Path("~/.pai/service")
+"""The data folder of the embedded service."""
 
 _PANEL = "Where the jobs are"
 

@@ -127,6 +127,19 @@ def test_the_newest_of_no_jobs(service: ManyJobs, docker: ManyJobs) -> None:
         raise pai("logs", "-").exception or AssertionError
 
 
+def test_a_machine_that_has_only_docker_needs_no_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra for the service may not be installed there."""
+
+    def started() -> None:
+        raise AssertionError("no service is to be started")
+
+    monkeypatch.setattr("pai_sdk.session.default._default", None)
+    monkeypatch.setattr(Session, "embedded", started)
+    assert meant("-") == meant("here") == meant("local-cc") == "local-cc66"
+    with pytest.raises(NotFoundError, match="no job in the embedded service or in Docker"):
+        raise pai("status", "nothing").exception or AssertionError
+
+
 def test_a_place_that_is_named_is_the_only_one() -> None:
     assert meant("-", "--local") == "local-cc66"
     with pytest.raises(NotFoundError, match="no job in Docker on this machine has the id or the name 'words'"):
