@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "Capabilities",
-    "Entry",
+    "InstanceEntry",
     "JobChanges",
     "Plan",
     "Purpose",
@@ -195,7 +195,7 @@ class JobChanges:
     page: object = None
 
 
-class Entry(Protocol):
+class InstanceEntry(Protocol):
     """A way into an instance of a job."""
 
     def run(self, command: Sequence[str]) -> int:
@@ -351,7 +351,7 @@ class Backend(Protocol):
         """What the instances of a job use now; instances of which nothing is known are left out."""
         ...
 
-    def enter(self, job_id: str, instance: str) -> Entry:
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """The way into a running instance, to run commands beside the job.
 
         Args:

@@ -20,7 +20,7 @@ from pai_sdk.api.service_runs import ServiceRuns
 from pai_sdk.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.api.workspaces import Workspaces
-from pai_sdk.backend.base import Entry, JobChanges, Plan, Purpose
+from pai_sdk.backend.base import InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk.backend.connection import FOR_A_JOB, Connection
 from pai_sdk.backend.many_jobs import changes_of_many, page_of_list
 from pai_sdk.backend.places import Capabilities
@@ -319,7 +319,7 @@ class ServiceBackend:
             for name in names
         ]
 
-    def enter(self, job_id: str, instance: str) -> Entry:
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """The way into an instance that this user's service runs on this machine, as a process or a container."""
         if sys.platform != "win32":
             entry = find_entry(job_id, instance)

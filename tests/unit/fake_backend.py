@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pai_sdk.api.responses import api_error
-from pai_sdk.backend.base import Capabilities, Entry, JobChanges, Plan, Purpose
+from pai_sdk.backend.base import Capabilities, InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import ConnectionFailedError, NotFoundError
 from pai_sdk.job.follow.follower import FollowPolicy
@@ -48,7 +48,7 @@ class FakeBackend:
         self.says_times = False
         self.calls: list[str] = []
         self.used: list[InstanceUsage] = []
-        self.entry: Entry
+        self.entry: InstanceEntry
         self._random = random.Random(seed)
         self._lock = threading.Lock()
 
@@ -101,7 +101,7 @@ class FakeBackend:
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
         return self.used
 
-    def enter(self, job_id: str, instance: str) -> Entry:
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
         self.calls.append(f"enter {instance}")
         return self.entry
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS
-from pai_sdk.backend.base import Entry, JobChanges, Plan, Purpose, Upload
+from pai_sdk.backend.base import InstanceEntry, JobChanges, Plan, Purpose, Upload
 from pai_sdk.backend.connection import Connection
 from pai_sdk.backend.local.job_files import InputCache, copy_output, copy_tree
 from pai_sdk.backend.local.jobs import LocalJobs
@@ -409,7 +409,7 @@ class LocalBackend:
         self._jobs.sandbox(job_id)
         return usage_of_job(self._executor.engine, job_id)
 
-    def enter(self, job_id: str, instance: str) -> Entry:
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """The way into the container of an instance."""
         self._jobs.sandbox(job_id)
         entry = find_container_entry(job_id, instance, self._executor.engine)

@@ -6,6 +6,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated
 
@@ -14,7 +15,7 @@ import typer
 from pai_sdk.backend.places import LOCAL, place_of_job
 from pai_sdk.base.hints import did_you_mean, nearest
 from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.cli.where.place import EMBEDDED_DATA, Place, chosen_place, running_service
+from pai_sdk.cli.where.place import EMBEDDED_DATA, ChosenPlace, chosen_place, running_service
 from pai_sdk.config.settings import load_settings
 from pai_sdk.display.base import visible_text
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
@@ -141,35 +142,37 @@ def complete_job(context: typer.Context, incomplete: str) -> list[tuple[str, str
 
     No service is started, and a service that does not respond in three seconds has no jobs.
     """
-    logging.disable(logging.CRITICAL)
     found: list[tuple[str, str]] = []
     given = context.params
-    place = Place(bool(given.get("embedded")), bool(given.get("local")), given.get("profile"))
+    place = ChosenPlace(bool(given.get("embedded")), bool(given.get("local")), given.get("profile"))
 
     def look() -> None:
-        try:
+        with suppress(Exception):  # a traceback would destroy the line that the user types
             for job in _completed_from(place):
                 name = visible_text(job.name)
                 found.append((job.id, f"{name} {job.record.status}"))
                 if name != job.id and not set(name) & set(" \t\n:'\"\\"):  # which shells would take apart
                     found.append((name, f"{job.id} {job.record.status}"))
-        except Exception as error:
-            logging.getLogger(__name__).debug("no completion: %s", error)
 
-    thread = threading.Thread(target=look, name="pai-complete", daemon=True)
-    thread.start()
-    thread.join(_COMPLETED_WITHIN_S)
+    was_disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        thread = threading.Thread(target=look, name="pai-complete", daemon=True)
+        thread.start()
+        thread.join(_COMPLETED_WITHIN_S)
+    finally:
+        logging.disable(was_disabled)
     return [each for each in found if each[0].startswith(incomplete)]
 
 
-def _completed_from(place: Place) -> Iterator[TrainingJob]:
+def _completed_from(place: ChosenPlace) -> Iterator[TrainingJob]:
     if not place.local and (session := _session_at(place)) is not None:
         yield from islice(session.list_jobs(), _MOST_COMPLETED)
     if place.local or not place.is_named:
         yield from islice(get_default_session(local=True).list_jobs(local=True), _MOST_COMPLETED)
 
 
-def _session_at(place: Place) -> Session | None:
+def _session_at(place: ChosenPlace) -> Session | None:
     """A session on the service of the place; None for an embedded service that does not run."""
     if place.embedded or (place.profile is None and load_settings().is_empty):
         return Session.embedded() if running_service() is not None else None

@@ -25,7 +25,15 @@ from pai_sdk.session.session import Session
 if TYPE_CHECKING:
     from pai_sdk.service.settings import ServiceInfo
 
-__all__ = ["ANYWHERE", "EMBEDDED_DATA", "Place", "chosen_place", "complete_profile", "placed", "running_service"]
+__all__ = [
+    "ANYWHERE",
+    "EMBEDDED_DATA",
+    "ChosenPlace",
+    "chosen_place",
+    "complete_profile",
+    "placed",
+    "running_service",
+]
 
 EMBEDDED_DATA = Path("~/.pai/service")
 """The data folder of the embedded service."""
@@ -34,7 +42,7 @@ _PANEL = "Where the jobs are"
 
 
 @dataclass(frozen=True)
-class Place:
+class ChosenPlace:
     """The place that the options of a command name.
 
     Attributes:
@@ -43,7 +51,7 @@ class Place:
         profile: a profile of the config file.
 
     Example:
-        >>> Place(profile="staging").option, Place(local=True).option, ANYWHERE.option
+        >>> ChosenPlace(profile="staging").option, ChosenPlace(local=True).option, ANYWHERE.option
         ('--profile staging', '--local', '')
     """
 
@@ -78,13 +86,13 @@ class Place:
         return f"{where}{within}" + (f" (profile {settings.profile})" if settings.profile else "")
 
 
-ANYWHERE = Place()
+ANYWHERE = ChosenPlace()
 """No option was given: the service of the settings, and for jobs that are there also Docker on this machine."""
 
-_chosen: ContextVar[Place] = ContextVar("place", default=ANYWHERE)
+_chosen: ContextVar[ChosenPlace] = ContextVar("place", default=ANYWHERE)
 
 
-def chosen_place() -> Place:
+def chosen_place() -> ChosenPlace:
     """The place that the options of the running command name."""
     return _chosen.get()
 
@@ -122,7 +130,7 @@ def placed(command: Callable[..., None], *, with_local: bool = True) -> Callable
 
     @wraps(command)
     def run(*, embedded: bool = False, local: bool = False, profile: str | None = None, **arguments: Any) -> None:
-        with _used(Place(embedded, local, profile)):
+        with _used(ChosenPlace(embedded, local, profile)):
             command(**arguments)
 
     own = inspect.signature(command, eval_str=True)
@@ -143,7 +151,7 @@ def placed(command: Callable[..., None], *, with_local: bool = True) -> Callable
 
 
 @contextmanager
-def _used(place: Place) -> Iterator[None]:
+def _used(place: ChosenPlace) -> Iterator[None]:
     """Within it, `place` is the chosen one, and the default session leads there."""
     if place.embedded + place.local + (place.profile is not None) > 1:
         raise typer.BadParameter("give one of --embedded, --local and --profile")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
+from pai_sdk import Session
 from pai_sdk.cli.root import app
 from pai_sdk.display.base import visible_text
 from pai_sdk.errors import InvalidInputError
@@ -53,6 +54,7 @@ def job(monkeypatch: pytest.MonkeyPatch, listed_by: dict[str, object], backend: 
 
     monkeypatch.setattr(TrainingJob, "list", listed)
     monkeypatch.setattr(TrainingJob, "get", lambda job_id: known)
+    monkeypatch.setattr("pai_sdk.session.default._default", Session("cn-hangzhou"))
     monkeypatch.setenv("COLUMNS", "60")
     return known
 
