@@ -11,7 +11,7 @@ from pai_sdk.api.paging import number_of, pages
 from pai_sdk.api.responses import read_item, read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import BadAnswerError
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, MetricPoint
+from pai_sdk.schemas.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
 
 __all__ = ["BEGINNING", "VERSION", "Changed", "JobPage", "TrainingJobs"]
 
@@ -264,12 +264,13 @@ class TrainingJobs:
             step: the length of time of one value, such as `10s`.
         """
         query = {"MetricType": metric, "StartTime": start_time, "TimeStep": step}
-        found = self._on_job("ListTrainingJobInstanceMetrics", "GET", job_id, "/instancemetrics", query).json
+        action = "ListTrainingJobInstanceMetrics"
+        found = self._on_job(action, "GET", job_id, "/instancemetrics", query).json.get("InstanceMetrics")
         last: dict[str, float] = {}
-        for one in found.get("InstanceMetrics") or []:
-            for point in one.get("Metrics") or []:
-                if isinstance(value := point.get("Value"), int | float):
-                    last[str(one.get("InstanceId"))] = float(value)
+        for one in read_items(InstanceMetrics, [found if isinstance(found, list) else []], action):
+            values = [point.value for point in one.metrics if point.value is not None]
+            if one.instance_id and values:
+                last[one.instance_id] = values[-1]
         return last
 
     def error_info(self, job_id: str) -> ErrorInfo | None:

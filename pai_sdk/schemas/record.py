@@ -53,6 +53,13 @@ class MetricPoint(Received):
     instance: str | None = None
 
 
+class InstanceMetrics(Received):
+    """The values of one metric of one instance."""
+
+    instance_id: str | None = None
+    metrics: NullableList[MetricPoint] = Field(default_factory=list)
+
+
 class InstanceUsage(NamedTuple):
     """What one instance uses now; None for what is not measured where it runs.
 
