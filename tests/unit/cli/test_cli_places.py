@@ -268,3 +268,36 @@ def test_a_service_that_hangs_delays_a_completion_for_seconds_only(monkeypatch: 
     assert completed("logs tr") == []
     assert time.monotonic() - begun < PATIENCE_S
     over.set()
+
+
+# ---- the end of the demo
+
+
+@pytest.mark.parametrize(
+    ("options", "region", "listed_by"),
+    [
+        (("--instance-type", "local"), "", "ps --local"),
+        (("--local",), "cn-hangzhou", "ps --local"),
+        ((), "", "ps"),
+        ((), "cn-hangzhou", "ps --embedded"),
+        (("--embedded",), "cn-hangzhou", "ps --embedded"),
+        (("--profile", "staging"), "", "ps --profile staging"),
+    ],
+)
+def test_the_demo_ends_with_the_command_that_lists_its_jobs(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], region: str, listed_by: str
+) -> None:
+    pai("config", "set", "region_id", "cn-shanghai", "--profile", "staging")
+    monkeypatch.setenv("PAI_REGION_ID", region)
+
+    def embedded() -> Session:
+        made = Session("local", endpoint="http://127.0.0.1:1", profile="")
+        made._embedded.data_dir = Path("/nowhere")
+        return made
+
+    monkeypatch.setattr(Session, "embedded", embedded)
+    for step in ("_prepare", "_train", "_show_results"):
+        monkeypatch.setattr(f"pai_sdk.cli.demo.{step}", lambda *_: None)
+    told = pai("demo", *options)
+    assert told.exit_code == 0, told.exception
+    assert f" {listed_by}` lists the jobs." in told.stdout
