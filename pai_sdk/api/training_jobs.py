@@ -11,7 +11,7 @@ from pai_sdk.api.paging import number_of, pages
 from pai_sdk.api.responses import read_item, read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.errors import BadAnswerError
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, MetricPoint
+from pai_sdk.schemas.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
 
 __all__ = ["BEGINNING", "VERSION", "Changed", "JobPage", "TrainingJobs"]
 
@@ -259,6 +259,25 @@ class TrainingJobs:
         params = {"training_job_id": job_id}
         found = self._pages("ListTrainingJobEvents", _JOB + "/events", params, query, "Events", 100)
         return [str(event) for page in found for event in page]
+
+    def instance_metrics(self, job_id: str, metric: str, *, start_time: str, step: str) -> dict[str, float]:
+        """ListTrainingJobInstanceMetrics: the last value of one metric, by the name of the instance.
+
+        Args:
+            job_id: the job.
+            metric: such as `CpuCoreUsage`.
+            start_time: values before it are not read.
+            step: the length of time of one value, such as `10s`.
+        """
+        query = {"MetricType": metric, "StartTime": start_time, "TimeStep": step}
+        action = "ListTrainingJobInstanceMetrics"
+        found = self._on_job(action, "GET", job_id, "/instancemetrics", query).json.get("InstanceMetrics")
+        last: dict[str, float] = {}
+        for one in read_items(InstanceMetrics, [found if isinstance(found, list) else []], action):
+            values = [point.value for point in one.metrics if point.value is not None]
+            if one.instance_id and values:
+                last[one.instance_id] = values[-1]
+        return last
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """GetTrainingJobErrorInfo, or None when there is no error."""

@@ -19,7 +19,7 @@ from pai_sdk.display.plan_card import plan_card_html
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.execution.contract import public_request
 from pai_sdk.schemas.compute import ComputeResource
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir
 from pai_sdk.schemas.wire import problems_of
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "Capabilities",
+    "InstanceEntry",
     "JobChanges",
     "Plan",
     "Purpose",
@@ -194,6 +195,14 @@ class JobChanges:
     page: object = None
 
 
+class InstanceEntry(Protocol):
+    """A way into an instance of a job."""
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run a command beside the job, with the terminal of this process; gives its exit code."""
+        ...
+
+
 class Backend(Protocol):
     """Runs jobs and keeps their records. Safe to use from several threads.
 
@@ -342,6 +351,22 @@ class Backend(Protocol):
 
     def events(self, job_id: str) -> Sequence[str]:
         """The events of the job, as sentences of the service."""
+        ...
+
+    def usage(self, job_id: str) -> Sequence[InstanceUsage]:
+        """What the instances of a job use now; instances of which nothing is known are left out."""
+        ...
+
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
+        """The way into a running instance, to run commands beside the job.
+
+        Args:
+            job_id: the job.
+            instance: the full name of the instance.
+
+        Raises:
+            InvalidInputError: the instance cannot be entered from here; the error says why.
+        """
         ...
 
     def error_info(self, job_id: str) -> ErrorInfo | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import logging
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +21,7 @@ from pai_sdk.api.service_runs import ServiceRuns
 from pai_sdk.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk.api.transport import Transport
 from pai_sdk.api.workspaces import Workspaces
-from pai_sdk.backend.base import JobChanges, Plan, Purpose
+from pai_sdk.backend.base import InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk.backend.connection import FOR_A_JOB, Connection
 from pai_sdk.backend.many_jobs import changes_of_many, page_of_list
 from pai_sdk.backend.places import Capabilities
@@ -28,11 +30,11 @@ from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings
 from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem, StorageError
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint, from_time
+from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint, from_time
 from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir, OssLocation
-from pai_sdk.schemas.wire import seconds_of
+from pai_sdk.schemas.wire import seconds_of, wire_time
 from pai_sdk.storage.sync.tree_index import is_whole
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.storage.uri import OssUri
@@ -41,10 +43,15 @@ if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
     from pai_sdk.storage.store import Store
 
+if sys.platform != "win32":
+    from pai_sdk.execution.entering import find_entry
+
 _log = logging.getLogger(__name__)
 
 _FOLDERS: Mapping[Purpose, str] = {"code": "pai/code", "input": "pai/input_data"}
 _POINTS_A_PAGE = 2000  # of metrics, of a service of this package; how many others allow is not known
+_USAGE_METRICS = ("CpuCoreUsage", "MemoryUsage", "GpuCoreUsage", "GpuMemoryUsage")  # as InstanceUsage has them
+_USAGE_OF_LAST_S, _USAGE_STEP = 600.0, "10s"  # clocks may differ by minutes
 _CLOCKS_DIFFER_S = 300.0  # those of the service and of an instance
 
 
@@ -304,6 +311,30 @@ class ServiceBackend:
     def events(self, job_id: str) -> Sequence[str]:
         """The events of the job."""
         return self._jobs.events(job_id)
+
+    def usage(self, job_id: str) -> Sequence[InstanceUsage]:
+        """What the instances use, by the last minutes of the service's metrics of instances."""
+        since = wire_time(time.time() - _USAGE_OF_LAST_S) or ""
+        found = [
+            self._jobs.instance_metrics(job_id, metric, start_time=since, step=_USAGE_STEP)
+            for metric in _USAGE_METRICS
+        ]
+        names = sorted({name for values in found for name in values})
+        cpu, memory, gpu, gpu_memory = found
+        return [
+            InstanceUsage(name, cpu.get(name), memory.get(name), gpu.get(name), gpu_memory.get(name))
+            for name in names
+        ]
+
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
+        """The way into an instance that this user's service runs on this machine, as a process or a container."""
+        if sys.platform != "win32":
+            entry = find_entry(job_id, instance)
+            if entry is not None:
+                return entry
+        what = f"{instance} of {self.endpoint} does not run on this machine, or is another user's"
+        hint = "run the command there; for jobs of Alibaba Cloud, PAI's console opens terminals"
+        raise InvalidInputError([Problem("JOB", what, hint)])
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """Return why the job failed, or None."""

@@ -142,7 +142,9 @@ KEYWORDS: Mapping[str, Keyword] = {
         _role_arn_of,
     ),
     "sagemaker_session": Keyword("session", "session=Session(…)", _same),
-    "supported_instance_type": Keyword("supported_instance_types", "supported_instance_types=[…]", _same),  # alipai's
+    "supported_instance_type": Keyword(
+        "supported_instance_types", "supported_instance_types=[…]", _same
+    ),  # alipai's
     "sync": Keyword("wait", "wait=True", bool),
     "tags": Keyword("labels", "labels={'key': 'value'}", _labels_of),
     "training_job_id": Keyword("job_id", "job_id='train-…'", _same),  # alipai's

@@ -1,17 +1,24 @@
-"""`pai-sdk config`: the settings in force and where each comes from; `config set`, `unset` and `path`."""
+"""`pai-sdk config`: the settings in force and where each comes from; profiles; changes of the config file."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
-from pai_sdk.base.hints import name_hint
+from pai_sdk.base.hints import did_you_mean, name_hint, nearest
+from pai_sdk.cli import exit_codes
 from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
-from pai_sdk.config.file import config_path_of, write_config
-from pai_sdk.config.rules import CHECKS
-from pai_sdk.config.settings import Settings, load_settings
+from pai_sdk.cli.where.place import complete_profile
+from pai_sdk.config.file import config_path_of, read_config, write_config
+from pai_sdk.config.rules import CHECKS, REGIONS
+from pai_sdk.config.settings import Settings, load_settings, profile_named, profiles_of
+from pai_sdk.errors import NotFoundError
 
 __all__ = ["app", "masked"]
 
@@ -23,35 +30,90 @@ _KEYS = {  # the parts of a key in the environment; whether one may be seen
     "security_token": ("ALIBABA_CLOUD_SECURITY_TOKEN", False),
 }
 _SHOWN_OF_AN_ID = 4
+_OF_A_PROFILE = ("region_id", "workspace_id", "endpoint")
+_PROFILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 Name = Annotated[
     str, typer.Argument(metavar="KEY", help="region_id, workspace_id, …", autocompletion=lambda: list(CHECKS))
 ]
+Profile = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A profile of the config file.", autocompletion=complete_profile),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 
 @app.callback(invoke_without_command=True)
-def show(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")] = False,
-) -> None:
+def show(context: typer.Context, profile: Profile = None, as_json: Json = False) -> None:
     """Show each setting, its value, and where it comes from: environment or file. Keys are masked.
 
     Example: pai-sdk config
     """
-    if context.invoked_subcommand is not None:
-        return
-    settings = load_settings()
+    if context.invoked_subcommand is None:
+        _show(profile, as_json=as_json)
+    elif profile is not None or as_json:
+        raise typer.BadParameter(f"write the options behind `{context.invoked_subcommand}`")
+
+
+@app.command("list")
+def list_(profile: Profile = None, as_json: Json = False) -> None:
+    """Show each setting, its value, and where it comes from, as `pai-sdk config` does.
+
+    Example: pai-sdk config list --profile staging
+    """
+    _show(profile, as_json=as_json)
+
+
+def _show(profile: str | None, *, as_json: bool) -> None:
+    settings = load_settings(profile=profile)
     rows = [*_rows(settings), *_key_rows()]
     if as_json:
         for name, value, source in rows:
             print_json({"setting": name, "value": value or None, "source": source or None})
         return
-    print_facts([("file", str(config_path_of(os.environ)))])
+    facts = [("file", str(config_path_of(os.environ)))]
+    print_facts(facts if settings.profile is None else [*facts, ("profile", settings.profile)])
     typer.echo("")
     columns = (Column("SETTING"), Column("VALUE"), Column("FROM", own_line=True))
     print_table(columns, [(name, value or "-", source) for name, value, source in rows])
-    if settings.region_id is None and settings.endpoint is None:
-        typer.echo("\nNo region and no endpoint is set: jobs go to the embedded service on this machine.")
+    if settings.is_empty:
+        typer.echo(f"\nNo region and no endpoint is set: jobs go to {_target(settings)}.")
+
+
+@app.command()
+def get(name: Name, profile: Profile = None) -> None:
+    """Print the value of one setting, for scripts. The exit code is 102 where it is not set.
+
+    Example: pai-sdk config get workspace_id
+    """
+    value = getattr(load_settings(profile=profile), _known(name))
+    if value is None:
+        raise typer.Exit(exit_codes.NOT_FOUND)
+    typer.echo(value)
+
+
+@app.command()
+def profiles(as_json: Json = False) -> None:
+    """List the profiles of the config file; `*` marks the one that PAI_PROFILE names.
+
+    Example: pai-sdk config profiles
+    """
+    file, used = config_path_of(os.environ), profile_named(None, os.environ)
+    found = profiles_of(file)
+    if as_json:
+        for name, settings in found.items():
+            print_json({"profile": name, "used": name == used, **{key: settings.get(key) for key in CHECKS}})
+        return
+    if not found:
+        typer.echo(f"no profiles in {file}; to make one: pai-sdk config set region_id … --profile NAME")
+        return
+    columns = ("", "PROFILE", "REGION", "WORKSPACE", "ENDPOINT")
+    rows = [
+        ("*" if name == used else "", name, *(str(settings.get(key) or "-") for key in _OF_A_PROFILE))
+        for name, settings in found.items()
+    ]
+    print_table([Column(title, drop=1 if title == "ENDPOINT" else 0) for title in columns], rows)
 
 
 @app.command()
@@ -64,30 +126,116 @@ def path() -> None:
 
 
 @app.command("set")
-def set_(name: Name, value: Annotated[str, typer.Argument(help="Its value.")]) -> None:
-    """Write a setting into the config file, after a check.
+def set_(
+    name: Name,
+    value: Annotated[str, typer.Argument(help="Its value.")],
+    profile: Profile = None,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Accept a region that this release does not know.")
+    ] = False,
+) -> None:
+    """Write a setting into the config file, after a check; with --profile, into that profile, which is made.
 
     Example: pai-sdk config set region_id cn-hangzhou
     """
     check = CHECKS[_known(name)]
-    file = config_path_of(os.environ)
+    file, profile = config_path_of(os.environ), _to_write(profile)
     checked = check(value.strip(), f"{name} (argument)")
-    write_config(file, {name: checked})
-    typer.echo(f"{name} = {checked} in {file}")
-    source = load_settings().sources.get(name, "")
-    if source.startswith("environment"):
-        typer.echo(f"but it is not used: {source} is set and takes precedence", err=True)
+    before = _written(file, profile)
+    if name == "region_id" and not no_check:
+        _refuse_unknown_region(checked, before)
+    write_config(file, {name: checked}, profile=profile)
+    typer.echo(f"{name} = {checked} in {_place_of(file, profile)}")
+    if profile is None:
+        source = load_settings(profile="").sources.get(name, "")
+        if source.startswith("environment"):
+            typer.echo(f"but it is not used: {source} is set and takes precedence", err=True)
+    _tell_move(before, file, profile)
 
 
 @app.command()
-def unset(name: Name) -> None:
-    """Take a setting out of the config file.
+def unset(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY...", help="region_id, workspace_id, …", autocompletion=lambda: list(CHECKS)),
+    ] = None,
+    profile: Profile = None,
+    all_: Annotated[bool, typer.Option("--all", help="All settings of the profile, which is removed.")] = False,
+) -> None:
+    """Take settings out of the config file, or out of one of its profiles.
 
     Example: pai-sdk config unset oss_endpoint
     """
-    file = config_path_of(os.environ)
-    write_config(file, {_known(name): None})
-    typer.echo(f"{name} is not set in {file}")
+    file, profile = config_path_of(os.environ), _to_write(profile)
+    if all_ == bool(names) or (all_ and profile is None):
+        raise typer.BadParameter("give settings, or --all with --profile", param_hint="KEY")
+    before = _written(file, profile)
+    if profile is not None and profile not in profiles_of(file):
+        raise NotFoundError(f"there is no profile {profile!r} in {file}", code="ProfileNotFound", status_code=404)
+    chosen = before if all_ else [_known(name) for name in names or ()]
+    write_config(file, dict.fromkeys(chosen), profile=profile)
+    what = f"{', '.join(chosen)} {'is' if len(chosen) == 1 else 'are'} not set in"
+    typer.echo(f"profile {profile} is removed from {file}" if all_ else f"{what} {_place_of(file, profile)}")
+    _tell_move(before, file, profile)
+
+
+def _to_write(profile: str | None) -> str | None:
+    """The name of a profile to write to; `PAI_PROFILE` is for reading.
+
+    Raises:
+        BadParameter: it cannot be a name.
+    """
+    if profile is not None and not _PROFILE_NAME.fullmatch(profile):
+        raise typer.BadParameter(
+            f"{profile!r} is no name of a profile: letters, digits, _, - and .", param_hint="--profile"
+        )
+    return profile
+
+
+def _written(file: Path, profile: str | None) -> dict[str, Any]:
+    return dict(read_config(file) if profile is None else profiles_of(file).get(profile, {}))
+
+
+def _place_of(file: Path, profile: str | None) -> str:
+    return str(file) if profile is None else f"profile {profile} of {file}"
+
+
+def _refuse_unknown_region(region: str, settings: Mapping[str, Any]) -> None:
+    """See that a region exists, unless a service of one's own is set, whose region may have any name.
+
+    Raises:
+        BadParameter: it does not.
+    """
+    if region not in REGIONS and not settings.get("endpoint"):
+        hint = did_you_mean(nearest(region, REGIONS)) or f"known are {', '.join(REGIONS[:4])}, ….".strip()
+        raise typer.BadParameter(
+            f"{region!r} is not a known region; {hint} For a service of your own, set its endpoint first; "
+            "--no-check accepts any region",
+            param_hint="VALUE",
+        )
+
+
+def _tell_move(before: Mapping[str, Any], file: Path, profile: str | None) -> None:
+    """Say where jobs go now, if that has changed by a change of the settings at the top of the file."""
+    if profile is not None:
+        return
+    was, now = (Settings(**_service_of(content)) for content in (before, _written(file, None)))
+    if _target(was) == _target(now):
+        return
+    if was.is_empty and urlsplit(now.pai_url).hostname not in _LOOPBACK:
+        typer.echo(f"Jobs now leave this machine: they go to {_target(now)}. `--embedded` keeps a job here.")
+    else:
+        typer.echo(f"Jobs now go to {_target(now)}.")
+
+
+def _service_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: content.get(name) for name in ("region_id", "endpoint")}
+
+
+def _target(settings: Settings) -> str:
+    if settings.is_empty:
+        return "the embedded service on this machine"
+    return settings.endpoint or f"Alibaba Cloud PAI in {settings.region_id}"
 
 
 def masked(text: str) -> str:

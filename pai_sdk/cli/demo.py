@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import pai_sdk
-from pai_sdk.backend.places import place_of_type
+from pai_sdk.backend.places import LOCAL, place_of_type
+from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.config.settings import load_settings
+from pai_sdk.display.commands import in_place, list_command
 from pai_sdk.job import Channel
 
 if TYPE_CHECKING:
@@ -32,20 +35,31 @@ def demo(
 
     Example: pai-sdk demo --output /tmp/demo
     """
-    if place_of_type(instance_type).is_here:
+    named = chosen_place()
+    if named.local:
+        instance_type = LOCAL.instance_types[0]
+    place = place_of_type(instance_type)
+    if place.is_here:
         session = pai_sdk.Session()
         typer.echo("The jobs run in Docker on this machine.")
+    elif named.profile is not None:
+        session = pai_sdk.get_default_session()
+        typer.echo(f"The jobs run in {named.describe()}.")
     else:
         session = pai_sdk.Session.embedded()
         typer.echo(f"The embedded service is running: {session.settings.endpoint}")
 
-    _headline("1. Processor: prepare the data (this job also installs scikit-learn; later jobs reuse it)")
-    prepared = _prepare(session, instance_type, image)
-    _headline("2. Estimator: train on it")
-    trained = _train(prepared, session, instance_type, image)
-    _headline("3. Results")
-    _show_results(prepared, trained, output)
-    typer.echo(f"\nThe code of both jobs is in {_CODE}; `pai-sdk ps` lists the jobs.")
+    # Where a region is set, jobs of the embedded service are listed with an option only.
+    is_elsewhere = session.is_embedded and not load_settings().is_empty
+    option = place.list_option or named.option or ("--embedded" if is_elsewhere else "")
+    with in_place("" if place.is_here else option):
+        _headline("1. Processor: prepare the data (this job also installs scikit-learn; later jobs reuse it)")
+        prepared = _prepare(session, instance_type, image)
+        _headline("2. Estimator: train on it")
+        trained = _train(prepared, session, instance_type, image)
+        _headline("3. Results")
+        _show_results(prepared, trained, output)
+    typer.echo(f"\nThe code of both jobs is in {_CODE}; `{list_command(option)}` lists the jobs.")
 
 
 def _prepare(session: pai_sdk.Session, instance_type: str, image: str) -> TrainingJob:

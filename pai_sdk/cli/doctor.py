@@ -23,6 +23,7 @@ from pai_sdk.base.version import __version__
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.tables import print_json, table_console, wrapped
+from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.config.settings import Settings, load_settings
 from pai_sdk.display.base import visible_text
 from pai_sdk.errors import CredentialsError, PaiError, SettingsError
@@ -143,17 +144,18 @@ def _disk() -> Finding:
 def _session() -> tuple[Settings, Session | None, list[Finding]]:
     """The settings, and a session on what they name; without any, on the embedded service."""
     try:
-        settings = load_settings()
+        settings = load_settings(profile="" if chosen_place().embedded else chosen_place().profile)
     except SettingsError as error:
         return Settings(), None, [Finding("settings", "broken", str(error), "see `pai-sdk config`")]
-    if settings.region_id is None and settings.endpoint is None:
+    if chosen_place().embedded or settings.is_empty:
         return _embedded(settings)
     found = [_settings_finding(settings)]
-    return settings, Session(retry=_QUICK), found
+    return settings, Session(retry=_QUICK, profile=settings.profile or ""), found
 
 
 def _embedded(settings: Settings) -> tuple[Settings, Session | None, list[Finding]]:
-    found = [Finding("settings", "ok", "nothing is set: jobs go to the embedded service on this machine")]
+    why = "nothing is set: " if settings.is_empty else ""
+    found = [Finding("settings", "ok", f"{why}jobs go to the embedded service on this machine")]
     missing = [name for name in _SERVICE_NEEDS if find_spec(name) is None]
     if missing or sys.platform == "win32":
         text = f"is not installed ({', '.join(missing)})" if missing else "does not run on Windows"

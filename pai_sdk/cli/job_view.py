@@ -20,7 +20,9 @@ from pai_sdk.cli.jobs import (
     status_text,
     time_text,
 )
+from pai_sdk.cli.options import moment_of
 from pai_sdk.cli.tables import print_facts, print_json, table_console, wrapped
+from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
 from pai_sdk.display.lines import LogWriter
 from pai_sdk.errors import JobFailed, PaiError
@@ -42,7 +44,7 @@ def status(job_id: JobId, as_json: Json = False) -> None:
 
     Example: pai-sdk status train129f212o89d
     """
-    job = TrainingJob.get(job_id)
+    job = find_job(job_id)
     record = job.record
     if as_json:
         typer.echo(json_of(record))
@@ -60,7 +62,7 @@ def describe(job_id: JobId, as_json: Json = False) -> None:
 
     Example: pai-sdk describe train129f212o89d
     """
-    job = TrainingJob.get(job_id)
+    job = find_job(job_id)
     record, happened = job.record, _events(job)
     if as_json:
         print_json({**shown_record(record), "Events": happened})
@@ -87,8 +89,8 @@ def describe(job_id: JobId, as_json: Json = False) -> None:
 
 
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="A job's id.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A job.", autocompletion=complete_job)],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one.", autocompletion=complete_job)],
     as_json: Json = False,
 ) -> None:
     """Show in what two jobs differ: image, command, code, hyperparameters, channels, labels, results.
@@ -97,7 +99,7 @@ def diff(
 
     Example: pai-sdk diff train129f212o89d train7k2o89d129f2
     """
-    ours, theirs = TrainingJob.get(first).record, TrainingJob.get(second).record
+    ours, theirs = find_job(first).record, find_job(second).record
     found = differences(ours, theirs)
     if as_json:
         for each in found:
@@ -232,6 +234,9 @@ def logs(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", "-t", help="Show when each line was written (UTC).")
     ] = False,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Begin with lines written since then: 10m, 2h, or a time.")
+    ] = None,
     instance: Annotated[str | None, typer.Option(help="One instance: `master-0`, `worker-1`, …")] = None,
     as_json: Json = False,
 ) -> None:
@@ -239,10 +244,12 @@ def logs(
 
     Example: pai-sdk logs train129f212o89d --tail 20 --timestamps --follow
     """
-    job = TrainingJob.get(job_id)
+    begin = None if since is None else moment_of(since, "--since")
+    job = find_job(job_id)
     writer = LogWriter()
     try:
-        for update in job.logs(follow=follow, instance=instance, tail=tail, times=timestamps).updates():
+        stream = job.logs(follow=follow, instance=instance, tail=tail, since=begin, times=timestamps)
+        for update in stream.updates():
             if isinstance(update, JobRecord):
                 if instance is None:
                     writer.knows(update)

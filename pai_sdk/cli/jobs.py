@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
@@ -15,8 +18,12 @@ import typer
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import pairs, seconds_of
 from pai_sdk.cli.tables import Column, print_error, print_json, print_table, table_console
-from pai_sdk.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk.cli.where.job_names import JobId, complete_job, find_job
+from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.display.base import Silent, duration_text, elapsed_s, visible_text
+from pai_sdk.display.choice import choose_display
 from pai_sdk.display.commands import next_commands
+from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
 from pai_sdk.execution.contract import public_fields
 from pai_sdk.job.training_job import TrainingJob
@@ -39,6 +46,7 @@ __all__ = [
     "prune",
     "ps",
     "shown_record",
+    "shows_again",
     "status_text",
     "stop",
     "table_console",
@@ -46,9 +54,9 @@ __all__ = [
     "wait",
 ]
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `pai-sdk ps` shows it.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
+_LOOK_S = 2.0
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
 _COLUMNS = (
     Column("JOB"),
@@ -87,9 +95,11 @@ def ps(
         list[str] | None,
         typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only jobs with this label; may be repeated."),
     ] = None,
-    local: Annotated[bool, typer.Option("--local", help="Those in Docker on this machine.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 20,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show the list again whenever it changes, until Ctrl-C.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List jobs, the newest first.
@@ -97,15 +107,57 @@ def ps(
     Example: pai-sdk ps --status Failed --label team=vision
     """
     labels = pairs(label, "--label") or None
-    jobs = TrainingJob.list(status=status, name=name, labels=labels, local=local)
-    records = [job.record for job in islice(jobs, limit)]
-    if quiet or as_json:
-        for record in records:
-            typer.echo(record.training_job_id if quiet else json_of(record))
-    elif records:
-        print_table(_COLUMNS, [_row(record) for record in records])
-    else:
-        typer.echo("no jobs")
+
+    def records() -> list[JobRecord]:
+        jobs = TrainingJob.list(status=status, name=name, labels=labels, local=chosen_place().local)
+        return [job.record for job in islice(jobs, limit)]
+
+    def show(listed: list[JobRecord]) -> None:
+        if quiet or as_json:
+            for record in listed:
+                typer.echo(record.training_job_id if quiet else json_of(record))
+        elif listed:
+            print_table(_COLUMNS, [_row(record) for record in listed])
+        else:
+            typer.echo("no jobs")
+
+    if not watch:
+        show(records())
+        return
+    seen: dict[str, str] = {}
+
+    def show_changes() -> None:
+        nonlocal seen
+        listed = records()
+        now = {record.training_job_id: str(record.status) for record in listed}
+        changed = [record for record in listed if seen.get(record.training_job_id) != record.status]
+        if quiet or as_json:
+            show(changed)
+        elif table_console().is_terminal or now != seen or not seen:
+            show(listed)
+        seen = now
+
+    shows_again(show_changes, in_pipe=True)
+
+
+def shows_again(show: Callable[[], object], *, once: bool = False, in_pipe: bool = False) -> None:
+    """Show something every two seconds until Ctrl-C, in a terminal always in the same place.
+
+    Args:
+        show: prints it; False ends it.
+        once: show it once.
+        in_pipe: also where stdout is no terminal; there it is shown once otherwise.
+    """
+    console = table_console()
+    with suppress(KeyboardInterrupt):
+        while True:
+            if console.is_terminal and not once:
+                console.clear()
+            goes_on = show() is not False
+            sys.stdout.flush()
+            if once or not goes_on or not (console.is_terminal or in_pipe):
+                return
+            time.sleep(_LOOK_S)
 
 
 def _row(record: JobRecord) -> tuple[str | Text, ...]:
@@ -121,22 +173,30 @@ def _row(record: JobRecord) -> tuple[str | Text, ...]:
 def wait(
     job_id: JobId,
     timeout: Annotated[float | None, typer.Option(help="The longest wait, in seconds.", min=0)] = None,
-    show_logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Show the log meanwhile.")] = True,
+    show_logs: Annotated[
+        bool, typer.Option("--logs/--no-logs", help="Show the log meanwhile; otherwise status and time only.")
+    ] = True,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show nothing but the reason of a failure.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Wait for a job's end; the exit code says how it ended (101: it has not).
+    """Wait until a job ends. The exit code says how it ended; 101 means that it is still running.
 
     Example: pai-sdk wait train129f212o89d --timeout 3600
     """
-    job = TrainingJob.get(job_id)
+    job = find_job(job_id)
+    is_silent = as_json or quiet
+    # Without the log stdout stays empty, for scripts.
+    display = Silent() if is_silent else choose_display() if show_logs else TerminalDisplay(sys.stderr)
     try:
-        job.wait(timeout, show_logs=show_logs and not as_json)
+        job.wait(timeout, show_logs=show_logs and not is_silent, display=display)
     except (JobFailed, JobStopped, WaitTimeoutError) as end:
         if not as_json:
             print_error(str(end))
     except KeyboardInterrupt:
         ignore_further_interrupts()
-        if as_json or not show_logs:  # with the log, the display has shown it already
+        if is_silent:  # a display has shown it already
             print_next_commands(job)
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
     if as_json:
@@ -153,7 +213,7 @@ def stop(
 
     Example: pai-sdk stop train129f212o89d --wait
     """
-    job = TrainingJob.get(job_id)
+    job = find_job(job_id)
     if not job.record.status.is_terminal:
         job.stop()
         if and_wait:
@@ -162,20 +222,22 @@ def stop(
     if as_json:
         typer.echo(json_of(record))
     elif record.status.is_terminal:
-        typer.echo(f"{job_id} {record.status}")
+        typer.echo(f"{job.id} {record.status}")
     else:
-        typer.echo(f"{job_id} is being stopped")
+        typer.echo(f"{job.id} is being stopped")
 
 
 def delete(
-    job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")],
+    job_ids: Annotated[
+        list[str], typer.Argument(metavar="JOB...", help="Jobs that have ended.", autocompletion=complete_job)
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete jobs that have ended, with their logs and metrics. Outputs stay.
 
     Example: pai-sdk delete $(pai-sdk ps -q --status Failed)
     """
-    jobs = [TrainingJob.get(job_id) for job_id in job_ids]
+    jobs = [find_job(job_id) for job_id in job_ids]
     if not yes:
         for job in jobs:
             typer.echo(f"{job.id}  {visible_text(job.name)}  {job.record.status}")
@@ -205,7 +267,7 @@ def download(
 
     Example: pai-sdk download train129f212o89d model ./model
     """
-    job = TrainingJob.get(job_id)
+    job = find_job(job_id)
     if channel is not None:
         typer.echo(f"{channel}: {job.download(channel, target or Path(channel))}")
         return
@@ -226,7 +288,7 @@ def events(job_id: JobId, as_json: Json = False) -> None:
 
     Example: pai-sdk events train129f212o89d
     """
-    found = TrainingJob.get(job_id).events()
+    found = find_job(job_id).events()
     for event in found:
         if as_json:
             print_json({"job": job_id, "event": event})
@@ -296,7 +358,7 @@ def prune(
 
     Example: pai-sdk prune --service --older-than 30d
     """
-    if service:
+    if service or (chosen_place().is_named and not chosen_place().local):
         _prune_service(seconds_of(older_than, "--older-than"), name, dry_run=dry_run, yes=yes)
         return
 

@@ -17,6 +17,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json
 from pai_sdk.cli.run_commands import follow_run, is_folder, run_points
 from pai_sdk.cli.tables import Column, print_json, print_table
+from pai_sdk.cli.where.job_names import complete_job, find_job
 from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.display.curves import MetricCurve
 from pai_sdk.errors import InvalidInputError, Problem
@@ -26,7 +27,10 @@ from pai_sdk.schemas.record import MetricPoint
 _LOOK_S = 1.0
 
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A job's id, or the folder or URI of a run.")]
+Run = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A job, or the folder or URI of a run.", autocompletion=complete_job),
+]
 
 
 def metrics(
@@ -43,7 +47,7 @@ def metrics(
 
     Example: pai-sdk metrics runs/first --follow
     """
-    job = None if is_folder(run) else TrainingJob.get(run)
+    job = None if is_folder(run) else find_job(run)
     if job is None:
         found: Iterator[MetricPoint] = follow_run(run, name) if follow else iter(run_points(run, name))
     else:
@@ -76,7 +80,7 @@ def tensorboard(
 
     Example: pai-sdk tensorboard train129f212o89d --port 6006
     """
-    with TrainingJob.get(job_id).tensorboard(port=port) as board:
+    with find_job(job_id).tensorboard(port=port) as board:
         typer.echo(f"TensorBoard: {board.url}")
         try:
             board.wait()

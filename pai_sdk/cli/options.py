@@ -1,13 +1,15 @@
-"""Values of options: `KEY=VALUE`, and durations such as `7d`, `12h`, `30m`, `90s`."""
+"""Values of options: `KEY=VALUE`, durations such as `7d`, `12h`, `30m`, `90s`, and moments."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 import typer
 
-__all__ = ["pairs", "seconds_of"]
+__all__ = ["moment_of", "pairs", "seconds_of"]
 
 
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -54,3 +56,27 @@ def seconds_of(text: str, option: str) -> float:
     if not found or not (found[2] or float(found[1]) == 0):
         raise typer.BadParameter(f"{text!r} is not a duration; examples: 7d, 12h, 30m, 90s, 0", param_hint=option)
     return float(found[1]) * _UNITS_S.get(found[2], 1.0)
+
+
+def moment_of(text: str, option: str) -> datetime:
+    """The moment that a text says: a duration before now, or a time in ISO 8601, in UTC without a zone.
+
+    Args:
+        text: such as `10m`, or `2026-11-22T05:00:00`.
+        option: as its user wrote it, for the message.
+
+    Raises:
+        BadParameter: it is neither.
+
+    Example:
+        >>> moment_of("2026-11-22T05:00", "--since").isoformat()
+        '2026-11-22T05:00:00+00:00'
+    """
+    if re.fullmatch(r"\s*\d+(\.\d+)?[smhdw]\s*", text):
+        return datetime.fromtimestamp(time.time() - seconds_of(text, option), timezone.utc)
+    try:
+        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        examples = "examples: 10m, 2h, 2026-11-22T05:00:00"
+        raise typer.BadParameter(f"{text!r} is no duration and no time; {examples}", param_hint=option) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk.cli.where.place import placed
 from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.schemas.recipes import check_recipes
 from pai_sdk.schemas.spec import AlgorithmSpec
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["algorithms", "models"]
 
+_placed = partial(placed, with_local=False)
 algorithms = typer.Typer(help="Registered algorithms: create, list, show.", no_args_is_help=True)
 models = typer.Typer(help="Registered models: create, list, show.", no_args_is_help=True)
 
@@ -32,6 +35,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for 
 
 
 @algorithms.command("create")
+@_placed
 def create_algorithm(
     name: Name,
     version: Annotated[str, typer.Argument(help="The new version, such as v1.")],
@@ -56,6 +60,7 @@ def create_algorithm(
 
 
 @algorithms.command("list")
+@_placed
 def list_algorithms(provider: Provider = None, as_json: Json = False) -> None:
     """List algorithms, as the service orders them.
 
@@ -66,6 +71,7 @@ def list_algorithms(provider: Provider = None, as_json: Json = False) -> None:
 
 
 @algorithms.command("show")
+@_placed
 def show_algorithm(name: Name, version: Version = None, provider: Provider = None) -> None:
     """Show what a version of an algorithm takes and does, as JSON.
 
@@ -80,6 +86,7 @@ def show_algorithm(name: Name, version: Version = None, provider: Provider = Non
 
 
 @models.command("create")
+@_placed
 def create_model(
     name: Name,
     uri: Annotated[str, typer.Argument(help="Where its files are: oss://bucket/folder/.")],
@@ -108,6 +115,7 @@ def create_model(
 
 
 @models.command("list")
+@_placed
 def list_models(provider: Provider = None, as_json: Json = False) -> None:
     """List models, the newest first, each with its newest version.
 
@@ -118,6 +126,7 @@ def list_models(provider: Provider = None, as_json: Json = False) -> None:
 
 
 @models.command("show")
+@_placed
 def show_model(name: Name, version: Version = None, provider: Provider = None) -> None:
     """Show a version of a model with its recipes, as JSON.
 

@@ -28,7 +28,9 @@ from pai_sdk.cli import (
     traces,
     transfers,
 )
+from pai_sdk.cli.instances import exec_command, top
 from pai_sdk.cli.tables import print_error
+from pai_sdk.cli.where.place import placed
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError
 from pai_sdk.job.interrupts import single_interrupt
 
@@ -58,6 +60,8 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "describe": job_view.describe,
         "diff": job_view.diff,
         "events": jobs.events,
+        "top": top.top,
+        "exec": exec_command.exec_,
         "wait": jobs.wait,
         "stop": jobs.stop,
         "delete": jobs.delete,
@@ -93,9 +97,16 @@ _GROUPS: dict[str, dict[str, typer.Typer]] = {
         "model": registered.models,
     },
 }
+# They work on no job and on no service of a session.
+_WITHOUT_PLACE = {"migrate", "pack", "serve", "ui"}
+# Where their jobs run is said by the plan, the job or the files; `doctor` looks at Docker in any case.
+_WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor"}
 for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
+        if _name not in _WITHOUT_PLACE:
+            _command = placed(_command, with_local=_name not in _WITHOUT_LOCAL)
+        _settings = exec_command.TAKES_ALL if _name == "exec" else None
+        app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_command)
 for _panel, _apps in _GROUPS.items():
     for _name, _app in _apps.items():
         app.add_typer(_app, name=_name, rich_help_panel=_panel)

@@ -19,6 +19,8 @@ from pai_sdk.base.paths import expanded
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.tables import Column, print_json, print_table, table_console
+from pai_sdk.cli.where.job_names import find_job
+from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.display.base import visible_text
 from pai_sdk.display.curves import blocks_of
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
@@ -240,7 +242,7 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
         jobs = RunsOfJobs(lambda: [_job_of(name) for name in ids])
         jobs()  # an unknown job is an error of the command, not a state of the manager
     else:
-        jobs = RunsOfJobs(lambda: islice(TrainingJob.list(), _MOST_JOBS))
+        jobs = RunsOfJobs(lambda: islice(TrainingJob.list(local=chosen_place().local), _MOST_JOBS))
     manager = RunManager(*folders, records=jobs, opener=jobs.open, refresh_s=0)
     try:
         yield manager
@@ -266,7 +268,7 @@ def _is_found_below(place: str, other: str) -> bool:
 
 def _job_of(name: str) -> TrainingJob:
     try:
-        return TrainingJob.get(name)
+        return find_job(name)
     except NotFoundError as error:
         near = did_you_mean(nearest(name, [path.name for path in Path().iterdir()]))
         what = f"{error}\n{name!r} is no folder here either{f'; {near}' if near else ''}"

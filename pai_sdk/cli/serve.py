@@ -20,6 +20,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.options import seconds_of
 from pai_sdk.cli.tables import Column, print_facts, print_json, print_table
+from pai_sdk.cli.where.place import running_service
 from pai_sdk.display.base import duration_text, visible_text
 from pai_sdk.errors import ServiceStartError
 from pai_sdk.execution.registry import EXECUTORS, executor_names
@@ -203,12 +204,11 @@ def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
 
     Example: pai-sdk service status
     """
-    from pai_sdk.service.embedded import find_running
     from pai_sdk.service.holdings import holdings
 
     root = expanded(data).absolute()
     idle_s = _idle_s(root)  # first: the check whether it responds is a request, too
-    running = find_running(root)
+    running = running_service(root)
     held = holdings(root)
     if as_json:
         facts: dict[str, Any] = {

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pai_sdk.backend.base import Plan
-from pai_sdk.backend.places import place_of_type
+from pai_sdk.backend.places import LOCAL, place_of_type
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json, ignore_further_interrupts, json_of, print_next_commands
 from pai_sdk.cli.options import pairs
 from pai_sdk.cli.tables import print_error
+from pai_sdk.cli.where.job_names import find_job
+from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.display.base import Silent
 from pai_sdk.display.choice import choose_display
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
-from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def run(
         inputs=inputs,
         outputs=outputs,
         job_name=job_name,
-        instance_type=instance_type,
+        instance_type=_type_here(instance_type),
         instance_count=instance_count,
         max_run_time=max_run_time,
         parameter=parameter,
@@ -156,6 +157,21 @@ def run(
         _upload_and_save(plan, submitter.instance_type, save)
     else:
         _submit(plan, submitter.instance_type, wait=wait, as_json=as_json)
+
+
+def _type_here(instance_type: str | None) -> str | None:
+    """The instance type that `--local` means, or the one that was given.
+
+    Raises:
+        BadParameter: both are given, and the type is one of a service.
+    """
+    if not chosen_place().local:
+        return instance_type
+    if instance_type is not None and not place_of_type(instance_type).is_here:
+        raise typer.BadParameter(
+            f"is one of a service, and --local means Docker: {instance_type!r}", param_hint="-t"
+        )
+    return instance_type or LOCAL.instance_types[0]
 
 
 def described_job(
@@ -246,7 +262,7 @@ def clone(
     """
     from pai_sdk.submit.cloning import clone_plan
 
-    record = TrainingJob.get(job_id).record
+    record = find_job(job_id).record
     plan = clone_plan(
         record,
         hyperparameters=pairs(values, "--set"),
@@ -275,7 +291,9 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
         job = session.submit(plan, instance_type=instance_type)
     except KeyboardInterrupt:
         name = plan.request.training_job_name
-        raise KeyboardInterrupt(f"if the job was created, this shows it: pai-sdk ps --name {name}") from None
+        option = place.list_option or chosen_place().option
+        command = f"pai-sdk ps --name {name} {option}".rstrip()
+        raise KeyboardInterrupt(f"if the job was created, this shows it: {command}") from None
     if not wait:
         if as_json:
             typer.echo(json_of(job.record))

@@ -12,8 +12,9 @@ import typer
 
 from pai_sdk.base.paths import expanded
 from pai_sdk.cli.tables import print_json
+from pai_sdk.cli.where.job_names import complete_job, find_job
+from pai_sdk.cli.where.place import placed
 from pai_sdk.display.base import visible_text
-from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ class RowFormat(str, Enum):
     json = "json"
 
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A job's id, or the folder or URI of a trace.")]
+Run = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A job, or the folder or URI of a trace.", autocompletion=complete_job),
+]
 Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="The most rows to print.")]
 Format = Annotated[
     RowFormat, typer.Option("--format", "-f", help="table, csv, or json: one object a line, nan and inf as text.")
@@ -45,6 +49,7 @@ Uncommitted = Annotated[
 
 
 @app.command()
+@placed
 def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table, uncommitted: Uncommitted = False) -> None:
     """Print the first rows.
 
@@ -54,6 +59,7 @@ def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table, uncommi
 
 
 @app.command()
+@placed
 def query(
     run: Run,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="For DuckDB; the table is called trace.")],
@@ -75,7 +81,7 @@ def _trace_of(run: str, uncommitted: bool) -> TraceData:
         return read_trace(run, uncommitted=uncommitted)
     if "/" in run or Path(run).exists():
         return read_trace(expanded(Path(run)), uncommitted=uncommitted)
-    return TrainingJob.get(run).trace(uncommitted=uncommitted)
+    return find_job(run).trace(uncommitted=uncommitted)
 
 
 def _print(found: pa.Table, as_format: RowFormat) -> None:

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.compat.peer_attributes import missing_attribute
+from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings, save_config
 from pai_sdk.errors import SettingsError
 from pai_sdk.storage.uri import OssUri

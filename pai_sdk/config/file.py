@@ -58,8 +58,39 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
     return content
 
 
-def write_config(path: Path, values: Mapping[str, str | None]) -> None:
+PROFILES = "profiles"
+"""The key of the profiles in the file: an object of objects, each with settings as at the top."""
+
+
+def profiles_in(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+    """The profiles of a file: name to its settings.
+
+    Args:
+        content: of the file.
+        path: of the file, for the error.
+
+    Raises:
+        SettingsError: they are not written as an object of objects.
+
+    Example:
+        >>> profiles_in({"profiles": {"staging": {"region_id": "cn-shanghai"}}}, Path("config.json"))
+        {'staging': {'region_id': 'cn-shanghai'}}
+    """
+    found = content.get(PROFILES) or {}
+    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+        shape = '{"staging": {"region_id": "cn-shanghai"}}'
+        raise SettingsError(f"{PROFILES} ({path}): write an object of objects, such as {shape}")
+    return found
+
+
+def write_config(path: Path, values: Mapping[str, str | None], *, profile: str | None = None) -> None:
     """Add values to the file, and take out those that are None, by an atomic replace; only its owner may read it.
+
+    Args:
+        path: of the file.
+        values: setting to value.
+        profile: the profile to change, which is made if need be, and removed with its last setting; otherwise
+            the settings at the top of the file.
 
     Raises:
         SettingsError: the file that is there is not a JSON object, or it cannot be written.
@@ -69,7 +100,18 @@ def write_config(path: Path, values: Mapping[str, str | None]) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked_folder(target.parent):  # else the changes of another process that writes now would be lost
-            content = {name: v for name, v in {**read_config(path), **values}.items() if v is not None}
+            content = read_config(path)
+            if profile is None:
+                content = _changed(content, values)
+            else:
+                profiles = profiles_in(content, path)
+                profiles[profile] = _changed(profiles.get(profile, {}), values)
+                kept = {name: settings for name, settings in profiles.items() if settings}
+                content = _changed(content, {PROFILES: kept or None})
             replace_file(target, json.dumps(content, ensure_ascii=False, indent=2) + "\n", durable=True)
     except OSError as error:
         raise SettingsError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _changed(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in {**content, **values}.items() if value is not None}

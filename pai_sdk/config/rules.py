@@ -65,6 +65,17 @@ def _check_network(value: str, where: str) -> str:
     return value.upper()
 
 
+REGIONS = (
+    *("cn-hangzhou", "cn-shanghai", "cn-beijing", "cn-shenzhen", "cn-zhangjiakou", "cn-wulanchabu"),
+    *("cn-guangzhou", "cn-chengdu", "cn-qingdao", "cn-huhehaote", "cn-heyuan", "cn-nanjing", "cn-fuzhou"),
+    *("cn-hongkong", "cn-wuhan-lr", "cn-zhengzhou-jva", "cn-hangzhou-finance", "cn-shanghai-finance-1"),
+    *("cn-shenzhen-finance-1", "cn-beijing-finance-1", "cn-north-2-gov-1"),
+    *("ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ap-southeast-5", "ap-southeast-6", "ap-southeast-7"),
+    *("ap-northeast-1", "ap-northeast-2", "ap-south-1", "us-east-1", "us-west-1", "na-south-1"),
+    *("eu-central-1", "eu-west-1", "me-east-1", "me-central-1"),
+)
+"""The regions of Alibaba Cloud, to find typing mistakes; there may be newer ones."""
+
 CHECKS: dict[str, Callable[[str, str], str]] = {
     "region_id": _check_region,
     "workspace_id": _check_workspace,

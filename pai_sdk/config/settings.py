@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.base.endpoint import scheme_and_host
-from pai_sdk.base.hints import is_of_type
-from pai_sdk.config.file import config_path_of, read_config, write_config
+from pai_sdk.base.hints import is_of_type, name_hint
+from pai_sdk.config.file import PROFILES, config_path_of, profiles_in, read_config, write_config
 from pai_sdk.config.rules import CHECKS, api_region_of
 from pai_sdk.errors import SettingsError
 
@@ -27,6 +27,9 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "network": ("PAI_NETWORK_TYPE",),
     "trusted_oss_endpoints": ("PAI_TRUSTED_OSS_ENDPOINTS",),
 }
+PROFILE_VARIABLE = "PAI_PROFILE"
+"""The variable that names the profile, where no argument does."""
+
 # Names as common as REGION mean ours only where PAI has set them: in its notebooks (DSW) and jobs (DLC).
 _IN_PAI = ("DSW_INSTANCE_ID", "DLC_JOB_ID")
 _REGION_IN_PAI = ("dsw_region", "REGION")
@@ -47,6 +50,7 @@ class Settings:
         network: `PUBLIC` or `VPC`: which of the region's hosts; None is public.
         trusted_oss_endpoints: further hosts that an `oss://` URI may name, with commas between them.
         prices: instance type to the price of an instance and hour, of the config file only; see `max_cost`.
+        profile: the profile of the config file that they come from; None where no profile is used.
         sources: setting to where it came from, for people.
 
     Example:
@@ -64,9 +68,20 @@ class Settings:
     network: str | None = None
     trusted_oss_endpoints: str | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
+    profile: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     passed_over: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """By setting: why its value is not used, although there is one: it belongs to another region."""
+    """By setting: why its value is not used, although there is one: another region or a profile is in use."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if they name no service, so that jobs go to the embedded one; a profile always names one.
+
+        Example:
+            >>> Settings().is_empty, Settings(profile="staging").is_empty
+            (True, False)
+        """
+        return self.region_id is None and self.endpoint is None and self.profile is None
 
     @property
     def pai_url(self) -> str:
@@ -125,6 +140,8 @@ class Settings:
 
     def _how_to_set(self, name: str) -> str:
         note = f" ({self.passed_over[name]})" if name in self.passed_over else ""
+        if self.profile is not None:
+            return f"{name}{note}: pai-sdk config set {name} … --profile {self.profile}, or Session({name}=…)"
         return (
             f"{name}{note}: Session({name}=…), or export {_VARIABLES[name][0]}=…, "
             f'or "{name}": "…" in {config_path_of(os.environ)}'
@@ -147,8 +164,12 @@ def load_settings(
     *,
     environ: Mapping[str, str] | None = None,
     config_path: str | Path | None = None,
+    profile: str | None = None,
 ) -> Settings:
     """Collect the settings: arguments win over the environment, and that over the config file. No network.
+
+    With a profile, settings come from the arguments and from the profile only. Neither the variables of the
+    environment nor the settings at the top of the file are used, because they may belong to another service.
 
     Workspace, bucket and endpoints belong to a region. Where a source names another region than the one in force,
     its other values are not used: a bucket of Hangzhou is of no use in Shanghai.
@@ -157,17 +178,19 @@ def load_settings(
         overrides: setting to value; None and empty mean "not given".
         environ: in place of `os.environ`.
         config_path: in place of `PAI_CONFIG_PATH`, or else `~/.pai/config.json`.
+        profile: a profile of the config file, in place of `PAI_PROFILE`; "" uses none.
 
     Raises:
-        SettingsError: a value is malformed, an endpoint is of another region than `region_id`, or the file is not
-            a JSON object.
+        SettingsError: a value is malformed, an endpoint is of another region than `region_id`, the file is not
+            a JSON object, or it has no such profile.
 
     Example:
         >>> load_settings({"region_id": "cn-shanghai"}, environ={"PAI_WORKSPACE_ID": "7"}).workspace_id
         '7'
     """
     environ = os.environ if environ is None else environ
-    sources = [_from_arguments(overrides or {}), _from_environment(environ), _from_file(environ, config_path)]
+    profile = profile_named(profile, environ)
+    sources = [_from_arguments(overrides or {}), *_below_arguments(environ, config_path, profile)]
     region = next((s.values["region_id"] for s in sources if "region_id" in s.values), None)
     values: dict[str, str] = {}
     places: dict[str, str] = {}
@@ -182,6 +205,13 @@ def load_settings(
                 continue
             values[name] = CHECKS[name](value, f"{name} ({source.places[name]})")
             places[name] = source.places[name]
+    if profile is not None:
+        unused = _from_environment(environ)
+        passed_over |= {
+            name: f"{place} is set, and not used with the profile {profile!r}"
+            for name, place in unused.places.items()
+            if name not in values
+        }
     _refuse_contradiction(values, places)
     around = next((environ[name] for name in _REGION_IN_PAI if environ.get(name)), region)
     if "network" not in values and _is_in_pai(environ) and around == region:
@@ -189,12 +219,43 @@ def load_settings(
         values["network"], places["network"] = "VPC", "running inside PAI"
     for name in passed_over.keys() - values.keys():
         _log.info("%s: %s", name, passed_over[name])
-    prices = _prices(config_path_of(environ, config_path))
-    return Settings(**values, prices=prices, sources=places, passed_over=passed_over)
+    prices = _prices(config_path_of(environ, config_path), profile)
+    return Settings(**values, prices=prices, profile=profile, sources=places, passed_over=passed_over)
 
 
-def _prices(path: Path) -> dict[str, float]:
-    given = read_config(path).get("prices") or {}
+def profile_named(given: str | None, environ: Mapping[str, str]) -> str | None:
+    """The profile to use: the one that is given, else that of `PAI_PROFILE`; None for none.
+
+    Args:
+        given: a name; "" for none, whatever the environment says.
+        environ: the environment.
+
+    Raises:
+        SettingsError: what was given is not a text.
+
+    Example:
+        >>> profile_named(None, {"PAI_PROFILE": "staging"}), profile_named("", {"PAI_PROFILE": "staging"})
+        ('staging', None)
+    """
+    if given is not None and not isinstance(given, str):
+        raise SettingsError(f"profile {is_of_type(given)}; give the name of a profile")
+    named = environ.get(PROFILE_VARIABLE, "") if given is None else given
+    return named.strip() or None
+
+
+def profiles_of(path: Path) -> dict[str, dict[str, Any]]:
+    """The profiles of the config file: name to settings, as they are written there.
+
+    Raises:
+        SettingsError: the file cannot be read, or they are not written as an object of objects.
+    """
+    return profiles_in(read_config(path), path)
+
+
+def _prices(path: Path, profile: str | None) -> dict[str, float]:
+    content = read_config(path)
+    own = profiles_in(content, path).get(profile, {}) if profile is not None else {}
+    given = own.get("prices") or content.get("prices") or {}
     if not isinstance(given, dict) or not all(_is_price(price) for price in given.values()):
         raise SettingsError(f'prices ({path}): write an object of numbers, such as {{"ecs.c6.large": 0.78}}')
     return {name: float(price) for name, price in given.items()}
@@ -218,6 +279,8 @@ def _refuse_contradiction(values: Mapping[str, str], places: Mapping[str, str]) 
 def save_config(settings: Settings, path: str | Path | None = None) -> Path:
     """Write the settings that are set into the config file; what else is in it stays. Keys are never written.
 
+    Settings of a profile are written into that profile.
+
     Args:
         settings: what to write.
         path: in place of `PAI_CONFIG_PATH`, or else `~/.pai/config.json`.
@@ -229,7 +292,8 @@ def save_config(settings: Settings, path: str | Path | None = None) -> Path:
         SettingsError: the file that is there is not a JSON object, or it cannot be written.
     """
     target = config_path_of(os.environ, path)
-    write_config(target, {name: getattr(settings, name) for name in _NAMES if getattr(settings, name)})
+    values = {name: getattr(settings, name) for name in _NAMES if getattr(settings, name)}
+    write_config(target, values, profile=settings.profile)
     return target
 
 
@@ -255,14 +319,40 @@ def _is_in_pai(environ: Mapping[str, str]) -> bool:
     return any(environ.get(name) for name in _IN_PAI)
 
 
+def _below_arguments(
+    environ: Mapping[str, str], given: str | Path | None, profile: str | None
+) -> tuple[_Source, ...]:
+    """The sources that the arguments win over, in their order."""
+    if profile is None:
+        return _from_environment(environ), _from_file(environ, given)
+    return (_from_profile(profile, config_path_of(environ, given)),)
+
+
+def _from_profile(name: str, path: Path) -> _Source:
+    profiles = profiles_of(path)
+    if name not in profiles:
+        hint = name_hint(name, profiles, shown=len(profiles)) if profiles else "there are none"
+        raise SettingsError(
+            f"there is no profile {name!r} in {path}; {hint}. "
+            f"To make it: pai-sdk config set region_id … --profile {name}"
+        )
+    content = profiles[name]
+    _warn_of_unknown(content, f"{path}, profile {name}")
+    return _source({each: content.get(each) for each in _NAMES}, f"profile {name} in {path}")
+
+
+def _warn_of_unknown(content: Mapping[str, Any], place: str) -> None:
+    unknown = sorted(set(content) - {*_NAMES, "prices", PROFILES})
+    if unknown:
+        _log.warning("%s: unknown settings are ignored: %s", place, ", ".join(unknown))
+
+
 def _from_file(environ: Mapping[str, str], given: str | Path | None) -> _Source:
     path = config_path_of(environ, given)
     content = read_config(path, must_exist=given is not None)
     if given is None and environ.get("PAI_CONFIG_PATH") and not path.exists():
         _log.warning("PAI_CONFIG_PATH names %s, which is not there", path)
-    unknown = sorted(set(content) - {*_NAMES, "prices"})
-    if unknown:
-        _log.warning("%s: unknown settings are ignored: %s", path, ", ".join(unknown))
+    _warn_of_unknown(content, str(path))
     return _source({name: content.get(name) for name in _NAMES}, str(path))
 
 

@@ -5,20 +5,35 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from pai_sdk.schemas.record import JobRecord
+
+_place: ContextVar[str] = ContextVar("place_option", default="")
+
+
+@contextmanager
+def in_place(option: str) -> Iterator[None]:
+    """Within it, all commands have an option that names the place of the jobs, such as `--embedded`."""
+    before = _place.set(option)
+    try:
+        yield
+    finally:
+        _place.reset(before)
 
 
 def next_commands(record: JobRecord) -> list[str]:
     """The exact lines to type for the log, the status and the end of a job."""
     has_ended = record.status.is_terminal
     verbs = ["logs", "status"] if has_ended else ["logs -f", "status", "stop"]
-    return [f"{_command()} {verb} {record.training_job_id}" for verb in verbs]
+    return [f"{_command()} {verb} {record.training_job_id} {_place.get()}".rstrip() for verb in verbs]
 
 
 def list_command(option: str = "") -> str:
     """The exact line to type for a list of all jobs; with an option, of those in another place."""
-    return f"{_command()} ps {option}".rstrip()
+    return f"{_command()} ps {option or _place.get()}".rstrip()
 
 
 def _command() -> str:

@@ -18,6 +18,7 @@ from pai_sdk.schemas.filesystems import CpfsFileSystemInput as CpfsFileSystemInp
 from pai_sdk.schemas.filesystems import FileSystemInput as FileSystemInput
 from pai_sdk.schemas.filesystems import FileSystemInputBase as FileSystemInputBase
 from pai_sdk.schemas.recipes import ModelRecipeSpec as ModelRecipeSpec
+from pai_sdk.schemas.record import InstanceUsage as InstanceUsage
 from pai_sdk.schemas.record import JobRecord as JobRecord
 from pai_sdk.schemas.record import LogLine as LogLine
 from pai_sdk.schemas.request import TrainingJobRequest as TrainingJobRequest

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
@@ -37,7 +38,7 @@ from pai_sdk.job.notifications import Notification, notify_all
 from pai_sdk.job.result_lists import MetricList
 from pai_sdk.job.waiting import Waiting, wait_async
 from pai_sdk.schemas.arguments import check_labels, check_one_of, seconds_or_none
-from pai_sdk.schemas.record import ErrorInfo, JobRecord
+from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord
 from pai_sdk.schemas.status import JobStatus
 
 if TYPE_CHECKING:
@@ -284,6 +285,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         instance: str | None = None,
         start: Mapping[str, int] | None = None,
         tail: int | None = None,
+        since: datetime | None = None,
         times: bool = False,
     ) -> LogStream:
         """The log as records: `for line in job.logs(): print(line.instance, line.text)`.
@@ -294,14 +296,22 @@ class TrainingJob(AlipaiNames, PeerAttributes):
             start: the number of the first line wanted, from 0, per instance, named likewise (a former stream's
                 `cursor`).
             tail: begin with this number of last lines of each instance, that is not in `start`.
+            since: begin with the lines that were written since then, likewise; a time without a zone is in UTC.
             times: give each line the time at which it was written, `line.written_at`.
 
         Raises:
-            InvalidInputError: `start` or `tail` has no such numbers; while the log is read: the job has no such
-                instance, or the service does not say the times.
+            InvalidInputError: `start` or `tail` has no such numbers, or `since` is no time; while the log is read:
+                the job has no such instance, or the service does not say the times.
         """
         return LogStream(
-            self._backend, self.id, follow=follow, instance=instance, start=start, tail=tail, times=times
+            self._backend,
+            self.id,
+            follow=follow,
+            instance=instance,
+            start=start,
+            tail=tail,
+            since=since,
+            times=times,
         )
 
     async def wait_async(self, timeout: float | None = None, *, policy: FollowPolicy | None = None) -> TrainingJob:
@@ -336,6 +346,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         instance: str | None = None,
         start: Mapping[str, int] | None = None,
         tail: int | None = None,
+        since: datetime | None = None,
         times: bool = False,
     ) -> LogStream:
         """The log for an asyncio program: `async for line in job.logs_async(follow=True): …`.
@@ -345,7 +356,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         Raises:
             InvalidInputError: as `logs`.
         """
-        return self.logs(follow=follow, instance=instance, start=start, tail=tail, times=times)
+        return self.logs(follow=follow, instance=instance, start=start, tail=tail, since=since, times=times)
 
     def metrics(self, name: str | None = None, *, since: str | None = None) -> MetricList:
         """The values that the job reports, and that its metric definitions find in its log; oldest first.
@@ -369,6 +380,54 @@ class TrainingJob(AlipaiNames, PeerAttributes):
     def events(self) -> Sequence[str]:
         """The job's events, as reported by the service."""
         return self._backend.events(self.id)
+
+    def usage(self) -> Sequence[InstanceUsage]:
+        """What the instances use now: processor, memory and GPU. An instance that has just begun may be missing.
+
+        Services measure every few seconds; Docker measures while it is asked, for a second or two.
+
+        Example:
+            >>> def is_busy(job: TrainingJob) -> bool:
+            ...     return any((one.gpu_percent or 0) > 50 for one in job.usage())
+        """
+        return self._backend.usage(self.id)
+
+    def exec(self, command: Sequence[str], *, instance: str | None = None) -> int:
+        """Run a command beside the job, in its environment, with the terminal of this process.
+
+        The command sees `/ml`, the working directory and the variables of the instance. That works for local jobs
+        in Docker, and for jobs of a service that the same user runs on this machine.
+
+        Args:
+            command: the program and its arguments.
+            instance: which one, by its full name or its ending (`master-0`); the first one otherwise.
+
+        Returns:
+            The exit code of the command.
+
+        Raises:
+            InvalidInputError: the job is not running, has no such instance, or cannot be entered from here.
+
+        Example:
+            >>> job.exec(["df", "-h", "/ml"])  # doctest: +SKIP
+            0
+        """
+        if isinstance(command, str) or not command:
+            hint = "give a list: ['sh', '-c', 'echo hello']"
+            raise InvalidInputError([Problem("command", f"{command!r} is no program with arguments", hint)])
+        record = self.refresh()
+        names = record.instance_names
+        ending = "" if instance is None else instance
+        found = [name for name in names if name == ending or name.endswith(f"-{ending}")] if ending else names
+        if record.status != JobStatus.RUNNING or not names:
+            what = f"job {self.id} is {record.status}; only instances that are running can be entered"
+            raise InvalidInputError([Problem("JOB", what)])
+        if not found:
+            there = ", ".join(short_instance(self.id, name) for name in names)
+            raise InvalidInputError(
+                [Problem("instance", f"{instance!r} is none of this job's", f"it has {there}")]
+            )
+        return self._backend.enter(self.id, found[0]).run(command)
 
     def error_info(self) -> ErrorInfo | None:
         """The reason for which it failed, as reported by the service; None when it did not fail."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
@@ -65,6 +65,33 @@ def from_time(points: Iterable[MetricPoint], since: str | None) -> Iterator[Metr
     for point in points:
         if since_s is None or (at := seconds_of(point.timestamp)) is None or at >= since_s:
             yield point
+
+
+class InstanceMetrics(Received):
+    """The values of one metric of one instance."""
+
+    instance_id: str | None = None
+    metrics: NullableList[MetricPoint] = Field(default_factory=list)
+
+
+class InstanceUsage(NamedTuple):
+    """What one instance uses now; None for what is not measured where it runs.
+
+    Attributes:
+        instance: its full name.
+        cpu_percent: of all cores of its machine.
+        memory_percent: of the memory of its machine, or of its container's limit.
+        gpu_percent: of its GPUs' time.
+        gpu_memory_percent: of its GPUs' memory.
+        memory_bytes: the memory itself, where it is known.
+    """
+
+    instance: str
+    cpu_percent: float | None = None
+    memory_percent: float | None = None
+    gpu_percent: float | None = None
+    gpu_memory_percent: float | None = None
+    memory_bytes: int | None = None
 
 
 class ErrorInfo(Received):

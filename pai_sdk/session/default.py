@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from pai_sdk.session.session import Session
 logger = logging.getLogger(__name__)
 
 _default: Session | None = None
+_open_default: Callable[[], Session] | None = None  # in place of environment and config file
 _default_lock = threading.Lock()
 _opening = threading.Lock()
 
@@ -63,15 +66,40 @@ def get_default_session(*, local: bool = False) -> Session:
     """
     global _default
     with _default_lock:
+        if _default is None and _open_default is not None:
+            _default = _open_default()
         if _default is None:
             session = Session()
-            if session.settings.region_id is None and session.settings.endpoint is None:
+            if session.settings.is_empty:
                 if local:
                     return session
                 logger.info("no region and no endpoint is set: jobs go to the embedded service")
                 session = Session.embedded()
             _default = session
         return _default
+
+
+@contextmanager
+def default_session_from(open_session: Callable[[], Session]) -> Iterator[None]:
+    """Within it, another session is the default one; afterwards the former one is again.
+
+    Args:
+        open_session: makes that session; called when it is first needed.
+
+    Example:
+        >>> with default_session_from(lambda: Session("cn-shanghai", profile="")):
+        ...     get_default_session().settings.region_id
+        'cn-shanghai'
+    """
+    global _default, _open_default
+    with _default_lock:
+        before = _default, _open_default
+        _default, _open_default = None, open_session
+    try:
+        yield
+    finally:
+        with _default_lock:
+            _default, _open_default = before
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ class Session(NamedSettings):
         credentials: CredentialsProvider | Credentials | None = None,
         retry: RetryPolicy | None = None,
         config_path: str | Path | None = None,
+        profile: str | None = None,
     ) -> None:
         """Collect the settings.
 
@@ -102,9 +103,11 @@ class Session(NamedSettings):
                 instead of the three above.
             retry: the policy for everything that goes over the network.
             config_path: another file than `~/.pai/config.json`.
+            profile: a profile of that file, in place of `PAI_PROFILE`. Settings come from the arguments
+                and from the profile only; "" uses none.
 
         Raises:
-            SettingsError: a setting is malformed, or contradicts another.
+            SettingsError: a setting is malformed, or contradicts another, or there is no such profile.
             InvalidInputError: a key is given by half or twice, or `retry` is no policy.
         """
         self.settings: Settings = load_settings(
@@ -119,6 +122,7 @@ class Session(NamedSettings):
                 "trusted_oss_endpoints": trusted_oss_endpoints,
             },
             config_path=config_path,
+            profile=profile,
         )
         self._credentials = provider_of(access_key_id, access_key_secret, security_token, credentials)
         self._default_key = not (access_key_id or credentials)
@@ -150,6 +154,7 @@ class Session(NamedSettings):
             endpoint=info.endpoint,
             aiworkspace_endpoint=info.endpoint,
             credentials=static_credentials(info.access_key_id, info.access_key_secret),
+            profile="",
         )
         session._embedded.data_dir = info.data_dir
         session._backends.connection.uses_images = info.uses_images

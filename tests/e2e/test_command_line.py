@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -312,3 +313,81 @@ def test_ctrl_c_ends_in_a_message(session: Session) -> None:
         child.send_signal(signal.SIGINT)
         _, told = child.communicate(timeout=PATIENCE_S)
     assert (child.returncode, told) == (130, "\nInterrupted.\n")
+
+
+def test_a_job_by_name_prefix_and_as_the_last_one(session: Session) -> None:
+    processor = Processor("python:3.11", "true", instance_type="ecs.c6.large", session=session)
+    first, second = (processor.run(show_logs=False) for _ in range(2))
+    for named, job in ((first.name, first), (second.id[:12], second), ("-", second)):
+        assert json.loads(pai(session, "status", named, "--json").stdout)["TrainingJobId"] == job.id
+    told = pai(session, "stop", "train")
+    assert told.returncode == 1
+    assert f"\n  {first.id}  {first.name}  Succeed" in told.stderr
+    assert pai(session, "logs", "by nothing").returncode == 102
+
+
+def test_two_services_and_the_options_that_name_them(session: Session, embedded_home: Path) -> None:
+    """A shell points at one service; its options lead to the embedded one, to a profile, and nowhere else."""
+    here = submitted(session, "true")
+    assert pai(session, "wait", "-", "--embedded").returncode == 102, "there is no job in the embedded service yet"
+    run = ("run", "--image", "python:3.11", "--instance-type", "ecs.c6.large", "--command", "echo embedded")
+    ran = pai(session, *run, "--embedded", "--no-wait")
+    there = ran.stdout.strip()
+    assert f"logs -f {there} --embedded" in ran.stderr
+    assert pai(session, "logs", "-f", "-", "--embedded").stdout.endswith("embedded\n")
+    assert there not in pai(session, "ps", "-q").stdout
+    assert there in pai(session, "ps", "-q", "--embedded").stdout
+    lost = pai(session, "status", there)
+    assert lost.returncode == 102
+    assert "other places: --embedded, --profile NAME" in lost.stderr
+    settings = session.settings
+    for name in ("endpoint", "oss_endpoint", "region_id", "workspace_id", "oss_bucket_name"):
+        value = str(getattr(settings, name))
+        assert pai(session, "config", "set", name, value, "--profile", "lab").returncode == 0
+    no_settings = {name: value for name, value in environment(session).items() if not name.startswith("PAI_")}
+    for arguments, variables in ((["--profile", "lab"], {}), ([], {"PAI_PROFILE": "lab"})):
+        told = subprocess.run(
+            [*PAI, "ps", "-q", *arguments],
+            env={**no_settings, **variables},
+            text=True,
+            capture_output=True,
+            timeout=PATIENCE_S,
+        )
+        assert here in told.stdout.split(), told.stderr
+
+
+def test_a_command_beside_a_running_job_and_what_it_uses(session: Session) -> None:
+    job_id = submitted(session, "echo begun; sleep 600")
+    session.get_job(job_id).logs(follow=True).__iter__().__next__()
+    until(lambda: pai(session, "exec", job_id, "true").returncode == 0)
+    script = 'echo "$PAI_INSTANCE_NAME"; cat; test -d "$PAI_CONFIG_DIR" && pwd; exit 3'
+    told = subprocess.run(
+        [*PAI, "exec", job_id, "sh", "-c", script],
+        env=environment(session),
+        input="from stdin\n",
+        text=True,
+        capture_output=True,
+        timeout=PATIENCE_S,
+    )
+    assert told.returncode == 3, told.stderr
+    name, line, folder = told.stdout.splitlines()
+    assert (name, line) == (f"{job_id}-master-0", "from stdin")
+    assert folder == ("/ml/usercode" if ml.can_be_had() else folder)
+    until(lambda: json.loads(pai(session, "top", job_id, "--json").stdout or "{}").get("cpu_percent") is not None)
+    assert f"{job_id}  master-0  Running" in pai(session, "top").stdout
+    assert pai(session, "stop", "--wait", job_id).returncode == 0
+    gone = pai(session, "exec", job_id, "true")
+    assert gone.returncode == 1
+    assert "only instances that are running can be entered" in gone.stderr
+
+
+def test_a_reader_of_a_watched_list_that_goes_away_is_no_error(session: Session) -> None:
+    submitted(session, "true")
+    command = f"{' '.join(map(shlex.quote, PAI))} ps --watch -q | head -1; exit ${{PIPESTATUS[0]}}"
+    variables, pipe = environment(session), subprocess.PIPE
+    with subprocess.Popen(["bash", "-c", command], env=variables, stdout=pipe, stderr=pipe, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().startswith("train")
+        submitted(session, "sleep 1")  # the next line goes into a closed pipe
+        _, told = child.communicate(timeout=PATIENCE_S)
+    assert (child.returncode, told) == (0, "")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pai_sdk.api.responses import api_error
-from pai_sdk.backend.base import Capabilities, JobChanges, Plan, Purpose
+from pai_sdk.backend.base import Capabilities, InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.errors import ConnectionFailedError, NotFoundError
 from pai_sdk.job.follow.follower import FollowPolicy
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint
+from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
 from pai_sdk.schemas.request import TrainingJobRequest
 from pai_sdk.schemas.spec import CodeDir
 from pai_sdk.storage.store import Store, open_store
@@ -47,6 +47,8 @@ class FakeBackend:
         self.on_read: Callable[[], None] = lambda: None
         self.says_times = False
         self.calls: list[str] = []
+        self.used: list[InstanceUsage] = []
+        self.entry: InstanceEntry
         self._random = random.Random(seed)
         self._lock = threading.Lock()
 
@@ -95,6 +97,13 @@ class FakeBackend:
             if not self.says_times
             else [f"2026-11-22T05:00:{start + place:02}.000Z" for place in range(count)]
         )
+
+    def usage(self, job_id: str) -> Sequence[InstanceUsage]:
+        return self.used
+
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
+        self.calls.append(f"enter {instance}")
+        return self.entry
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         return self.info

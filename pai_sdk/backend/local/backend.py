@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk.agent.reasons import REASON_STOPPED_BY_USER
 from pai_sdk.agent.sandbox import RESUMED_CHANNELS
-from pai_sdk.backend.base import JobChanges, Plan, Purpose, Upload
+from pai_sdk.backend.base import InstanceEntry, JobChanges, Plan, Purpose, Upload
 from pai_sdk.backend.connection import Connection
 from pai_sdk.backend.local.job_files import InputCache, copy_output, copy_tree
 from pai_sdk.backend.local.jobs import LocalJobs
@@ -33,14 +33,22 @@ from pai_sdk.backend.local.watching import LatestMetrics, LocalLogs, metric_valu
 from pai_sdk.backend.places import LOCAL, Capabilities
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.code.package import package_code
-from pai_sdk.errors import ConflictError, NotFoundError, ObjectNotFoundError, StorageError
+from pai_sdk.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    ObjectNotFoundError,
+    Problem,
+    StorageError,
+)
 from pai_sdk.execution.base import Mounts
 from pai_sdk.execution.contract import launch_spec
 from pai_sdk.execution.docker.containers import engine_may_be_away
+from pai_sdk.execution.docker.entry import find_container_entry, usage_of_job
 from pai_sdk.execution.docker.executor import DockerExecutor
 from pai_sdk.execution.output_uploader import UPLOAD_INTERVAL_S, note_resumed
 from pai_sdk.run.store.stored_checkpoints import unfinished_files
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, LogPage, MetricPoint, from_time
+from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint, from_time
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.secret_values import with_secrets
 from pai_sdk.schemas.spec import CodeDir
@@ -396,6 +404,19 @@ class LocalBackend:
         if record.reason_message and events:
             events[-1] += f": {record.reason_message}"
         return events
+
+    def usage(self, job_id: str) -> Sequence[InstanceUsage]:
+        """What the containers use, by the engine."""
+        self._jobs.sandbox(job_id)
+        return usage_of_job(self._executor.engine, job_id)
+
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
+        """The way into the container of an instance."""
+        self._jobs.sandbox(job_id)
+        entry = find_container_entry(job_id, instance, self._executor.engine)
+        if entry is None:
+            raise InvalidInputError([Problem("JOB", f"the container of {instance} does not run")])
+        return entry
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """Return why the job failed, or None."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
+from datetime import datetime, timezone
 from functools import partial
-from itertools import zip_longest
 
 from pai_sdk.backend.base import Backend
 from pai_sdk.base.hints import wrong_type
@@ -16,6 +17,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 from pai_sdk.job.follow.follower import PAGE_LINES, Follower, FollowPolicy, LogError, Update
 from pai_sdk.job.follow.updates import ask
 from pai_sdk.schemas.record import JobRecord, LogLine, LogPage
+from pai_sdk.schemas.wire import seconds_of
 
 __all__ = ["FollowPolicy", "LogLine", "LogStream"]
 
@@ -44,6 +46,7 @@ class LogStream:
         instance: str | None = None,
         start: Mapping[str, int] | None = None,
         tail: int | None = None,
+        since: datetime | None = None,
         times: bool = False,
         policy: FollowPolicy | None = None,
     ) -> None:
@@ -57,12 +60,16 @@ class LogStream:
             start: the number of the first line wanted, per instance, by its full name or its ending; 0 where
                 it is not in `start`.
             tail: begin with so many of the last lines of each instance that is listed now and has no `start`.
+            since: begin with the first line of each such instance that was written then or later; in UTC without a
+                zone.
             times: read when each line was written, too.
             policy: how patiently to follow.
         """
         if tail is not None and (not isinstance(tail, int) or isinstance(tail, bool) or tail < 0):
             problem = Problem("tail", f"{tail!r} is not a number of lines", "a whole number, 0 or more")
             raise InvalidInputError([problem])
+        if since is not None and not isinstance(since, datetime):
+            raise InvalidInputError([wrong_type("since", since, "give a datetime, in UTC or with a zone")])
         if start is not None and not isinstance(start, Mapping):
             raise InvalidInputError([wrong_type("start", start, "give a dict: instance to line, as in `cursor`")])
         wrong = [
@@ -78,6 +85,7 @@ class LogStream:
         self._follow = follow
         self._only = instance
         self._tail = tail
+        self._since = since if since is None or since.tzinfo else since.replace(tzinfo=timezone.utc)
         self._times = times
         self._policy = policy or FollowPolicy()
 
@@ -92,16 +100,15 @@ class LogStream:
         Args:
             deadline: when to stop following, on the clock of `time.monotonic()`.
         """
-        if self._tail is not None:
-            self._begin_at_tail()
+        self._find_begin()
         with closing(self._source(deadline)) as source:
             for update in source:
                 yield from self._handed_over(self._timed(update))
 
     async def __aiter__(self) -> AsyncGenerator[LogLine, None]:
         where = self._backend.endpoint
-        if self._tail is not None:
-            await ask(self._begin_at_tail, where, self._policy)
+        if self._tail is not None or self._since is not None:
+            await ask(self._find_begin, where, self._policy)
         async with aclosing(self._source_async()) as source:
             async for update in source:
                 if self._times:
@@ -120,12 +127,29 @@ class LogStream:
             self.cursor[line.instance] = line.next_number
             yield line
 
-    def _begin_at_tail(self) -> None:
-        """Put the cursor of instances that have none this number of lines before the end."""
+    def _find_begin(self) -> None:
+        """Put the cursor of instances that have none where `tail` and `since` say, at the later one of both."""
+        if self._tail is None and self._since is None:
+            return
         for instance in self._wanted(self._backend.get(self._job_id)):
             if instance not in self.cursor:
-                self.cursor[instance] = max(0, self._count(instance) - (self._tail or 0))
-        self._tail = None
+                count = self._count(instance)
+                begin = 0 if self._since is None else self._first_since(instance, count, self._since.timestamp())
+                self.cursor[instance] = max(begin, 0 if self._tail is None else count - self._tail)
+        self._tail = self._since = None
+
+    def _first_since(self, instance: str, count: int, moment: float) -> int:
+        """The number of the first line that was written at a moment or later, by a binary search.
+
+        The time of a line that was written just now may not be known yet.
+        """
+
+        def is_late(number: int) -> bool:
+            (time,) = self._times_of(instance, number, 1)
+            written = seconds_of(time)
+            return written is None or written >= moment
+
+        return bisect_left(range(count), True, key=is_late)
 
     def _timed(self, update: Update) -> Update:
         return [*self._with_times(update)] if self._times and isinstance(update, list) else update
@@ -139,12 +163,20 @@ class LogStream:
         if not lines:
             return
         first = lines[0]
-        times = self._backend.line_times(self._job_id, first.instance, start=first.number, count=len(lines))
+        for line, time in zip(lines, self._times_of(first.instance, first.number, len(lines)), strict=True):
+            yield replace(line, written_at=time)
+
+    def _times_of(self, instance: str, start: int, count: int) -> Sequence[str | None]:
+        """When lines were written; None for those whose time is not known.
+
+        Raises:
+            InvalidInputError: the backend does not know the times of lines.
+        """
+        times = self._backend.line_times(self._job_id, instance, start=start, count=count)
         if times is None:
             hint = "services of pai-sdk and local jobs do; read the log without times"
             raise InvalidInputError([Problem("times", "this service does not say when a line was written", hint)])
-        for line, time in zip_longest(lines, times[: len(lines)]):
-            yield replace(line, written_at=time)
+        return [*times[:count], *[None] * (count - len(times))]
 
     def _count(self, instance: str) -> int:
         """The number of lines now. Where the service does not give it, the log is read to the end."""

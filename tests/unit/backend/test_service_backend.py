@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,13 @@ from pai_sdk.backend.service import ServiceBackend
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import static_credentials
 from pai_sdk.config.settings import Settings, load_settings
-from pai_sdk.errors import SettingsError, StorageError
+from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError, StorageError
 from pai_sdk.job.follow.follower import FollowPolicy
 from pai_sdk.job.follow.stream import LogStream
 from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.schemas.record import JobRecord
+from pai_sdk.schemas.record import InstanceUsage, JobRecord
 from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk.schemas.wire import wire_time
 from pai_sdk.storage.tree import FileTree
 from pai_sdk.submission import submit
 from tests.unit.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing, unused_endpoint
@@ -66,6 +69,33 @@ def a_request(**more: Any) -> TrainingJobRequest:
     return TrainingJobRequest.model_validate(
         {"TrainingJobName": "demo", "ComputeResource": {"EcsSpec": "ecs.c6.large"}, **more}
     )
+
+
+def test_usage_is_the_last_value_of_each_metric(server: ScriptedServer, backend: ServiceBackend) -> None:
+    values = {"CpuCoreUsage": [1.0, 2.5], "MemoryUsage": [50], "GpuCoreUsage": [None, 99.0], "GpuMemoryUsage": []}
+
+    def answer(asked: Asked) -> Reply:
+        points = [{"Time": "2026-11-22T05:00:00Z", "Value": value} for value in values[asked.query["MetricType"]]]
+        assert asked.path == "/api/v1/trainingjobs/t-1/instancemetrics"
+        assert asked.query["StartTime"] < wire_time(time.time() - 300)  # type: ignore[operator]
+        holes: list[Any] = [{"InstanceId": "t-1-worker-1", "Metrics": None}, {"Metrics": points}, {}]
+        return Reply({"InstanceMetrics": [{"InstanceId": "t-1-worker-0", "Metrics": points}, *holes]})
+
+    server.answer = answer
+    assert backend.usage("t-1") == [InstanceUsage("t-1-worker-0", 2.5, 50.0, 99.0, None, None)]
+    for nothing in (None, {"a": 1}, [None, 7, {"InstanceId": "x", "Metrics": 7}]):
+        server.answer = partial(lambda body, asked: Reply({"InstanceMetrics": body}), nothing)
+        assert backend.usage("t-1") == []
+
+
+def test_an_instance_elsewhere_cannot_be_entered(backend: ServiceBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pai_sdk.execution.docker.entry.find_engine", no_engine)
+    with pytest.raises(InvalidInputError, match="does not run on this machine, or is another"):
+        backend.enter("t-1", "t-1-worker-0")
+
+
+def no_engine() -> None:
+    raise EngineNotFoundError("none")
 
 
 def test_it_is_a_backend(backend: ServiceBackend) -> None:

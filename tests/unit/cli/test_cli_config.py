@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from pai_sdk.cli import doctor
 from pai_sdk.cli.doctor import Finding
 from pai_sdk.cli.root import app
-from pai_sdk.errors import EngineNotFoundError, ServiceStartError, SettingsError
+from pai_sdk.errors import EngineNotFoundError, NotFoundError, ServiceStartError, SettingsError
 from pai_sdk.session import Session
 
 
@@ -198,3 +198,89 @@ def test_remedies_stand_below_what_they_are_for(monkeypatch: pytest.MonkeyPatch)
         "                  → free some:",
         "                      pai-sdk service clean",
     ]
+
+
+# ---- profiles, and where jobs go
+
+
+def test_list_shows_what_config_shows(clean_home: Path) -> None:
+    pai("config", "set", "workspace_id", "7", "--profile", "staging")
+    assert pai("config", "list").stdout == pai("config").stdout
+    shown = pai("config", "list", "--profile", "staging").stdout
+    assert "profile  staging" in shown
+    assert "profile staging in" in shown
+    assert pai("config", "--profile", "staging").stdout == shown
+
+
+def test_get_prints_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    pai("config", "set", "workspace_id", "7", "--profile", "staging")
+    told = pai("config", "get", "workspace_id")
+    assert (told.exit_code, told.stdout) == (102, "")
+    assert pai("config", "get", "workspace_id", "--profile", "staging").stdout == "7\n"
+    monkeypatch.setenv("PAI_PROFILE", "staging")
+    assert pai("config", "get", "workspace_id").stdout == "7\n"
+    assert pai("config", "get", "workspaces").exit_code == 2
+
+
+def test_profiles_are_made_listed_and_removed(clean_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = clean_home / ".pai" / "config.json"
+    assert "no profiles" in pai("config", "profiles").stdout
+    assert (
+        f"in profile staging of {file}"
+        in pai("config", "set", "region_id", "cn-shanghai", "--profile", "staging").stdout
+    )
+    pai("config", "set", "endpoint", "http://10.0.0.1:8765", "--profile", "mine")
+    monkeypatch.setenv("PAI_PROFILE", "mine")
+    rows = {
+        row["profile"]: row for row in map(json.loads, pai("config", "profiles", "--json").stdout.splitlines())
+    }
+    assert (rows["staging"]["region_id"], rows["staging"]["used"], rows["mine"]["used"]) == (
+        "cn-shanghai",
+        False,
+        True,
+    )
+    assert ["*", "mine", "-", "-", "http://10.0.0.1:8765"] in [
+        row.split() for row in pai("config", "profiles").stdout.splitlines()
+    ]
+    assert pai("config", "unset", "--all", "--profile", "mine").exit_code == 0
+    pai("config", "unset", "region_id", "--profile", "staging")
+    assert json.loads(file.read_text()) == {}
+    with pytest.raises(NotFoundError, match="no profile 'mine'"):
+        raise pai("config", "unset", "region_id", "--profile", "mine").exception or AssertionError
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("unset",),
+        ("unset", "--all"),
+        ("unset", "region_id", "--all", "--profile", "staging"),
+        ("set", "workspace_id", "7", "--profile", "a b"),
+        ("--json", "path"),
+    ],
+)
+def test_wrong_uses_of_config(arguments: tuple[str, ...]) -> None:
+    assert pai("config", *arguments).exit_code == 2
+
+
+def test_a_region_that_there_is_not_is_not_written(clean_home: Path) -> None:
+    told = pai("config", "set", "region_id", "cn-hangzou")
+    assert told.exit_code == 2
+    assert "did you mean 'cn-hangzhou'?" in " ".join(told.stderr.replace("│", " ").split())
+    assert not (clean_home / ".pai" / "config.json").exists()
+    assert pai("config", "set", "region_id", "cn-brand-new", "--no-check").exit_code == 0
+
+
+def test_the_region_of_a_service_of_ones_own_has_any_name() -> None:
+    pai("config", "set", "endpoint", "http://127.0.0.1:8765")
+    assert pai("config", "set", "region_id", "lab").exit_code == 0
+
+
+def test_it_says_where_jobs_go_when_that_changes() -> None:
+    told = pai("config", "set", "region_id", "cn-hangzhou").stdout
+    assert "Jobs now leave this machine: they go to Alibaba Cloud PAI in cn-hangzhou. `--embedded`" in told
+    assert "Jobs now" not in pai("config", "set", "workspace_id", "7").stdout
+    assert "Jobs now" not in pai("config", "set", "region_id", "cn-shanghai", "--profile", "staging").stdout
+    assert "go to Alibaba Cloud PAI in cn-beijing." in pai("config", "set", "region_id", "cn-beijing").stdout
+    assert "Jobs now go to the embedded service on this machine." in pai("config", "unset", "region_id").stdout
+    assert "leave" not in pai("config", "set", "endpoint", "http://127.0.0.1:8765").stdout

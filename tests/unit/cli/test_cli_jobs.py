@@ -10,9 +10,12 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
+from pai_sdk import Session
 from pai_sdk.cli.root import app
 from pai_sdk.display.base import visible_text
+from pai_sdk.errors import InvalidInputError
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import JobRecord
 from tests.unit.fake_backend import FakeBackend
 
 LONG = "a-name-of-many-words-" * 4 + "end"
@@ -51,6 +54,7 @@ def job(monkeypatch: pytest.MonkeyPatch, listed_by: dict[str, object], backend: 
 
     monkeypatch.setattr(TrainingJob, "list", listed)
     monkeypatch.setattr(TrainingJob, "get", lambda job_id: known)
+    monkeypatch.setattr("pai_sdk.session.default._default", Session("cn-hangzhou"))
     monkeypatch.setenv("COLUMNS", "60")
     return known
 
@@ -211,7 +215,9 @@ def test_what_the_credentials_library_logs_is_for_the_curious(option: list[str],
 import logging
 from pai_sdk.cli import main
 from pai_sdk.errors import CredentialsError
+from pai_sdk.errors import InvalidInputError
 from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import JobRecord
 
 def look_for_a_key(**_):
     logging.getLogger("credentials").error("Traceback of theirs")
@@ -225,3 +231,66 @@ main()
     )
     assert done.stderr.endswith("error: no access key was found\n")
     assert ("Traceback of theirs" in done.stderr) is shown
+
+
+def test_wait_without_the_log_shows_status_and_end(job: TrainingJob, backend: FakeBackend) -> None:
+    looks = []
+
+    def get(job_id: str, **_: object) -> JobRecord:
+        looks.append(job_id)
+        backend.status = "Running" if len(looks) < 3 else "Succeed"
+        return FakeBackend.get(backend, job_id)
+
+    backend.get = get  # type: ignore[method-assign]
+    told = CliRunner().invoke(app, ["wait", job.id, "--no-logs"])
+    assert "● Running" in told.stderr
+    assert f"✔ {job.id} Succeed" in told.stderr
+    assert (told.exit_code, told.stdout) == (0, "")
+
+
+def test_a_quiet_wait_shows_nothing(job: TrainingJob, backend: FakeBackend) -> None:
+    backend.status = "Succeed"
+    assert pai("wait", job.id, "--quiet") == ""
+    assert json.loads(pai("wait", job.id, "--json"))["Status"] == "Succeed"
+
+
+def test_the_lines_since_a_moment(job: TrainingJob, backend: FakeBackend) -> None:
+    backend.says_times = True
+    assert pai("logs", job.id, "--since", "2026-11-22T05:00:08") == "line 8\nline 9\n"
+    assert pai("logs", job.id, "--since", "2026-11-22T06:00:07.5+01:00", "--tail", "5") == "line 8\nline 9\n"
+    assert pai("logs", job.id, "--since", "2026-11-22", "--tail", "1") == "line 9\n"
+    assert pai("logs", job.id, "--since", "1s") == ""
+    assert pai("logs", job.id, "--since", "9999w").count("\n") == 10
+
+
+def test_since_needs_a_moment_and_a_service_that_says_times(job: TrainingJob) -> None:
+    told = CliRunner().invoke(app, ["logs", job.id, "--since", "yesterday"])
+    assert told.exit_code == 2
+    assert "10m" in told.stderr
+    with pytest.raises(InvalidInputError, match="does not say when a line was written"):
+        raise CliRunner().invoke(app, ["logs", job.id, "--since", "5m"]).exception or AssertionError
+
+
+@pytest.mark.parametrize(("option", "rows"), [("--quiet", 2), ("--json", 2), ("--limit=5", 6)])
+def test_a_watched_list_shows_changes_until_ctrl_c(
+    job: TrainingJob, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, option: str, rows: int
+) -> None:
+    statuses = iter(["Running", "Running", "Succeed"])
+
+    def listed(**_: object) -> Iterator[TrainingJob]:
+        backend.status = next(statuses)
+        yield TrainingJob(job.id, backend)
+
+    def pause(seconds: float) -> None:
+        if backend.status == "Succeed":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingJob, "list", listed)
+    monkeypatch.setattr("pai_sdk.cli.jobs.time.sleep", pause)
+    monkeypatch.setenv("COLUMNS", "200")
+    told = CliRunner().invoke(app, ["ps", "--watch", option])
+    assert told.exit_code == 0
+    assert told.stdout.count(f'"TrainingJobId":"{job.id}"' if option == "--json" else job.id) == 2, (
+        "the second look has shown nothing new"
+    )
+    assert len(told.stdout.splitlines()) <= rows

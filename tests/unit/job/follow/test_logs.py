@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any
 
@@ -490,3 +491,39 @@ def test_lines_with_the_times_at_which_they_were_written(follow: bool) -> None:
     backend.says_times = False
     with pytest.raises(InvalidInputError, match="does not say when a line was written"):
         list(LogStream(backend, "train1", follow=follow, times=True, policy=FAST))
+
+
+@pytest.mark.parametrize(("second", "first"), [(0, 0), (7, 7), (7.5, 8), (59, 59), (60, 60)])
+def test_a_log_since_a_moment_begins_with_its_first_line(second: float, first: int) -> None:
+    asked: list[int] = []
+
+    class Timed(FakeBackend):
+        """Its lines were written a second apart."""
+
+        def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> list[str | None]:
+            asked.append(count)
+            return [f"2026-11-22T05:00:{start + place:02}.000Z" for place in range(count)]
+
+    backend = Timed()
+    backend.lines = {"train1-master-0": [str(number) for number in range(60)], "train1-worker-0": []}
+    moment = datetime(2026, 11, 22, 5) + timedelta(seconds=second)
+    for since in (moment, moment.replace(tzinfo=timezone(timedelta(hours=8))) + timedelta(hours=8)):
+        stream = LogStream(backend, "train1", since=since)
+        assert [line.text for line in stream] == [str(number) for number in range(first, 60)]
+    assert asked == [1] * len(asked), "a search, which reads no log"
+    assert len(asked) <= 14
+    assert len([*LogStream(backend, "train1", since=moment, start={"master-0": 58})]) == 2
+    with pytest.raises(InvalidInputError, match="give a datetime"):
+        LogStream(backend, "train1", since="5m")  # type: ignore[arg-type]
+
+
+def test_a_line_whose_time_is_not_known_yet_is_a_new_one() -> None:
+    class Behind(FakeBackend):
+        """It does not know yet when the last line was written."""
+
+        def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> list[str | None]:
+            return [None if start + place == 9 else "2026-11-22T05:00:00Z" for place in range(count)]
+
+    backend = Behind()
+    backend.lines = {"train1-master-0": [str(number) for number in range(10)]}
+    assert [line.text for line in LogStream(backend, "train1", since=datetime(2027, 1, 1))] == ["9"]

@@ -1,0 +1,1 @@
+"""The commands about the instances of running jobs: top, exec."""

@@ -1,0 +1,38 @@
+"""`pai-sdk exec`: a command, or a shell, beside a running job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pai_sdk.cli.where.job_names import JobId, find_job
+
+__all__ = ["TAKES_ALL", "exec_"]
+
+TAKES_ALL = {"allow_interspersed_args": False}
+"""Settings of the command: what follows JOB belongs to the command that is run."""
+
+_SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
+
+
+def exec_(
+    job_id: JobId,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND...", help="The command; a shell if none is given.")
+    ] = None,
+    instance: Annotated[
+        str | None, typer.Option("--instance", "-i", help="The instance: `master-0` (the first), `worker-1`, …")
+    ] = None,
+) -> None:
+    """Run a command beside a running job, with its `/ml`, its folder and its variables; options come before JOB.
+
+    That works for jobs in Docker on this machine and for jobs of a service that you run on this machine. The exit
+    code is that of the command: 127 if the job has no such program, 126 if it cannot be started.
+
+    Example: pai-sdk exec train129f212o89d nvidia-smi
+    """
+    words = [*(command or _SHELL)]
+    if words[0] == "--":
+        words = words[1:] or _SHELL
+    raise typer.Exit(find_job(job_id).exec(words, instance=instance))

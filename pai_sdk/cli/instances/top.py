@@ -1,0 +1,94 @@
+"""`pai-sdk top`: what the instances of running jobs use."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+from pai_sdk.cli.jobs import Json, shows_again, status_text
+from pai_sdk.cli.tables import Column, print_json, print_table
+from pai_sdk.cli.where.job_names import complete_job, find_job
+from pai_sdk.cli.where.place import chosen_place
+from pai_sdk.display.base import short_instance
+from pai_sdk.errors import NotFoundError
+from pai_sdk.job.training_job import TrainingJob
+from pai_sdk.schemas.record import InstanceUsage
+from pai_sdk.schemas.status import JobStatus
+from pai_sdk.storage.tree import size_text
+
+__all__ = ["top"]
+
+_MOST_JOBS = 20
+_FIGURES = ("cpu_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
+_COLUMNS = (
+    Column("JOB"),
+    Column("INSTANCE"),
+    Column("STATUS", drop=1),
+    *(Column(title, justify="right") for title in ("CPU %", "MEM %", "MEM", "GPU %", "GPU MEM %")),
+)
+
+
+def top(
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="JOB",
+            help="Only this job: its id, the beginning of it, its name, or -.",
+            autocompletion=complete_job,
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show it once, not until Ctrl-C.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what each instance of the running jobs uses: processor, memory, GPU.
+
+    CPU is in percent of all cores of the machine. `-` means that a value is not measured there, or not yet:
+    services measure every ten seconds; Docker has no values of GPUs.
+
+    Example: pai-sdk top train129f212o89d --once
+    """
+    jobs = [find_job(job)] if job is not None else _running()
+    if as_json:
+        for each in jobs:
+            for usage in each.usage():
+                print_json({"job": each.id, **usage._asdict()})
+        return
+
+    def show() -> bool:
+        shown = [each for each in jobs if not each.status.is_terminal] if job is not None else _running()
+        rows = [row for each in shown for row in _rows(each)]
+        if rows:
+            print_table(_COLUMNS, rows)
+        else:
+            typer.echo("no running jobs" if job is None else f"{jobs[0].id} {jobs[0].status}: nothing is running")
+        return bool(rows)
+
+    shows_again(show, once=once)
+
+
+def _running() -> list[TrainingJob]:
+    listed = TrainingJob.list(status=JobStatus.RUNNING, local=chosen_place().local)
+    return [*islice(listed, _MOST_JOBS)]
+
+
+def _rows(job: TrainingJob) -> list[tuple[Any, ...]]:
+    found: dict[str, InstanceUsage] = {}
+    with suppress(NotFoundError):  # it was deleted just now
+        found = {usage.instance: usage for usage in job.usage()}
+    rows = []
+    record = job.record if job.record.instances else job.refresh()  # a list may leave instances out
+    for instance in record.instances:
+        name = instance.name or ""
+        usage = found.get(name, InstanceUsage(name))
+        held = "-" if usage.memory_bytes is None else size_text(usage.memory_bytes)
+        cpu, memory, gpu, gpu_memory = (_percent(getattr(usage, figure)) for figure in _FIGURES)
+        status = status_text(JobStatus(instance.status or ""))
+        rows.append((job.id, short_instance(job.id, name), status, cpu, memory, held, gpu, gpu_memory))
+    return rows
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

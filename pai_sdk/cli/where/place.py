@@ -1,0 +1,182 @@
+"""The place that a command works on: its options `--embedded`, `--local` and `--profile`."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pai_sdk.base.endpoint import host_of
+from pai_sdk.config.file import config_path_of
+from pai_sdk.config.settings import profiles_of
+from pai_sdk.display.commands import in_place
+from pai_sdk.errors import SettingsError
+from pai_sdk.session.default import default_session_from, get_default_session
+from pai_sdk.session.session import Session
+
+if TYPE_CHECKING:
+    from pai_sdk.service.settings import ServiceInfo
+
+__all__ = [
+    "ANYWHERE",
+    "EMBEDDED_DATA",
+    "ChosenPlace",
+    "chosen_place",
+    "complete_profile",
+    "placed",
+    "running_service",
+]
+
+EMBEDDED_DATA = Path("~/.pai/service")
+"""The data folder of the embedded service."""
+
+_PANEL = "Where the jobs are"
+
+
+@dataclass(frozen=True)
+class ChosenPlace:
+    """The place that the options of a command name.
+
+    Attributes:
+        embedded: the embedded service of this machine.
+        local: Docker on this machine.
+        profile: a profile of the config file.
+
+    Example:
+        >>> ChosenPlace(profile="staging").option, ChosenPlace(local=True).option, ANYWHERE.option
+        ('--profile staging', '--local', '')
+    """
+
+    embedded: bool = False
+    local: bool = False
+    profile: str | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """True if an option names the place; otherwise it is the one of the settings."""
+        return self != ANYWHERE
+
+    @property
+    def option(self) -> str:
+        """The option that names the place, for commands that are shown to the user."""
+        if self.profile is not None:
+            return f"--profile {self.profile}"
+        return "--embedded" if self.embedded else "--local" if self.local else ""
+
+    def describe(self) -> str:
+        """The place, for messages. No network; an embedded service that does not run is not started."""
+        if self.local:
+            return "Docker on this machine"
+        if self.embedded:
+            return "the embedded service"
+        session = get_default_session(local=True)
+        settings = session.settings
+        if session.is_embedded or settings.is_empty:
+            return "the embedded service"
+        where = settings.region_id if settings.endpoint is None else host_of(settings.pai_url)
+        within = f", workspace {settings.workspace_id}" if settings.workspace_id else ""
+        return f"{where}{within}" + (f" (profile {settings.profile})" if settings.profile else "")
+
+
+ANYWHERE = ChosenPlace()
+"""No option was given: the service of the settings, and for jobs that are there also Docker on this machine."""
+
+_chosen: ContextVar[ChosenPlace] = ContextVar("place", default=ANYWHERE)
+
+
+def chosen_place() -> ChosenPlace:
+    """The place that the options of the running command name."""
+    return _chosen.get()
+
+
+def complete_profile(incomplete: str) -> list[str]:
+    """The profiles of the config file that begin with a text, for completion by the shell."""
+    try:
+        return [name for name in profiles_of(config_path_of(os.environ)) if name.startswith(incomplete)]
+    except SettingsError:
+        return []
+
+
+_Embedded = Annotated[
+    bool, typer.Option("--embedded", help="The embedded service of this machine.", rich_help_panel=_PANEL)
+]
+_Local = Annotated[bool, typer.Option("--local", help="Docker on this machine.", rich_help_panel=_PANEL)]
+_Profile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A profile of the config file; PAI_PROFILE otherwise.",
+        autocompletion=complete_profile,
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+def placed(command: Callable[..., None], *, with_local: bool = True) -> Callable[..., None]:
+    """The command with the options `--embedded`, `--local` and `--profile`; it finds them by `chosen_place`.
+
+    Args:
+        command: a command of Typer.
+        with_local: offer `--local`; commands that have nothing to do with jobs in Docker do not.
+    """
+
+    @wraps(command)
+    def run(*, embedded: bool = False, local: bool = False, profile: str | None = None, **arguments: Any) -> None:
+        with _used(ChosenPlace(embedded, local, profile)):
+            command(**arguments)
+
+    own = inspect.signature(command, eval_str=True)
+    options: dict[str, tuple[Any, Any]] = {"embedded": (_Embedded, False)}
+    options |= {"local": (_Local, False)} if with_local else {}
+    options |= {"profile": (_Profile, None)}
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in options.items()
+    ]
+    parameters = [*own.parameters.values(), *added]
+    signature = own.replace(parameters=[each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters])
+    # Typer reads both; without `__wrapped__`, which leads to the annotations of the command.
+    vars(run).pop("__wrapped__")
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+@contextmanager
+def _used(place: ChosenPlace) -> Iterator[None]:
+    """Within it, `place` is the chosen one, and the default session leads there."""
+    if place.embedded + place.local + (place.profile is not None) > 1:
+        raise typer.BadParameter("give one of --embedded, --local and --profile")
+    if place.profile is not None and not place.profile.strip():
+        raise typer.BadParameter("is empty; give the name of a profile", param_hint="--profile")
+    before = _chosen.set(place)
+    try:
+        with ExitStack() as held:
+            if place.embedded:
+                held.enter_context(default_session_from(Session.embedded))
+            elif place.profile is not None:
+                held.enter_context(default_session_from(partial(Session, profile=place.profile)))
+            if not place.local:  # the id of a job in Docker says where it is
+                held.enter_context(in_place(place.option))
+            yield
+    finally:
+        _chosen.reset(before)
+
+
+def running_service(data_dir: Path | None = None) -> ServiceInfo | None:
+    """The embedded service, or another one on the same folder, if it runs; none is started.
+
+    Args:
+        data_dir: its folder; `~/.pai/service` when not given.
+    """
+    from pai_sdk.service.embedded import find_running
+
+    return find_running(data_dir)

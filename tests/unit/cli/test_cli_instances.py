@@ -1,0 +1,87 @@
+"""`pai-sdk top` and `pai-sdk exec`, against a backend in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.schemas.record import InstanceUsage
+from tests.unit.cli.conftest import Pai
+from tests.unit.fake_backend import FakeBackend
+
+
+class Recorded:
+    """A way into an instance that notes the commands, and ends with 7."""
+
+    def __init__(self) -> None:
+        self.commands: list[list[str]] = []
+
+    def run(self, command: Sequence[str]) -> int:
+        self.commands.append(list(command))
+        return 7
+
+
+@pytest.fixture
+def entry(memory: FakeBackend) -> Recorded:
+    memory.lines = {"train1-master-0": [], "train1-worker-0": []}
+    memory.entry = found = Recorded()
+    return found
+
+
+def test_a_row_for_each_instance_with_what_is_known(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
+    memory.used = [InstanceUsage("train1-master-0", 12.34, 50.0, 99.5, None, 3 << 30)]
+    title, master, worker = [row.split() for row in pai("top", "train1", "--once").stdout.splitlines()]
+    assert title[:3] == ["JOB", "INSTANCE", "STATUS"]
+    assert master == ["train1", "master-0", "Running", "12.3", "50.0", "3.2", "GB", "99.5", "-"]
+    assert worker == ["train1", "worker-0", "Running", *"-----"]
+    assert pai("top").stdout == pai("top", "-").stdout == pai("top", "train1").stdout
+    assert json.loads(pai("top", "--json").stdout) == {
+        "job": "train1",
+        "instance": "train1-master-0",
+        "cpu_percent": 12.34,
+        "memory_percent": 50.0,
+        "gpu_percent": 99.5,
+        "gpu_memory_percent": None,
+        "memory_bytes": 3 << 30,
+    }
+
+
+def test_nothing_runs(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
+    memory.status = "Succeed"
+    assert pai("top", "train1").stdout == "train1 Succeed: nothing is running\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "instance", "command"),
+    [
+        (("train1", "nvidia-smi", "-l", "1"), "master-0", ["nvidia-smi", "-l", "1"]),
+        (("--instance", "worker-0", "train1", "--", "ls", "--all"), "worker-0", ["ls", "--all"]),
+        (("-", "sh", "-c", "echo $RANK; exit 7"), "master-0", ["sh", "-c", "echo $RANK; exit 7"]),
+        (("fake", "--", "--help"), "master-0", ["--help"]),
+    ],
+)
+def test_a_command_goes_to_the_instance_as_it_is(
+    pai: Pai, memory: FakeBackend, entry: Recorded, arguments: tuple[str, ...], instance: str, command: list[str]
+) -> None:
+    assert pai("exec", *arguments).exit_code == 7
+    assert entry.commands == [command]
+    assert memory.calls[-1].endswith(instance)
+
+
+def test_without_a_command_it_is_a_shell(pai: Pai, entry: Recorded) -> None:
+    pai("exec", "train1")
+    pai("exec", "train1", "--")
+    assert entry.commands[0] == entry.commands[1]
+    assert entry.commands[0][0] == "sh"
+
+
+def test_what_cannot_be_entered(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
+    with pytest.raises(InvalidInputError, match="'worker-5' is none of this job's"):
+        pai("exec", "--instance", "worker-5", "train1", "ls")
+    memory.status = "Queuing"
+    with pytest.raises(InvalidInputError, match="train1 is Queuing; only instances that are running"):
+        pai("exec", "train1", "ls")
+    assert entry.commands == []
