@@ -125,7 +125,11 @@ def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
         unknown = [name for name in kwargs if name not in names]
         missing = [name for name in needed[len(args) :] if name not in kwargs]
         if unknown or missing:
-            raise WrongCallError(_problems(unknown, missing, [name for name in names[1:] if name not in kwargs]))
+            given = {*names[: len(args)], *kwargs}
+            twice = [name for name in unknown if _ALSO_CALLED.get(name, ("",))[0] in given]
+            others = [name for name in unknown if name not in twice]
+            problems = _problems(others, missing, [name for name in names[1:] if name not in kwargs])
+            raise WrongCallError([*map(_given_twice, twice), *problems])
         return function(*args, **kwargs)
 
     return checked
@@ -171,6 +175,11 @@ def _accept_other_names(kwargs: dict[str, Any], names: Sequence[str], given: Seq
             del kwargs[name]
             if value is not None:
                 kwargs[ours] = value
+
+
+def _given_twice(name: str) -> Problem:
+    ours = _ALSO_CALLED[name][0]
+    return Problem(name, f"is another name of {ours!r}, which is given too", "leave one of them out")
 
 
 def _problems(unknown: list[str], missing: list[str], free: list[str]) -> list[Problem]:
