@@ -94,7 +94,10 @@ class LocalBackend:
         named = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
         self.data_dir = named.expanduser().absolute()
         self._files = files
-        self._executor = executor or DockerExecutor(pip_cache=self.data_dir / "cache" / "pip")
+        cache = self.data_dir / "cache"
+        self._executor = executor or DockerExecutor(
+            pip_cache=cache / "pip", requirements_dir=cache / "requirements"
+        )
         self._jobs = LocalJobs(self.data_dir / "jobs")
         self._cache = InputCache(self.data_dir / "cache" / "oss")
         self._logs = LocalLogs()
