@@ -51,13 +51,10 @@ class Readme:
     @property
     def commands(self) -> list[str]:
         """The commands in blocks of a shell, without comments: `make demo`, …"""
-        found = [
-            block for language, _, block in _BLOCK.findall(self.text) if language in ("bash", "console", "sh")
-        ]
-        lines = [
-            line.partition("#")[0].removeprefix("$ ").strip() for block in found for line in block.splitlines()
-        ]
-        return [line for line in lines if line]
+        blocks = [(name, block.splitlines()) for name, _, block in _BLOCK.findall(self.text)]
+        lines = [line for name, block in blocks if name in ("bash", "sh") for line in block]
+        lines += [line[2:] for name, block in blocks if name == "console" for line in block if line[:2] == "$ "]
+        return [command for line in lines if (command := line.partition("#")[0].strip())]
 
     @property
     def typed(self) -> list[str]:

@@ -29,7 +29,7 @@ def test_what_is_typed_and_what_is_only_shown() -> None:
         'Run `pip install "x[service]"`, then `pai-sdk demo`; `pai-sdk demo` again, or `pai_sdk`.\n'
         "```bash\nmake demo  # now\n\n# later\nmake test\n```\n"
         '```python title="src/a.py"\nprint(1)\n```\n```python\nprint(2)\n```\n```text\npai-sdk ps\n```\n'
-        "```console\n$ pai-sdk ps\n```\n"
+        "```console\n$ pai-sdk ps\nJOB  STATUS\n```\n"
     )
     assert readme.commands == ["make demo", "make test", "pai-sdk ps"]
     assert readme.typed == ['pip install "x[service]"', "pai-sdk demo"]
