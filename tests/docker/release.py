@@ -176,7 +176,7 @@ class _Container:
         if code := api.exec_inspect(made["Id"])["ExitCode"]:
             raise TrialError(f"{command!r} ended with {code}:\n{said.decode(errors='replace')[-5000:]}")
         lines = said.decode(errors="replace").rstrip().splitlines()
-        print("".join(f"      {line}\n" for line in lines[-4:]), end="", flush=True)
+        print("".join(f"      {line[:110]}\n" for line in lines[-4:]), end="", flush=True)
 
     def says(self, command: str) -> str:
         """The output of a command."""
