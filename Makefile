@@ -74,7 +74,7 @@ trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, kill
 	@$(BIN)/python -m tests.trials launches --launches 60
 	@$(BIN)/python -m tests.trials watch --runs 50 --megabytes 1024
 
-release-trial: $(VENV)/.dev ## the README in an empty container with Python alone (as root on Debian; five minutes)
+release-trial: $(VENV)/.dev ## the README in an empty container with Python alone (as root on Debian; ten minutes)
 	@$(BIN)/python -m tests.docker.release
 
 bench: $(VENV)/.dev ## the benchmarks, compared with alipai
