@@ -24,7 +24,8 @@ _OF_A_LAUNCHER = ("ChildFailedError",)
 # ends with 1 after an exception, so another exit status is no sign of a traceback before it.
 _CHILD_FAILED = re.compile(
     r"(?:[\w.]+\.)?(?:CalledProcessError: .* returned non-zero exit status 1\.?$"
-    r"|ProcessExitedException: .* exit code 1$|BrokenProcessPool\b)",
+    r"|ProcessExitedException: .* exit code 1$|BrokenProcessPool\b"
+    r"|RuntimeError: Horovod detected that one or more processes exited with non-zero status)",
     re.DOTALL,
 )
 _STARTED_BY = "The program above, which failed with that exception, was started by this one:"

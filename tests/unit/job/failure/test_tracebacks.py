@@ -138,6 +138,35 @@ def test_the_root_cause_is_that_of_the_process_that_a_launcher_started(launches:
     assert found.count("CalledProcessError:") == launches
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with exit code 1",
+        "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly.",
+        "RuntimeError: Horovod detected that one or more processes exited with non-zero status, thus causing the job "
+        "to be terminated. The first process to do so was:\nProcess name: 0\nExit code:    1",
+    ],
+)
+def test_errors_of_other_launchers(error: str) -> None:
+    launcher = f'Traceback (most recent call last):\n  File "launch.py", line 8, in main\n{error}'
+    found = find_traceback([*BAD_JSON.splitlines(), *launcher.splitlines()])
+    assert root_cause(found) == BAD_JSON.splitlines()[-1]
+    assert found.endswith(launcher)
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,1]<stderr>:"])
+def test_mpirun_says_that_a_process_has_failed_below_its_traceback(prefix: str) -> None:
+    banner = [
+        "-" * 74,
+        "Primary job  terminated normally, but 1 process returned",
+        "a non-zero exit code.",
+        "-" * 74,
+    ]
+    banner += ["mpirun detected that one or more processes exited with non-zero status", "", "  Exit code:    1"]
+    log = [*(f"{prefix}{line}" for line in BAD_JSON.splitlines()), *banner]
+    assert root_cause(find_traceback(log)) == BAD_JSON.splitlines()[-1]
+
+
 def test_a_launcher_that_raises_another_error_from_that_of_the_process() -> None:
     error = subprocess.CalledProcessError(1, ["python", "train.py"])
     chain = python_says(_caused(RuntimeError("the training failed"), raised(error)))
