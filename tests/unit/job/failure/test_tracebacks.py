@@ -143,8 +143,8 @@ def test_the_root_cause_is_that_of_the_process_that_a_launcher_started(launches:
     [
         "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with exit code 1",
         "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly.",
-        "RuntimeError: Horovod detected that one or more processes exited with non-zero status, thus causing the job "
-        "to be terminated. The first process to do so was:\nProcess name: 0\nExit code:    1",
+        "RuntimeError: Horovod detected that one or more processes exited with non-zero status, thus causing the "
+        "job to be terminated. The first process to do so was:\nProcess name: 0\nExit code:    1",
     ],
 )
 def test_errors_of_other_launchers(error: str) -> None:
