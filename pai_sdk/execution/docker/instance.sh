@@ -339,15 +339,15 @@ install_requirements() {
         _where=--target=$PYTHONUSERBASE/target
     fi
     export PIP_BREAK_SYSTEM_PACKAGES=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_INPUT=1
-    export PIP_NO_WARN_SCRIPT_LOCATION=1 PIP_RETRIES="${PIP_RETRIES:-2}"
+    export PIP_RETRIES="${PIP_RETRIES:-2}"
     if [ ! -e "$_kept/image" ]; then
         say "installing the requirements"
-        "$_python" -m pip install -q "$_where" -r "$_shared/requirements.txt" || return 1
+        "$_python" -m pip install -q --no-warn-script-location "$_where" -r "$_shared/requirements.txt" || return 1
         true >|"$_shared/requirements.done"
         return
     fi
     say "installing the requirements; the next job with the same ones finds them"
-    "$_python" -m pip install -q "$_where" -r "$_shared/requirements.txt" || {
+    "$_python" -m pip install -q --no-warn-script-location "$_where" -r "$_shared/requirements.txt" || {
         rm -rf "$_into"
         return 1
     }
