@@ -19,7 +19,7 @@ EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-docker test test-service test-docker test-postgres e2e trials check format docs bench matrix clean
+.PHONY: help demo demo-docker test test-service test-docker test-postgres e2e trials check format docs release-trial bench matrix clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -73,6 +73,9 @@ trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, kill
 	@$(BIN)/python -m tests.trials functions --jobs 30 --kills 2
 	@$(BIN)/python -m tests.trials launches --launches 60
 	@$(BIN)/python -m tests.trials watch --runs 50 --megabytes 1024
+
+release-trial: $(VENV)/.dev ## the README in an empty container with Python alone (as root on Debian; ten minutes)
+	@$(BIN)/python -m tests.docker.release
 
 bench: $(VENV)/.dev ## the benchmarks, compared with alipai
 	@$(BIN)/python -m tests.benchmarks

@@ -3,6 +3,7 @@
     <digest>/           an environment; scripts in it carry its path, so it is built in its place
     <digest>/complete   it is whole; holds its size in bytes, and was touched when a job used it last
     <digest>/made_for   the interpreter that it was made for, and a digest of what was installed there
+    <digest>/kept_for   the day on which it can be used, for requirements that are not exact
     <digest>.lock       exclusive for the process that builds or removes it, shared for the jobs that use it
 
 Standard library only.
@@ -14,16 +15,18 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pai_sdk.agent.requirement_lists import EXACT, today
 from pai_sdk.base.files import locked, replace_file
 
-__all__ = ["is_complete", "mark_complete", "note_use", "prune"]
+__all__ = ["is_complete", "mark_complete", "note_kept_for", "note_use", "prune"]
 
 _COMPLETE = "complete"
 _MADE_FOR = "made_for"
+_KEPT_FOR = "kept_for"
 _KEPT_S = 30 * 24 * 3600.0
 _KEPT_BYTES = 20 << 30
 
@@ -33,19 +36,27 @@ def is_complete(environment: Path) -> bool:
     return (environment / _COMPLETE).exists()
 
 
-def mark_complete(environment: Path, made_for: Sequence[str] = ()) -> None:
+def mark_complete(environment: Path, made_for: Sequence[str] = (), *, kept_for: str = EXACT) -> None:
     """It can be used from now on.
 
     Args:
         environment: the environment.
         made_for: the prefix of an interpreter, and the state of its packages.
+        kept_for: how long it can be used, see `requirement_lists`.
     """
+    if kept_for != EXACT:
+        note_kept_for(environment, kept_for)
     if made_for:
         replace_file(environment / _MADE_FOR, json.dumps(list(made_for)), mode=0o666)
     size_bytes = sum(
         entry.lstat().st_size for entry in environment.rglob("*") if entry.is_file() and not entry.is_symlink()
     )
     replace_file(environment / _COMPLETE, str(size_bytes), mode=0o666)
+
+
+def note_kept_for(environment: Path, kept_for: str) -> None:
+    """It can be used on this day only."""
+    replace_file(environment / _KEPT_FOR, kept_for, mode=0o666)
 
 
 def note_use(environment: Path) -> None:
@@ -61,6 +72,7 @@ def prune(
     kept_bytes: int = _KEPT_BYTES,
     made_for: Sequence[str] = (),
     keeps_last: bool = True,
+    is_used: Callable[[Path], bool] = lambda environment: False,
     dry_run: bool = False,
 ) -> list[Path]:
     """Remove what can no longer be used, what was not used for long, and the oldest if all are too large together.
@@ -74,6 +86,7 @@ def prune(
         made_for: the interpreter that makes environments here now, and the state of its packages. Those for
             another state of this interpreter, or for one that is gone, can no longer be used.
         keeps_last: whether the one that was used last stays, however old and large it is.
+        is_used: asked about one that is to be removed, for users that cannot hold its lock.
         dry_run: remove nothing.
 
     Returns:
@@ -85,14 +98,17 @@ def prune(
     for place, (used_at, size_bytes, path) in enumerate(sorted(found, reverse=True)):
         total_bytes += size_bytes
         is_old = (place or not keeps_last) and (time.time() - used_at > kept_s or total_bytes > kept_bytes)
-        if (is_old or _is_superseded(path, made_for)) and _remove(path, dry_run=dry_run):
+        if (is_old or _is_superseded(path, made_for)) and _remove(path, is_used, dry_run=dry_run):
             total_bytes -= size_bytes
             removed.append(path)
     return removed
 
 
 def _is_superseded(environment: Path, made_for: Sequence[str]) -> bool:
-    """Return whether no job can use it any more: its interpreter has other packages now, or was removed."""
+    """Return whether no job can use it any more: its day is over, or its interpreter is gone or has changed."""
+    with suppress(OSError):
+        if (environment / _KEPT_FOR).read_text(encoding="utf-8") < today():
+            return True
     try:
         prefix, state = json.loads((environment / _MADE_FOR).read_text(encoding="utf-8"))
         return not Path(prefix).exists() or (prefix == made_for[0] and state != made_for[1] if made_for else False)
@@ -109,12 +125,13 @@ def _last_use(environment: Path) -> tuple[float, int]:
         return 0.0, 0
 
 
-def _remove(environment: Path, *, dry_run: bool) -> bool:
+def _remove(environment: Path, is_used: Callable[[Path], bool], *, dry_run: bool) -> bool:
     """Remove it, unless a job uses it; whether it was removed, or would be."""
     lock = Path(f"{environment}.lock")
     if not lock.exists():  # not one of these environments
         return False
-    with locked(lock, waits=False) as is_unused:
+    with locked(lock, waits=False) as is_ours:
+        is_unused = is_ours and not is_used(environment)
         if is_unused and not dry_run:
             (environment / _COMPLETE).unlink(missing_ok=True)
             # The lock's file stays: a process may be waiting for this very lock.

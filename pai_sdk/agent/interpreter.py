@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import platform
-import re
 import shlex
 import shutil
 import site
@@ -24,14 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk.agent import environments
+from pai_sdk.agent.requirement_lists import EXACT, kept_for
 from pai_sdk.base.files import take_lock
 
 __all__ = ["Requirements", "find_requirements", "has_pip", "install", "layer", "service_paths", "site_packages"]
 
 _PIP_RETRIES = "2"  # pip's own 5 take half a minute where no index responds
 _FROM_JOB = "requirements-of-request.txt"
-# Lines that name something besides an index: their meaning depends on files that are not hashed.
-_LOCAL = re.compile(r"^\s*(-r|-c|-e|--requirement|--constraint|--editable|[./~])|file:|@\s*[./]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,7 @@ class Requirements:
         below: folders whose packages count as present.
         has_pip: whether pip is among those.
         made_for: the interpreter, and the state of its packages; an environment for another state is of no use.
+        kept_for: how long it may be used, see `requirement_lists`.
     """
 
     environment: str
@@ -51,6 +50,7 @@ class Requirements:
     below: tuple[str, ...]
     has_pip: bool
     made_for: tuple[str, ...] = ()
+    kept_for: str = EXACT
 
     def open_lock(self) -> int:
         """The lock that says who builds the environment and who uses it; open it for as long as that takes."""
@@ -80,7 +80,7 @@ def find_requirements(
     """The requirements of a job: those of its request and those of its code; None when there are none.
 
     Requirements that name local files get an environment of the job's own, all others one in `cache_dir` that is
-    named by their content, this Python, and what is installed in it.
+    named by their content, this Python, what is installed in it, and the day where they are not exact.
     """
     files = []
     listed_text = "".join(f"{line}\n" for line in listed)
@@ -96,10 +96,10 @@ def find_requirements(
         return None
     below = service_paths()
     state = _digest_of(_interpreter(below))
-    environment = state_dir / "requirements"
-    if not any(_LOCAL.search(text) for text in texts):
-        environment = cache_dir / _digest_of([texts, *_interpreter(below)])
-    return Requirements(str(environment), tuple(map(str, files)), below, has_pip(), (sys.prefix, state))
+    environment, kept = state_dir / "requirements", kept_for(texts)
+    if kept:
+        environment = cache_dir / _digest_of([texts, *_interpreter(below), *([] if kept == EXACT else [kept])])
+    return Requirements(str(environment), tuple(map(str, files)), below, has_pip(), (sys.prefix, state), kept)
 
 
 def has_pip() -> bool:
@@ -158,7 +158,7 @@ def _build(environment: Path, requirements: Requirements, working_dir: str) -> i
     layer(environment, requirements.below, has_pip=requirements.has_pip)
     code = _pip_install(environment, requirements, working_dir)
     if code == 0:
-        environments.mark_complete(environment, requirements.made_for)
+        environments.mark_complete(environment, requirements.made_for, kept_for=requirements.kept_for)
         environments.prune(environment.parent, made_for=requirements.made_for)
     else:
         shutil.rmtree(environment, ignore_errors=True)

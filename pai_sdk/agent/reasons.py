@@ -50,7 +50,7 @@ REASON_DISK_FULL = "DiskFull"
 REASON_ENGINE_AWAY = "EngineAway"
 """Of a job that has not ended, as far as is known."""
 
-_MISSING_MODULE = re.compile(r"\bModuleNotFoundError: No module named '([\w.]{1,100})'")
+_MISSING_MODULE = re.compile(r"(?:\bModuleNotFoundError|/python[\d.]*): No module named '?([\w.]{1,100})(?:'|$)")
 _SIGNAL_BASE = 128  # a shell's way to say "ended by signal n": 128 + n
 _KILLED = _SIGNAL_BASE + 9  # SIGKILL, which has no name on Windows, where clients read the reasons, too
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from pai_sdk.base.endpoint import Endpoint
+from pai_sdk.base.paths import EMBEDDED_SERVICE_DIR
 from pai_sdk.base.retry import RetryPolicy
 from pai_sdk.config.credentials import CredentialsProvider
 from pai_sdk.config.settings import Settings
@@ -14,10 +16,20 @@ from pai_sdk.config.settings import Settings
 if TYPE_CHECKING:
     from pai_sdk.storage.oss.client import OssClient
 
-__all__ = ["FOR_A_JOB", "Connection"]
+__all__ = ["FOR_A_JOB", "Connection", "HasFiles"]
 
 FOR_A_JOB = ("region_id", "workspace_id", "oss_bucket_name")
 """The settings that a job of Alibaba Cloud's service needs."""
+
+
+class HasFiles(Protocol):
+    """A session, as far as it is needed here."""
+
+    def files(self) -> OssClient:
+        """The client of its object storage."""
+
+    def close(self) -> None:
+        """Close its connections."""
 
 
 class Connection:
@@ -31,6 +43,8 @@ class Connection:
 
     Attributes:
         uses_images: whether the service runs jobs in their images, as far as that is known.
+        embedded_dir: the folder of the embedded service that this is the connection to; None for another service.
+        open_embedded: opens a session on the embedded service of a folder, and starts the service if need be.
     """
 
     def __init__(
@@ -45,6 +59,9 @@ class Connection:
         self.retry = retry or RetryPolicy()
         self.find_again = find_again
         self.uses_images = True
+        self.embedded_dir: Path | None = None
+        self.open_embedded: Callable[[Path], HasFiles] | None = None
+        self._embedded: dict[Path, HasFiles] = {}
         self._lock = threading.Lock()  # guards what follows; not held while the service is started again
         self._oss_endpoint: Endpoint | None = None
         self._oss: OssClient | None = None
@@ -81,9 +98,35 @@ class Connection:
                 )
             return self._oss
 
+    def files_of_local_jobs(self, embedded_dir: Path | None = None) -> OssClient:
+        """The client of the object storage that local jobs read and write.
+
+        Where nothing is configured, `oss://` is that of the embedded service, if there is one on this machine:
+        other jobs run there, too.
+
+        Args:
+            embedded_dir: the embedded service that a job was submitted with; it may be another one than that of
+                this session.
+
+        Raises:
+            SettingsError: as for `files`.
+        """
+        is_configured = self.settings.endpoint or self.settings.region_id
+        used = Path(EMBEDDED_SERVICE_DIR).expanduser()
+        folder = embedded_dir or (used if not is_configured and used.is_dir() else None)
+        if folder is None or folder == self.embedded_dir or self.open_embedded is None:
+            return self.files()
+        with self._lock:
+            if folder not in self._embedded:
+                self._embedded[folder] = self.open_embedded(folder)
+            return self._embedded[folder].files()
+
     def close(self) -> None:
         """Close the connections to the object storage; the next call of `files` makes new ones."""
         with self._lock:
             client, self._oss = self._oss, None
+            embedded, self._embedded = [*self._embedded.values()], {}
+        for session in embedded:
+            session.close()
         if client is not None:
             client.close()

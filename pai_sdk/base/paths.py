@@ -8,7 +8,10 @@ from pathlib import Path
 from pai_sdk.base.hints import wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["expanded", "path_given"]
+__all__ = ["EMBEDDED_SERVICE_DIR", "expanded", "path_given"]
+
+EMBEDDED_SERVICE_DIR = "~/.pai/service"
+"""The folder of the embedded service, where none is given."""
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

@@ -1,17 +1,21 @@
-"""Has errors end in their message: what a user calls leaves its own frames out of the traceback.
+"""Leaves the frames of this package out of tracebacks that users see.
 
-The error of a refused request would else come below 20 to 30 lines of this package and of its HTTP library. The
-whole traceback is logged at the level DEBUG. Standard library only.
+An error of the package ends in its message: that of a refused request would else come below 20 to 30 lines of
+this package and of its HTTP library. An error in the user's own function, which the package has called, shows the
+frames of that function. The whole traceback is logged at the level DEBUG. Standard library only.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
-from collections.abc import Callable, Generator
+import sysconfig
+from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from inspect import isgeneratorfunction
-from types import FunctionType
+from itertools import zip_longest
+from types import FunctionType, TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from pai_sdk.errors import PaiError, RemoteTraceback
@@ -21,7 +25,11 @@ __all__ = ["short_traceback", "short_tracebacks"]
 logger = logging.getLogger(__name__)
 
 _PACKAGE = __name__.partition(".")[0]
-_SPECIAL = ("__call__", "__init__", "__iter__")
+_SPECIAL = ("__call__", "__init__", "__iter__", "__next__")
+_LIBRARY = re.compile(rf"{re.escape(sysconfig.get_path('stdlib'))}|.*[/\\](?:site|dist)-packages[/\\]|<frozen ")
+# From Python 3.11 on, a bare `raise` takes the traceback that the error has now, and adds no frame to it. Before,
+# it takes the one that was caught, so the error is raised anew, which adds the one frame of the wrapper.
+_RAISES_AS_IS = sys.version_info >= (3, 11)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -29,7 +37,10 @@ _C = TypeVar("_C", bound=type)
 
 
 def short_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The same function; a `PaiError` or Ctrl-C leaves it with the caller's frames, and without those below.
+    """The same function; errors leave it without the frames of this package.
+
+    A `PaiError` or Ctrl-C has the caller's frames, and none below. An error of the user's code that the function
+    has called has the frames of that code too. Any other error is a defect of the package, and keeps all frames.
 
     Only what is called from outside the package does so. A cause that is the traceback of a function in another
     process is kept, because it shows the user's own code.
@@ -41,10 +52,10 @@ def short_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
             return function(*args, **kwargs)
-        except (PaiError, KeyboardInterrupt) as error:
-            if _is_ours(sys._getframe(1).f_globals):
-                raise
-            raise _shortened(error)  # noqa: B904 - that sets whether the context is shown
+        except (Exception, KeyboardInterrupt) as error:
+            if not _is_ours(sys._getframe(1).f_globals) and _shorten(error) and not _RAISES_AS_IS:
+                raise error
+            raise
 
     return call
 
@@ -54,10 +65,10 @@ def _short_generator(function: Callable[_P, Generator[Any, Any, Any]]) -> Callab
     def generate(*args: _P.args, **kwargs: _P.kwargs) -> Generator[Any, Any, Any]:
         try:
             return (yield from function(*args, **kwargs))
-        except (PaiError, KeyboardInterrupt) as error:
-            if _is_ours(sys._getframe(1).f_globals):
-                raise
-            raise _shortened(error)  # noqa: B904 - that sets whether the context is shown
+        except (Exception, KeyboardInterrupt) as error:
+            if not _is_ours(sys._getframe(1).f_globals) and _shorten(error) and not _RAISES_AS_IS:
+                raise error
+            raise
 
     return generate
 
@@ -80,10 +91,48 @@ def _is_ours(caller: dict[str, Any]) -> bool:
     return str(caller.get("__name__", "")).partition(".")[0] == _PACKAGE
 
 
-def _shortened(error: BaseException) -> BaseException:
+def _shorten(error: BaseException) -> bool:
+    """Take the frames of this package from an error; returns whether any were taken."""
+    is_packages = isinstance(error, PaiError | KeyboardInterrupt)
+    is_remote = isinstance(_first_cause(error), RemoteTraceback)
+    if not (is_packages or is_remote or _frames_of_user(error)):
+        return False
     logger.debug("the whole traceback of the error that follows", exc_info=error)
-    error.__traceback__ = None
-    if not isinstance(error.__cause__, RemoteTraceback):
+    _keep_frames_of_user(error)
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, Exception):  # the user's function has called sys.exit
+        _keep_frames_of_user(cause)
+    elif is_packages and not is_remote:
         error.__context__ = error.__cause__ or error.__context__  # for debuggers; Python does not print it
         error.__cause__, error.__suppress_context__ = None, True
+    return True
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
     return error
+
+
+def _keep_frames_of_user(error: BaseException) -> None:
+    theirs = _frames_of_user(error)
+    for entry, following in zip_longest(theirs, theirs[1:]):
+        entry.tb_next = following
+    error.__traceback__ = theirs[0] if theirs else None
+
+
+def _frames_of_user(error: BaseException) -> list[TracebackType]:
+    """The frames of the user's code that the package has called, and those of libraries below."""
+    theirs = [each for each in _entries(error.__traceback__) if not _is_ours(each.tb_frame.f_globals)]
+    begin = next((at for at, each in enumerate(theirs) if not _is_library(each)), len(theirs))
+    return theirs[begin:]
+
+
+def _is_library(entry: TracebackType) -> bool:
+    return bool(_LIBRARY.match(entry.tb_frame.f_code.co_filename))
+
+
+def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next

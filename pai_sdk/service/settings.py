@@ -6,9 +6,11 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from pai_sdk.base.paths import EMBEDDED_SERVICE_DIR
+
 __all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ForeignCloud", "ServiceInfo", "ServiceSettings"]
 
-DEFAULT_DATA_DIR = "~/.pai/service"
+DEFAULT_DATA_DIR = EMBEDDED_SERVICE_DIR
 
 
 @dataclass(frozen=True)

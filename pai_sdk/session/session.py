@@ -134,6 +134,7 @@ class Session(NamedSettings):
         self._backends = Backends(
             Connection(self.settings, self._credentials, retry, find_again=self._embedded.start_again)
         )
+        self._backends.connection.open_embedded = Session.embedded
 
     @classmethod
     def embedded(cls, data_dir: str | Path | None = None) -> Session:
@@ -156,7 +157,7 @@ class Session(NamedSettings):
             credentials=static_credentials(info.access_key_id, info.access_key_secret),
             profile="",
         )
-        session._embedded.data_dir = info.data_dir
+        session._embedded.data_dir = session._backends.connection.embedded_dir = info.data_dir
         session._backends.connection.uses_images = info.uses_images
         return session
 

@@ -18,6 +18,7 @@ import pytest
 from pai_sdk.execution.docker.container import environment_file
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 from tests.waiting import PATIENCE_S, until
+from tests.wheels import write_wheel
 
 Started = tuple["Containers", "subprocess.Popen[bytes]"]
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
@@ -481,6 +482,32 @@ def test_requirements_that_cannot_be_installed_end_all(everywhere: list[Containe
         assert containers.run.requirements_failed
         assert "no network" in containers.log("one")
         assert "never" not in containers.log("one") + containers.log("two")
+
+
+def test_requirements_that_are_kept_are_installed_once(everywhere: list[Containers], tmp_path: Path) -> None:
+    """Also when another instance has installed them meanwhile, or was killed while it did."""
+    wheels, kept = tmp_path / "wheels", tmp_path / "kept"
+    wheels.mkdir()
+    entry_points = "[console_scripts]\ntiny = tiny:main\n"
+    write_wheel(wheels, "tiny", "1", "def main():\n    print('called')\n", entry_points=entry_points)
+    variables = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+    }
+    for number, containers in enumerate(everywhere):
+        if number % 2 == 0:  # as the host prepares it; the second shell finds what the first has installed
+            shutil.rmtree(kept, ignore_errors=True)
+            (kept / ".killed" / "target").mkdir(parents=True)
+            (kept / "image").write_text("img\n")
+        containers.folder.mkdir(parents=True, exist_ok=True)
+        (containers.folder / "requirements").symlink_to(kept)
+        process = containers.start("tiny; echo $?", requirements=("tiny==1",), variables=variables)
+        assert containers.end_of(process) == 0, containers.log()
+        said = containers.log().splitlines()
+        assert said[-2:] == ["called", "0"]
+        assert any("installing" in line for line in said) == (number % 2 == 0)
+        assert {path.name for path in kept.iterdir()} == {".killed", "image", "python", "complete"}
 
 
 def test_a_run_folder_that_takes_no_more_files_ends_the_job_in_time(everywhere: list[Containers]) -> None:

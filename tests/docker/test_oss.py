@@ -22,6 +22,7 @@ from pai_sdk.storage.oss.client import OssClient
 from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on
+from tests.leftovers import end_processes_of
 from tests.service.services import Client, running_service
 from tests.waiting import PATIENCE_S, until
 
@@ -169,7 +170,7 @@ def stuck(*arguments, **named):
     print("saving", flush=True)
     import time; time.sleep(1000)
 OutputUploader.upload = stuck
-there = backend.LocalBackend(Path(sys.argv[1]), files=lambda: None)
+there = backend.LocalBackend(Path(sys.argv[1]), files=lambda embedded: None)
 TrainingJob(sys.argv[2], there).wait(show_logs=False)
 """
 
@@ -199,6 +200,42 @@ def test_without_a_region_it_is_said_what_is_missing(
     with Session() as session, pytest.raises(Exception, match=r"region|endpoint|bucket"):
         processor(session, "true").run({"train": "oss://models/data/"}, show_logs=False)
     assert not (Path.home() / ".pai" / "service").exists()
+
+
+@pytest.fixture
+def embedded(docker_host: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """The embedded service of this user, with an object; local jobs of other sessions are there for it."""
+    monkeypatch.setenv("PAI_LOCAL_DIR", str(tmp_path / "local"))
+    (tmp_path / "a.txt").write_text("pure")
+    with Session.embedded() as session:
+        session.upload(tmp_path / "a.txt", f"oss://{session.settings.oss_bucket_name}/data/a.txt", progress=False)
+        yield session
+        for job in session.list_jobs(local=True):
+            remove_all(docker_host, job.id)
+    end_processes_of(Path.home())
+
+
+def test_where_nothing_is_configured_oss_is_that_of_the_embedded_service(
+    embedded: Session, tmp_path: Path
+) -> None:
+    bucket = embedded.settings.oss_bucket_name
+    copy = processor(None, 'cp "$PAI_INPUT_TRAIN" "$PAI_OUTPUT_MODEL"')
+    job = copy.run({"train": f"oss://{bucket}/data/a.txt"}, {"model": f"oss://{bucket}/out/"}, show_logs=False)
+    assert embedded.download(f"oss://{bucket}/out/a.txt", tmp_path / "b.txt", progress=False).read_text() == "pure"
+    assert job.download("model", tmp_path / "model", progress=False).joinpath("a.txt").read_text() == "pure"
+
+
+def test_outputs_go_to_the_service_that_a_job_was_submitted_with(
+    embedded: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the process that looks after the end is configured for another one."""
+    bucket = embedded.settings.oss_bucket_name
+    job = processor(embedded, 'echo good >"$PAI_OUTPUT_MODEL/m.txt"').run(
+        outputs={"model": f"oss://{bucket}/out/"}, wait=False, show_logs=False
+    )
+    with Session("cn-hangzhou", "1", oss_bucket_name="theirs", access_key_id="i", access_key_secret="s") as other:
+        assert other.get_job(job.id).wait(PATIENCE_S, show_logs=False).status == "Succeed"
+    assert embedded.download(f"oss://{bucket}/out/", tmp_path / "out", progress=False).joinpath("m.txt").exists()
 
 
 def test_a_job_goes_on_from_the_checkpoints_of_an_earlier_one(session: Session, client: Client) -> None:

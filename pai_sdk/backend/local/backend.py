@@ -80,7 +80,9 @@ class LocalBackend:
 
     Args:
         data_dir: the folder with jobs, default outputs and caches; `PAI_LOCAL_DIR` or `~/.pai/local` otherwise.
-        files: gives the client that reads and writes `oss://`, when a job needs it.
+        files: gives the client that reads and writes `oss://`, when a job needs it; for a job that was submitted
+            with an embedded service, it is given the folder of that service.
+        embedded_dir: the folder of the embedded service of the session.
         executor: runs the containers.
         upload_interval_s: how often the live outputs of a running job are sent to `oss://`.
 
@@ -94,7 +96,8 @@ class LocalBackend:
         self,
         data_dir: Path | None = None,
         *,
-        files: Callable[[], OssClient] | None = None,
+        files: Callable[[Path | None], OssClient] | None = None,
+        embedded_dir: Path | None = None,
         executor: DockerExecutor | None = None,
         upload_interval_s: float = UPLOAD_INTERVAL_S,
     ) -> None:
@@ -102,7 +105,11 @@ class LocalBackend:
         named = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
         self.data_dir = named.expanduser().absolute()
         self._files = files
-        self._executor = executor or DockerExecutor(pip_cache=self.data_dir / "cache" / "pip")
+        self._embedded_dir = embedded_dir
+        cache = self.data_dir / "cache"
+        self._executor = executor or DockerExecutor(
+            pip_cache=cache / "pip", requirements_dir=cache / "requirements"
+        )
         self._jobs = LocalJobs(self.data_dir / "jobs")
         self._cache = InputCache(self.data_dir / "cache" / "oss")
         self._logs = LocalLogs()
@@ -114,7 +121,7 @@ class LocalBackend:
     @classmethod
     def open(cls, connection: Connection) -> LocalBackend:
         """The backend of a session."""
-        return cls(files=connection.files)
+        return cls(files=connection.files_of_local_jobs, embedded_dir=connection.embedded_dir)
 
     def __repr__(self) -> str:
         return f"<LocalBackend {self.data_dir}>"
@@ -209,6 +216,9 @@ class LocalBackend:
     def _start(self, job_id: str, plan: Plan, *, progress: bool) -> None:
         request, sandbox = plan.request, self._jobs.sandbox(job_id)
         sandbox.create(request)
+        if self._embedded_dir is not None:
+            with self._jobs.changing(job_id) as facts:
+                facts["embedded"] = str(self._embedded_dir)
         self._fill(request, plan.uploads, sandbox.usercode, progress=progress)
         inputs, outputs = {}, {}
         for channel in request.input_channels:
@@ -488,10 +498,12 @@ class LocalBackend:
             return False
         return True
 
-    def _oss(self) -> OssClient:
+    def _oss(self, job_id: str | None = None) -> OssClient:
+        """The client for `oss://`; for a job, that of the service with which it was submitted."""
         if self._files is None:
             raise StorageError("oss:// needs a session with a region and a bucket, or an endpoint")
-        return self._files()
+        embedded = self._jobs.facts(job_id).get("embedded") if job_id is not None else None
+        return self._files(None if embedded is None else Path(embedded))
 
 
 def _differs(record: JobRecord, before: JobRecord) -> bool:

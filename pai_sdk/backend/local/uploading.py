@@ -52,12 +52,12 @@ class LocalOutputs:
     Args:
         jobs: all local jobs.
         executor: runs them.
-        client: gives the client that writes to OSS.
+        client: gives the client that writes the outputs of a job to OSS.
         metrics: writes the metrics in the logs into the outputs, before these are sent.
     """
 
     def __init__(
-        self, jobs: LocalJobs, executor: DockerExecutor, client: Callable[[], OssClient], metrics: LatestMetrics
+        self, jobs: LocalJobs, executor: DockerExecutor, client: Callable[[str], OssClient], metrics: LatestMetrics
     ) -> None:
         self._jobs = jobs
         self._executor = executor
@@ -68,7 +68,7 @@ class LocalOutputs:
     def uploader(self, job_id: str, *, progress: bool) -> OutputUploader:
         """The uploader of a job."""
         uris = oss_outputs(self._jobs.request(job_id))
-        targets = {channel: partial(self._open, uri) for channel, uri in uris.items()}
+        targets = {channel: partial(self._open, job_id, uri) for channel, uri in uris.items()}
         files = self._executor.files(self._jobs.sandbox(job_id).root)
         return OutputUploader(files, targets, options={"progress": progress, "title": "uploading"})
 
@@ -121,15 +121,15 @@ class LocalOutputs:
                 facts["synced"] = not unsaved
                 facts["unsaved"] = unsaved
 
-    def _open(self, uri: str) -> Store:
-        return open_store(uri, client=self._client())
+    def _open(self, job_id: str, uri: str) -> Store:
+        return open_store(uri, client=self._client(job_id))
 
     def _start_process(self, job_id: str, interval_s: float) -> None:
         arguments = {
             "jobs": str(self._jobs.folder),
             "job_id": job_id,
             "interval_s": interval_s,
-            "oss": self._client().arguments(),
+            "oss": self._client(job_id).arguments(),
         }
         log_file = self._jobs.sandbox(job_id).state_dir / "uploader.log"
         descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -166,7 +166,7 @@ def _send(arguments: dict[str, Any]) -> None:
 
     client = OssClient.of_arguments(arguments["oss"])
     jobs, executor = LocalJobs(Path(arguments["jobs"])), DockerExecutor()
-    outputs = LocalOutputs(jobs, executor, lambda: client, LatestMetrics())
+    outputs = LocalOutputs(jobs, executor, lambda job_id: client, LatestMetrics())
     job_id, interval_s = arguments["job_id"], arguments["interval_s"]
     next_at = time.monotonic() + interval_s
     while not _has_ended(jobs, executor, job_id):

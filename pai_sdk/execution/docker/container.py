@@ -19,6 +19,7 @@ from pai_sdk.execution.docker.options import LocalOptions
 
 if TYPE_CHECKING:
     from pai_sdk.agent.distributed import Instance
+    from pai_sdk.execution.docker.requirements_cache import KeptRequirements
     from pai_sdk.schemas.request import TrainingJobRequest
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "LABEL_INSTANCE",
     "LABEL_JOB",
     "LABEL_OWNER",
+    "LABEL_REQUIREMENTS",
     "ContainerLimits",
     "ContainerMounts",
     "create_arguments",
@@ -40,6 +42,8 @@ LABEL_JOB = "pai-sdk.job"
 LABEL_INSTANCE = "pai-sdk.instance"
 LABEL_FOLDER = "pai-sdk.folder"
 LABEL_OWNER = "pai-sdk.owner"
+LABEL_REQUIREMENTS = "pai-sdk.requirements"
+"""The folder with installed requirements that a container sees."""
 
 SHARED_DIR = "/run/pai-sdk"
 """The folder that the instances of a job share, as they see it."""
@@ -143,9 +147,11 @@ class ContainerMounts(Mounts):
 
     Attributes:
         pip_cache: pip's downloads, kept for the next job.
+        requirements: what is installed, or will be by the first instance, and is kept for later jobs.
     """
 
     pip_cache: Path | None = None
+    requirements: KeptRequirements | None = None
 
     def prepare(self, sandbox: Sandbox, instances: Sequence[Instance]) -> None:
         """Make the log files, which are mounted one by one."""
@@ -177,7 +183,15 @@ class ContainerMounts(Mounts):
         mounts += [_bind(path, f"/ml/output/{channel}") for channel, path in self.all_outputs(sandbox).items()]
         if self.pip_cache:
             mounts.append(_bind(self.pip_cache, f"{SHARED_DIR}/pip-cache"))
+        if self.requirements:
+            is_read_only = self.requirements.is_complete or instance.rank != 0
+            mounts.append(_bind(self.requirements.folder, f"{SHARED_DIR}/requirements", read_only=is_read_only))
         return mounts
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The label by which a folder with requirements is known to be in use."""
+        return {LABEL_REQUIREMENTS: str(self.requirements.folder)} if self.requirements else {}
 
     def all_outputs(self, sandbox: Sandbox) -> dict[str, Path]:
         """Each output channel's folder: of this machine, or in the sandbox."""
@@ -215,7 +229,7 @@ def create_arguments(
             "PAI_SDK_SHARED": SHARED_DIR,
             "PAI_SDK_LOG": str(sandbox.log_file(instance.name)),
         },
-        "labels": {**labels(job_id, sandbox), LABEL_INSTANCE: instance.name},
+        "labels": {**labels(job_id, sandbox), LABEL_INSTANCE: instance.name, **mounts.labels},
         "mounts": mounts.arguments(sandbox, instance),
         "working_dir": "/",
         "user": user,

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, SHARED_DIR, owner
+from pai_sdk.execution.docker.container import (
+    LABEL_FOLDER,
+    LABEL_JOB,
+    LABEL_OWNER,
+    LABEL_REQUIREMENTS,
+    SHARED_DIR,
+    owner,
+)
 from pai_sdk.execution.docker.ending import ContainerEnd
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.shared_folder import SharedFolder
@@ -49,6 +56,15 @@ class JobContainers:
         engine.must_respond()
         found = engine.client.api.containers(filters={"label": LABEL_JOB, "status": "running"})
         return {name.removeprefix("/") for one in found for name in one.get("Names") or ()}
+
+    def in_use(self) -> tuple[set[str], set[Path]]:
+        """The names of all containers of jobs, and the folders with requirements that they see."""
+        engine = self._engine()
+        engine.must_respond()
+        found = engine.client.api.containers(all=True, filters={"label": LABEL_JOB})
+        names = {name.removeprefix("/") for one in found for name in one.get("Names") or ()}
+        folders = [(one.get("Labels") or {}).get(LABEL_REQUIREMENTS) for one in found]
+        return names, {Path(folder) for folder in folders if folder}
 
     def remove(self, job_id: str) -> None:
         """Remove all that a job has in the engine; what runs is killed."""

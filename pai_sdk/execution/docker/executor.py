@@ -39,6 +39,7 @@ from pai_sdk.execution.docker.engine import Engine, find_engine
 from pai_sdk.execution.docker.engine_health import Absence
 from pai_sdk.execution.docker.launch import Launch
 from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.execution.docker.requirements_cache import RequirementsCache
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 from pai_sdk.execution.job_folder import JobFolder
 from pai_sdk.logs.reader import InstanceLog
@@ -62,6 +63,7 @@ class DockerExecutor(Executor):
     Args:
         engine: gives the engine when it is first needed.
         pip_cache: a folder for pip's downloads, kept from job to job.
+        requirements_dir: a folder for what jobs have installed, kept for jobs with the same requirements.
         is_closing: whether a pull under way is to be cancelled, because the process that started it ends.
         options: of all jobs; without them, each job's are the tags of its request.
         notes_sizes: `state` notes how long the logs are, for a caller that asks several times a second. The note
@@ -79,6 +81,7 @@ class DockerExecutor(Executor):
         engine: Callable[[], Engine] = find_engine,
         *,
         pip_cache: Path | None = None,
+        requirements_dir: Path | None = None,
         is_closing: Callable[[], bool] = lambda: False,
         options: LocalOptions | None = None,
         notes_sizes: bool = False,
@@ -91,6 +94,9 @@ class DockerExecutor(Executor):
         self._logs: dict[Path, InstanceLogs] = {}  # of jobs that run
         self._engine: Engine | None = None
         self._containers = JobContainers(lambda: self.engine)
+        self._requirements = (
+            None if requirements_dir is None else RequirementsCache(requirements_dir, self._containers.in_use)
+        )
         self._absence = Absence()
         # Caches: another process, or this one after a restart, does without. `_unwritten` has the jobs whose end
         # could not be written, so that this is logged once; `_asked` has the last responses of the engine.
@@ -148,7 +154,7 @@ class DockerExecutor(Executor):
             if self._pip_cache:
                 self._pip_cache.mkdir(parents=True, exist_ok=True)
             try:
-                launch = Launch(self.engine, spec, self._options, self._pip_cache)
+                launch = Launch(self.engine, spec, self._options, self._pip_cache, self._requirements)
                 launch.run(progress=progress, is_closing=self._is_closing)
             except BaseException:
                 # What the engine cannot remove now is found by the next look at the job.
@@ -383,7 +389,9 @@ class DockerExecutor(Executor):
         Sandbox(root.resolve()).remove()
 
     def sweep(self) -> list[str]:
-        """Remove what the engine has of jobs whose folder has gone; gives their ids."""
+        """Remove what the engine has of jobs whose folder has gone, and old requirements; gives the jobs' ids."""
+        if self._requirements:
+            self._requirements.prune()
         return self._containers.remove_orphans(lambda folder: not folder.exists())
 
 

@@ -20,6 +20,7 @@
 #   <instance>.started   its command was started
 #   <instance>.beat      touched while this instance is alive
 #   <instance>.mark      touched at each check of the other instances
+#   requirements/        empty, or what is kept for all jobs with these requirements, see requirements_cache.py
 #   requirements.done    the requirements are installed
 #   requirements.failed  the requirements could not be installed; the reason, if pip could not be run (1)
 #   <instance>.memory    the kernel killed a process of it for lack of memory
@@ -48,6 +49,7 @@ fi
 _name=$1
 shift
 _shared=$PAI_SDK_SHARED
+_kept=$_shared/requirements
 set -C
 
 say() { echo "[pai-sdk] $*"; }
@@ -255,8 +257,24 @@ use_requirements() { # Put what was installed for this job first.
     [ -e "$_shared/requirements.txt" ] || return 0
     unset PYTHONNOUSERSITE
     export PYTHONUSERBASE="$_shared/python"
-    export PATH="$_shared/python/bin:$_shared/python/target/bin:$PATH"
-    export PYTHONPATH="$_shared/python/target${PYTHONPATH:+:$PYTHONPATH}"
+    export PATH="$_shared/python/bin:$_shared/python/target/bin:$_kept/python/bin:$_kept/python/target/bin:$PATH"
+    export PYTHONPATH="$_shared/python/target:$_kept/python/target${PYTHONPATH:+:$PYTHONPATH}"
+}
+
+see_kept() { # Have the Python of users' packages see those that are kept, too. What the command installs is not kept.
+    "$_python" -c '
+import os, site, sys
+own = site.getusersitepackages()
+os.makedirs(own, exist_ok=True)
+with open(os.path.join(own, "pai_sdk_kept.pth"), "w") as file:
+    file.write("import site; site.addsitedir(%r)\n" % own.replace(sys.argv[1], sys.argv[2], 1))
+' "$_shared/python" "$_kept/python" || return 1
+    true >|"$_shared/requirements.done"
+}
+
+keep() { # Publish what was installed; where another job was first, its installation is used.
+    "$_python" -c 'import os, sys; os.rename(*sys.argv[1:])' "$_into" "$_kept/python" 2>/dev/null || rm -rf "$_into"
+    [ -d "$_kept/python" ] && true >|"$_kept/complete"
 }
 
 become_command() { # COMMAND ARGUMENT...
@@ -298,23 +316,44 @@ install_requirements() {
         refuse_requirements "this image has no Python"
         return 1
     }
+    if [ -e "$_kept/complete" ]; then
+        see_kept
+        return
+    fi
     cd "$PAI_WORKING_DIR" || return 1
     "$_python" -m pip --version >/dev/null 2>&1 || {
         refuse_requirements "the image's $_python has no pip"
         return 1
     }
-    # Into a folder of the job: that needs no root and leaves the image as it is. A virtual environment has no user
-    # site, so there a plain folder is used.
+    # Into a folder of the job, or one that is kept: that needs no root and leaves the image as it is. A virtual
+    # environment has no user site, so there a plain folder is used.
+    _into=$PYTHONUSERBASE
+    if [ -e "$_kept/image" ]; then
+        _into=$_kept/.$_name
+        rm -rf "$_into"
+        export PYTHONUSERBASE="$_into"
+    fi
     if "$_python" -c 'import sys; sys.exit(sys.prefix != sys.base_prefix)'; then
         _where=--user
     else
         _where=--target=$PYTHONUSERBASE/target
     fi
     export PIP_BREAK_SYSTEM_PACKAGES=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_INPUT=1
-    export PIP_NO_WARN_SCRIPT_LOCATION=1 PIP_RETRIES="${PIP_RETRIES:-2}"
-    say "installing the requirements"
-    "$_python" -m pip install -q "$_where" -r "$_shared/requirements.txt" || return 1
-    true >|"$_shared/requirements.done"
+    export PIP_RETRIES="${PIP_RETRIES:-2}"
+    if [ ! -e "$_kept/image" ]; then
+        say "installing the requirements"
+        "$_python" -m pip install -q --no-warn-script-location "$_where" -r "$_shared/requirements.txt" || return 1
+        true >|"$_shared/requirements.done"
+        return
+    fi
+    say "installing the requirements; the next job with the same ones finds them"
+    "$_python" -m pip install -q --no-warn-script-location "$_where" -r "$_shared/requirements.txt" || {
+        rm -rf "$_into"
+        return 1
+    }
+    keep || return 1
+    export PYTHONUSERBASE="$_shared/python"
+    see_kept
 }
 
 follow() { # PID PREEMPT_AFTER: wait for a child, then end what it left behind. Sets $_code: its exit code.

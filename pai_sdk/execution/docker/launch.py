@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from pai_sdk.execution.docker.ending import stopped_before_start
 from pai_sdk.execution.docker.engine import Engine
 from pai_sdk.execution.docker.images import PullGivenUp, ensure_image
 from pai_sdk.execution.docker.options import LocalOptions
+from pai_sdk.execution.docker.requirements_cache import KeptRequirements, RequirementsCache
 from pai_sdk.execution.docker.shared_folder import SharedFolder
 from pai_sdk.run.report.layout import RunLayout
 
@@ -44,12 +46,14 @@ class Launch:
         spec: the job.
         options: used instead of the tags of the request.
         pip_cache: a folder for pip's downloads.
+        requirements_cache: folders with installed requirements.
     """
 
     engine: Engine
     spec: LaunchSpec
     options: LocalOptions | None = None
     pip_cache: Path | None = None
+    requirements_cache: RequirementsCache | None = None
 
     def run(self, *, progress: bool, is_closing: Callable[[], bool] = lambda: False) -> None:
         """Create and start all containers, then let the instances begin. After a failure the caller removes them.
@@ -99,20 +103,21 @@ class Launch:
         journal.write_job(job)
         try:
             network = self._network(options, count=len(instances))
-            for instance in instances:
-                arguments = create_arguments(
-                    self.sandbox,
-                    self.spec.job_id,
-                    request,
-                    instance,
-                    image=image,
-                    mounts=self.mounts,
-                    limits=limits,
-                    user=user,
-                    network=network,
-                )
-                arguments |= self.engine.file_access
-                self.engine.client.containers.create(**arguments).start()
+            with self._kept_requirements(image_uri, image, user, give_to) as kept:
+                for instance in instances:
+                    arguments = create_arguments(
+                        self.sandbox,
+                        self.spec.job_id,
+                        request,
+                        instance,
+                        image=image,
+                        mounts=replace(self.mounts, requirements=kept),
+                        limits=limits,
+                        user=user,
+                        network=network,
+                    )
+                    arguments |= self.engine.file_access
+                    self.engine.client.containers.create(**arguments).start()
         except PaiError:
             raise
         except APIError as error:
@@ -230,9 +235,33 @@ class Launch:
 
     def _requirements(self) -> list[str]:
         lines = list(self.spec.request.python_requirements or ())
-        if (self.sandbox.usercode / "requirements.txt").is_file():
+        if self._file_of_code.is_file():
             lines.append("-r /ml/usercode/requirements.txt")
         return lines
+
+    @property
+    def _file_of_code(self) -> Path:
+        return self.sandbox.usercode / "requirements.txt"
+
+    @contextmanager
+    def _kept_requirements(
+        self, image_uri: str, image: str, user: str, give_to: str
+    ) -> Iterator[KeptRequirements | None]:
+        """The folder in which the requirements are kept for later jobs; None if there is nothing to keep."""
+        texts = ["".join(f"{line}\n" for line in self.spec.request.python_requirements or ())]
+        if self._file_of_code.is_file():
+            texts.append(self._file_of_code.read_text(encoding="utf-8", errors="backslashreplace"))
+        # Files that root's containers write are given back at the end of a job: too late for other jobs.
+        if self.requirements_cache is None or give_to or not any(text.strip() for text in texts):
+            yield None
+            return
+        variables = self.spec.environments[0].at("/ml")
+        with self.requirements_cache.use(
+            texts, image=image_uri, image_id=image, user=user, variables=variables
+        ) as kept:
+            if kept and not kept.is_complete and os.getuid() == 0:
+                os.chown(kept.folder, *(int(part) for part in f"{user}:0".split(":")[:2]))
+            yield kept
 
 
 def _umask() -> str:

@@ -68,7 +68,7 @@ class SharedFolder(ExecutionRecord):
             texts: the files of the instances, by name.
             requirements: lines for pip.
         """
-        for folder in (self.path, self.path / "home", self.path / "pip-cache"):
+        for folder in (self.path, *(self.path / name for name in ("home", "pip-cache", "requirements"))):
             folder.mkdir(parents=True, exist_ok=True)
         script = importlib.resources.files("pai_sdk.execution.docker").joinpath("instance.sh").read_text("utf-8")
         lines = "".join(f"{line}\n" for line in requirements)  # an index URL may hold a password

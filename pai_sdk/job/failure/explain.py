@@ -7,17 +7,18 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT, exit_reason
+from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT, exit_reason, missing_module
 from pai_sdk.backend.base import Backend
 from pai_sdk.display.base import short_instance, visible_text
 from pai_sdk.display.commands import next_commands
 from pai_sdk.errors import JobFailed, JobStopped, PaiError
-from pai_sdk.job.failure.tracebacks import find_traceback, root_cause, shortened
+from pai_sdk.job.failure.missing_modules import missing_module_hint
+from pai_sdk.job.failure.tracebacks import find_traceback, is_of_a_launcher, root_cause, shortened
 from pai_sdk.job.follow.follower import Follower, FollowPolicy, LogError, Update
 from pai_sdk.job.follow.log_reasons import shows_reason
 from pai_sdk.job.follow.updates import ask
@@ -31,6 +32,7 @@ _TAIL_LINES = 200  # that the error keeps
 _WITHIN_S = 15.0  # the longest time to read the last lines; the failure is known already
 _AS_IT_IS = FollowPolicy(quiet_s=0, failed_quiet_s=0)
 _SHOWN_LINES = 14  # of a log without a traceback
+_SHOWN_BEFORE = 5  # lines before the traceback of a launcher
 _SHOWN_WIDTH = 200
 _SHOWN_OTHERS = 8
 _EXIT_CODES = {
@@ -234,6 +236,9 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
         lines.append(f"  {message}")
     if record.status.is_unknown_end:
         lines.append("  this version does not know that status; the service gives it a time at which it ended")
+    cause = root_cause(failure.traceback)
+    if module := missing_module([cause] if cause else tail.lines[-_SHOWN_LINES:]):
+        lines.append(f"  {missing_module_hint(module)}")
     if facts := _facts(record, failure):
         lines.append("  " + ", ".join(facts))
     lines += _excerpt(job_id, failure, tail)
@@ -282,5 +287,23 @@ def _excerpt(job_id: str, failure: JobFailed, tail: _Tail) -> list[str]:
     if not excerpt:
         return []
     others = [f"  in the log of {short_instance(job_id, name)}: {cause}" for name, cause in tail.others.items()]
-    shown = [f"    {visible_text(line)[:_SHOWN_WIDTH]}".rstrip() for line in excerpt]
-    return [f"  {title}", *shown, *(visible_text(other)[: _SHOWN_WIDTH + 4] for other in others[:_SHOWN_OTHERS])]
+    return [
+        *_lines_of_the_program(failure.traceback, tail.lines),
+        f"  {title}",
+        *_indented(excerpt),
+        *(visible_text(other)[: _SHOWN_WIDTH + 4] for other in others[:_SHOWN_OTHERS]),
+    ]
+
+
+def _lines_of_the_program(traceback: str, lines: Sequence[str]) -> list[str]:
+    """The last lines before the traceback of a launcher: those of the program that has failed."""
+    if not is_of_a_launcher(root_cause(traceback)):
+        return []
+    first_line = traceback.partition("\n")[0]
+    at = next((number for number in range(len(lines) - 1, -1, -1) if lines[number] == first_line), 0)
+    before = lines[max(0, at - _SHOWN_BEFORE) : at]
+    return ["  the lines before it, of the program that was started:", *_indented(before)] if before else []
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {visible_text(line)[:_SHOWN_WIDTH]}".rstrip() for line in lines]

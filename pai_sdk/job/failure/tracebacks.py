@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Not within an exception group, where two spaces and a bar come before it.
 _START = re.compile(
@@ -20,6 +20,17 @@ _LINKS = (
 )
 # What torchrun raises about the program that it has started; the traceback of that program comes before it.
 _OF_A_LAUNCHER = ("ChildFailedError",)
+# What `subprocess.run(check=True)`, `accelerate launch` and pools raise about a process that has failed. Python
+# ends with 1 after an exception, so another exit status is no sign of a traceback before it.
+_CHILD_FAILED = re.compile(
+    r"(?:[\w.]+\.)?(?:CalledProcessError: .* returned non-zero exit status 1\.?$"
+    r"|ProcessExitedException: .* exit code 1$|BrokenProcessPool\b"
+    r"|RuntimeError: Horovod detected that one or more processes exited with non-zero status)",
+    re.DOTALL,
+)
+_STARTED_BY = "The program above, which failed with that exception, was started by this one:"
+_MOST_LINES_BETWEEN = 60  # from the traceback of a process to that of its launcher: the last words of either
+_LIBRARY = re.compile(r'/(?:site|dist)-packages/|/lib/python3[.\d]*/|File "<frozen ')
 _MOST_MESSAGE_LINES = 8  # of an exception whose message has several lines, at the end of a log
 _SHOWN_FRAME_LINES = 6  # of each exception: two frames, with their marks
 _SHOWN_BLOCKS = 4
@@ -31,7 +42,8 @@ def find_traceback(lines: Iterable[str]) -> str:
 
     Exceptions that Python has chained belong to it, the root cause first, and so do those of an exception group.
     Lines of several processes may be mixed, if each line has a prefix (`[rank1]: `), as those of torchrun: then
-    it is the first traceback among those with a prefix.
+    it is the first traceback among those with a prefix. If the last traceback is that of a launcher whose process
+    has failed (`CalledProcessError`), the traceback of that process comes before it.
 
     Example:
         >>> find_traceback(["ok", "Traceback (most recent call last):", "  File 'a.py', line 1", "KeyError: 3"])
@@ -52,6 +64,16 @@ def root_cause(traceback: str) -> str:
         'KeyError: 3'
     """
     return _exception_of(_blocks(traceback)[0]) if traceback else ""
+
+
+def is_of_a_launcher(cause: str) -> bool:
+    """Return whether an exception only reports that another program has failed.
+
+    Example:
+        >>> is_of_a_launcher("subprocess.CalledProcessError: Command 'make' returned non-zero exit status 2.")
+        True
+    """
+    return bool(_CHILD_FAILED.match(cause)) or _type_of(cause) in ("CalledProcessError", *_OF_A_LAUNCHER)
 
 
 def shortened(traceback: str) -> list[str]:
@@ -82,7 +104,10 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Chain:
+    """The lines of a chain, and the numbers of the first and the last one in the log."""
+
     number: int
+    last_number: int
     lines: tuple[str, ...]
     has_prefix: bool
 
@@ -120,8 +145,20 @@ def _last_chain(lines: Sequence[_Line]) -> _Chain | None:
             continue
         first = _first_of_chain(texts, starts)
         chain = [_START.sub(_without_prefix, texts[first]), *texts[first + 1 : end]]
-        return _Chain(lines[first].number, tuple(chain), lines[first].has_prefix)
+        found = _Chain(lines[first].number, lines[end - 1].number, tuple(chain), lines[first].has_prefix)
+        return _with_process(lines[:first], found)
     return None
+
+
+def _with_process(before: Sequence[_Line], chain: _Chain) -> _Chain:
+    """The chain; if it is that of a launcher, with the chain of the process that the launcher has started."""
+    if not _CHILD_FAILED.match(root_cause("\n".join(chain.lines))):
+        return chain
+    process = _last_chain(before)
+    if process is None or chain.number - process.last_number > _MOST_LINES_BETWEEN:
+        return chain
+    both = (*process.lines, "", _STARTED_BY, "", *chain.lines)
+    return replace(process, last_number=chain.last_number, lines=both)
 
 
 def _without_prefix(match: re.Match[str]) -> str:
@@ -199,7 +236,7 @@ def _blocks(traceback: str) -> list[list[str]]:
     """The lines of each exception of a chain; from the second on they begin with the words that link them."""
     blocks: list[list[str]] = [[]]
     for line in traceback.splitlines():
-        if line.strip() in _LINKS and not line.startswith(" "):
+        if line.strip() in (*_LINKS, _STARTED_BY) and not line.startswith(" "):
             while blocks[-1] and not blocks[-1][-1].strip():
                 blocks[-1].pop()
             blocks.append(["", line, ""])
@@ -230,4 +267,20 @@ def _short_block(block: Sequence[str]) -> list[str]:
     frames = next((number for number, line in enumerate(rest) if not line.startswith(" ")), len(rest))
     if frames <= _SHOWN_FRAME_LINES + 1:
         return [*head, *rest]
-    return [*head, "  …", *rest[frames - _SHOWN_FRAME_LINES :]]
+    cut = frames - _SHOWN_FRAME_LINES
+    return [*head, "  …", *_last_own_frame(rest[:cut], rest[cut:frames]), *rest[cut:]]
+
+
+def _last_own_frame(cut: Sequence[str], shown: Sequence[str]) -> list[str]:
+    """The last frame of the user's code among those that are cut, if all that are shown are of libraries."""
+    if any(_is_own_frame(line) for line in shown):
+        return []
+    start = next((number for number in range(len(cut) - 1, -1, -1) if _is_own_frame(cut[number])), None)
+    if start is None:
+        return []
+    end = next((n for n in range(start + 1, len(cut)) if cut[n].lstrip().startswith("File ")), len(cut))
+    return [*cut[start:end], *(["  …"] if end < len(cut) else [])]
+
+
+def _is_own_frame(line: str) -> bool:
+    return line.lstrip().startswith('File "') and not _LIBRARY.search(line)

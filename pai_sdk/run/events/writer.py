@@ -327,6 +327,8 @@ class EventWriter:
             try:
                 record = template.record(now, step_bytes, numbers, numbers)
             except (OverflowError, struct.error):  # a number that float32 cannot hold, or no number
+                record = None
+            if record is None:
                 exact = [as_float64(tag, value) for tag, value in values.items()]
                 record = template.record(now, step_bytes, exact, list(map(_as_float32, exact)))
             is_quiet = self._add(record)
@@ -535,10 +537,11 @@ def as_float64(tag: str, value: Any) -> float:
         raise TypeError(f"{tag!r} is text, not a number: {value[:60]!r}")
     try:
         return float(value)
-    except OverflowError as error:
-        raise OverflowError(f"{tag!r} is too large for a float64") from error
+    except OverflowError:
+        raise OverflowError(f"{tag!r} is too large for a float64") from None
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{tag!r} is no number but {type(value).__name__}") from error
+        why = f": {error}" if hasattr(value, "__float__") else ""  # its own words
+        raise TypeError(f"{tag!r} is no number but {type(value).__name__}{why}") from None
 
 
 def _as_float32(value: float) -> float:

@@ -183,7 +183,13 @@ class StatusReporter:
         """Report metrics: keywords, a mapping, or one number."""
         if _metric is not None:
             metrics = {**(_metric if isinstance(_metric, Mapping) else {_NUMBER: _metric}), **metrics}
-        _reporting().report(metrics)
+        try:
+            _reporting().report(metrics)
+        except (
+            BaseException
+        ) as error:  # from Python 3.11 on, the traceback ends in the line that calls the reporter
+            error.__traceback__ = None
+            raise
 
     def make_checkpoint_dir(self, step: int) -> str:
         """An empty folder for the checkpoint of a step. It becomes one with `set_checkpoint`."""

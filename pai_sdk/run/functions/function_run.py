@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pai_sdk.base.short_traceback import short_tracebacks
 from pai_sdk.errors import FunctionError, FunctionFinished, InvalidInputError, Problem
 from pai_sdk.run.functions.calling import exit_code_of, kind_of
 from pai_sdk.run.functions.host import Ended, Host, Message, Task, ThreadHost
@@ -34,6 +35,7 @@ _MODES = ("thread", "process")
 _COUNTERS = ("iteration", "time_total", "timesteps_total", "episodes_total")
 
 
+@short_tracebacks
 class FunctionRun:
     """One function with one config, run as a training. It starts with the first result that is asked for.
 

@@ -79,6 +79,10 @@ class StopTraining(BaseException):
     """Raised by `report` when the training is to end. No Exception, so that `except Exception` lets it pass."""
 
 
+# Errors of `report` that are about the call: their tracebacks end in the line that calls it.
+_OF_CALLER = (CheckpointError, OverflowError, StopTraining, TypeError)
+
+
 @dataclass(frozen=True)
 class Context:
     """The job, instance and folder of a training.
@@ -406,6 +410,19 @@ class ReportSession:
         options: _Options = _DEFAULT_OPTIONS,
     ) -> None:
         """Record metrics and a checkpoint; arguments and errors as for the function `report`."""
+        try:
+            self._report(metrics, step, checkpoint, options)
+        except _OF_CALLER as error:
+            _end_at_caller(error)
+            raise
+
+    def _report(
+        self,
+        metrics: Mapping[str, Any],
+        step: int | None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        options: _Options,
+    ) -> None:
         if self._stops:
             raise StopTraining("the training is to end")
         if self._failures:
@@ -599,17 +616,20 @@ class ReportSession:
     def _record(self, metrics: Mapping[str, Any], step: int, *, is_flat: bool = False) -> None:
         try:
             self._events.scalars(metrics, step)
+            return
         except TypeError:
             if is_flat:
                 raise
-            flat = _flat(metrics)
-            if flat:
-                self._record(flat, step, is_flat=True)
         except OSError as error:
             # A full disk is no reason to end a training: what is pending is written when there is space again.
             if self._events.is_full:
                 raise
             self._warn(error)
+            return
+        if flat := _flat(
+            metrics
+        ):  # not where the error is handled, or its traceback would be shown with the next one
+            self._record(flat, step, is_flat=True)
 
     def _warn(self, error: OSError) -> None:
         if not self._has_warned:
@@ -832,20 +852,30 @@ def report(
         return
     if more:
         metrics = {**(metrics or {}), **more}
-    if checkpoint is None and not validation:
-        session.report(metrics or {}, step)
-        return
-    if checkpoint is None:
-        raise CheckpointError("validation needs a checkpoint: give it in the same report")
-    if checkpoint_dir_name is not None:
-        step = _step_named(checkpoint_dir_name, step)
-    options = _Options(
-        getattr(checkpoint_upload_mode, "name", checkpoint_upload_mode),
-        bool(delete_local_checkpoint_after_upload),
-        checkpoint_upload_fn,
-        validation or None,
-    )
-    session.report(metrics or {}, step, checkpoint, options=options)
+    try:
+        if checkpoint is None and not validation:
+            session.report(metrics or {}, step)
+            return
+        if checkpoint is None:
+            raise CheckpointError("validation needs a checkpoint: give it in the same report")
+        if checkpoint_dir_name is not None:
+            step = _step_named(checkpoint_dir_name, step)
+        options = _Options(
+            getattr(checkpoint_upload_mode, "name", checkpoint_upload_mode),
+            bool(delete_local_checkpoint_after_upload),
+            checkpoint_upload_fn,
+            validation or None,
+        )
+        session.report(metrics or {}, step, checkpoint, options=options)
+    except _OF_CALLER as error:
+        _end_at_caller(error)
+        raise
+
+
+def _end_at_caller(error: BaseException) -> None:
+    """Have a traceback end in the line that calls `report` (from Python 3.11 on); all of it is logged at DEBUG."""
+    logger.debug("the whole traceback of the error that follows", exc_info=error)
+    error.__traceback__ = None
 
 
 def _step_named(name: str, step: int | None) -> int:

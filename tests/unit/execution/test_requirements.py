@@ -37,6 +37,17 @@ def test_requirements_are_installed_once_for_all_jobs_that_have_them(jobs: Jobs)
     assert jobs.run("python -c 'import tiny'", name="train3").succeeded is False
 
 
+def test_a_list_without_exact_versions_is_installed_anew_on_the_next_day(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in ("2026-11-22", "2026-11-23"):
+        monkeypatch.setattr("pai_sdk.agent.requirement_lists.today", lambda now, day=day: day)
+        assert jobs.run(USE_TINY, PythonRequirements=["tiny"], name=f"first-{day}").succeeded, jobs.diary()
+        assert "installing the requirements" in jobs.log(name=f"first-{day}")
+        assert jobs.run(USE_TINY, PythonRequirements=["tiny"], name=f"second-{day}").succeeded, jobs.diary()
+        assert "installing" not in jobs.log(name=f"second-{day}")
+
+
 def test_what_our_interpreter_has_counts_as_present(jobs: Jobs) -> None:
     sandbox = Sandbox(jobs.root("train1"))
     sandbox.usercode.mkdir(parents=True)

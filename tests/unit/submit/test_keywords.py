@@ -92,8 +92,16 @@ def test_those_that_mean_something_else_are_reported_by_our_name() -> None:
 
 
 def test_two_names_of_one_parameter_are_refused() -> None:
-    assert "max_run" in problems(lambda: Estimator("img", "true", max_run=1, max_run_time=2))
-    assert "entry_point" in problems(lambda: Estimator("img", "true", entry_point="train.py"))
+    for call, name, ours in (
+        (lambda: Estimator("img", "true", max_run=1, max_run_time=2), "max_run", "max_run_time"),
+        (lambda: Estimator("img", "true", entry_point="train.py"), "entry_point", "command"),
+        (lambda: Estimator("img", command="true", entry_point="train.jl"), "entry_point", "command"),
+    ):
+        with pytest.raises(
+            WrongCallError, match=rf"^{name}: is another name of '{ours}', which is given too"
+        ) as caught:
+            call()
+        assert [problem.hint for problem in caught.value.problems] == ["leave one of them out"]
     assert "tags" in problems(lambda: Estimator("img", "true", tags=["team"]))
 
 

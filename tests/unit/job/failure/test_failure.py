@@ -10,7 +10,7 @@ from pai_sdk.errors import JobFailed
 from pai_sdk.job.training_job import TrainingJob
 from pai_sdk.schemas.record import ErrorInfo
 from tests.unit.fake_backend import FakeBackend
-from tests.unit.job.failure.test_tracebacks import MISSING
+from tests.unit.job.failure.test_tracebacks import BAD_JSON, MISSING, launched
 
 CAUSE = "FileNotFoundError: [Errno 2] No such file or directory: '/data/points.csv'"
 
@@ -64,6 +64,72 @@ def test_of_several_instances_the_cause_is_shown_and_not_what_followed_from_it(f
     assert str(failure).startswith(f"job fake (train1) Failed: {CAUSE}")
     assert "the traceback in the log of worker-0:" in str(failure)
     assert "  in the log of master-0: ConnectionResetError: [Errno 104] reset" in str(failure).splitlines()
+
+
+def test_the_first_line_names_the_error_of_the_program_that_a_launcher_started(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {"train1-master-0": [*BAD_JSON.splitlines(), *launched().splitlines()]}
+    first, *rest = str(failure_of(fake_backend)).splitlines()
+    assert (
+        first
+        == "job fake (train1) Failed: json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    )
+    assert any("CalledProcessError" in line for line in rest)
+
+
+def test_without_a_traceback_of_that_program_its_last_lines_are_shown(fake_backend: FakeBackend) -> None:
+    usage = ["usage: train.py [--lr LR]", "train.py: error: unrecognized arguments: --rate"]
+    traceback = launched("returned non-zero exit status 2.")
+    fake_backend.lines = {"train1-master-0": ["ready", *usage, *traceback.splitlines()]}
+    lines = str(failure_of(fake_backend)).splitlines()
+    assert lines[2:6] == [
+        "  the lines before it, of the program that was started:",
+        *[f"    {line}" for line in ("ready", *usage)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ("cv2", "comes with opencv-python: add requirements=['opencv-python']"),
+        ("PIL", "comes with pillow: "),
+        ("sklearn", "comes with scikit-learn: "),
+        ("yaml", "comes with pyyaml: "),
+        ("google.protobuf", "comes with protobuf: "),
+        (
+            "sklearn.externals",
+            "the installed scikit-learn has no sklearn.externals: require a version that has it",
+        ),
+        (
+            "my_tools",
+            "if my_tools is a package, add requirements=['my-tools'], or a line in requirements.txt; if it",
+        ),
+        (
+            "distutils",
+            "newer versions of Python have no distutils: add requirements=['setuptools'], or take an image",
+        ),
+        ("tkinter", "the module tkinter is a part of Python that the Python of this image does not have"),
+    ],
+)
+@pytest.mark.parametrize("is_raised", [True, False])
+def test_a_missing_module_names_the_requirement(
+    fake_backend: FakeBackend, module: str, expected: str, is_raised: bool
+) -> None:
+    trace = ["Traceback (most recent call last):", '  File "train.py", line 1, in <module>']
+    lines = [*trace, f"ModuleNotFoundError: No module named {module!r}"]
+    if not is_raised:  # python -m MODULE
+        lines = [f"/usr/bin/python3: No module named {module}"]
+    fake_backend.lines = {"train1-master-0": lines}
+    assert expected in str(failure_of(fake_backend)).splitlines()[1]
+
+
+def test_no_requirement_is_named_for_an_error_of_another_kind(fake_backend: FakeBackend) -> None:
+    survived = [
+        "Traceback (most recent call last):",
+        "  File 'a.py'",
+        "ModuleNotFoundError: No module named 'cv2'",
+    ]
+    fake_backend.lines = {"train1-master-0": [*survived, "goes on", *MISSING.splitlines()]}
+    assert "requirements" not in str(failure_of(fake_backend))
 
 
 def test_a_log_line_does_not_reach_the_terminal_with_its_control_sequences(fake_backend: FakeBackend) -> None:

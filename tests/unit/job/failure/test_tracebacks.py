@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import traceback
 
@@ -99,6 +100,97 @@ def test_the_traceback_of_torchrun_comes_after_that_of_the_training() -> None:
     log = [*MISSING.splitlines(), "E1122 10:00:00 failed (exitcode: 1)", *launcher]
     assert find_traceback(log) == MISSING
     assert find_traceback(launcher).splitlines() == launcher
+
+
+BAD_JSON = """\
+Traceback (most recent call last):
+  File "/ml/usercode/train.py", line 9, in <module>
+    json.loads(text)
+  File "/usr/lib/python3.11/json/__init__.py", line 346, in loads
+    return _default_decoder.decode(s)
+  File "/usr/lib/python3.11/json/decoder.py", line 337, in decode
+    obj, end = self.raw_decode(s, idx=_w(s, 0).end())
+               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/usr/lib/python3.11/json/decoder.py", line 355, in raw_decode
+    raise JSONDecodeError("Expecting value", s, err.value) from None
+json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"""
+
+
+def launched(why: str = "returned non-zero exit status 1.") -> str:
+    """The traceback of a program that has started the training, which failed."""
+    command = ["python", "train.py"]
+    return f"""\
+Traceback (most recent call last):
+  File "/ml/usercode/start.py", line 3, in <module>
+    subprocess.run({command}, check=True)
+  File "/usr/lib/python3.11/subprocess.py", line 571, in run
+    raise CalledProcessError(retcode, process.args,
+subprocess.CalledProcessError: Command '{command}' {why}"""
+
+
+@pytest.mark.parametrize("launches", [1, 2])
+def test_the_root_cause_is_that_of_the_process_that_a_launcher_started(launches: int) -> None:
+    launchers = [line for _ in range(launches) for line in ("flushing", *launched().splitlines())]
+    found = find_traceback(["epoch 1", *BAD_JSON.splitlines(), *launchers])
+    assert root_cause(found) == "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    assert found.startswith(BAD_JSON)
+    assert found.endswith(launched())
+    assert found.count("CalledProcessError:") == launches
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with exit code 1",
+        "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly.",
+        "RuntimeError: Horovod detected that one or more processes exited with non-zero status, thus causing the "
+        "job to be terminated. The first process to do so was:\nProcess name: 0\nExit code:    1",
+    ],
+)
+def test_errors_of_other_launchers(error: str) -> None:
+    launcher = f'Traceback (most recent call last):\n  File "launch.py", line 8, in main\n{error}'
+    found = find_traceback([*BAD_JSON.splitlines(), *launcher.splitlines()])
+    assert root_cause(found) == BAD_JSON.splitlines()[-1]
+    assert found.endswith(launcher)
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,1]<stderr>:"])
+def test_mpirun_says_that_a_process_has_failed_below_its_traceback(prefix: str) -> None:
+    banner = [
+        "-" * 74,
+        "Primary job  terminated normally, but 1 process returned",
+        "a non-zero exit code.",
+        "-" * 74,
+    ]
+    banner += ["mpirun detected that one or more processes exited with non-zero status", "", "  Exit code:    1"]
+    log = [*(f"{prefix}{line}" for line in BAD_JSON.splitlines()), *banner]
+    assert root_cause(find_traceback(log)) == BAD_JSON.splitlines()[-1]
+
+
+def test_a_launcher_that_raises_another_error_from_that_of_the_process() -> None:
+    error = subprocess.CalledProcessError(1, ["python", "train.py"])
+    chain = python_says(_caused(RuntimeError("the training failed"), raised(error)))
+    found = find_traceback([*BAD_JSON.splitlines(), *chain.splitlines()])
+    assert root_cause(found).startswith("json.decoder.JSONDecodeError: ")
+    assert found.endswith(chain)
+
+
+@pytest.mark.parametrize("distance", [0, 100])
+@pytest.mark.parametrize("why", ["returned non-zero exit status 128.", "died with <Signals.SIGKILL: 9>."])
+def test_a_program_that_raised_nothing_has_no_earlier_traceback(why: str, distance: int) -> None:
+    survived = [*BAD_JSON.splitlines(), *["epoch"] * distance]
+    assert find_traceback([*survived, *launched(why).splitlines()]) == launched(why)
+
+
+def test_a_traceback_that_was_survived_long_before_is_not_that_of_the_process() -> None:
+    log = [*BAD_JSON.splitlines(), *["epoch"] * 100, *launched().splitlines()]
+    assert find_traceback(log) == launched()
+
+
+def test_the_last_frame_of_the_users_code_is_shown_above_those_of_libraries() -> None:
+    shown = shortened(BAD_JSON)
+    assert shown[1:5] == ["  …", *BAD_JSON.splitlines()[1:3], "  …"]
+    assert "346" not in "".join(shown)
 
 
 def test_a_logger_that_writes_its_time_before_the_traceback() -> None:

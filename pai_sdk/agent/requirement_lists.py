@@ -1,0 +1,72 @@
+"""Says how long what was installed for a list of requirements may serve other jobs. Standard library only.
+
+An installation is kept under a digest of the list. A list of exact versions stays what it is; any other list may
+mean something new on the next day, and a list that names files of the job means something else in each job.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+
+__all__ = ["EXACT", "kept_for", "today"]
+
+EXACT = "exact"
+"""All versions are exact: what was installed stays right."""
+
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_OPTION = re.compile(r"-")
+# Options that name files, and requirements that are files: paths, links to files, archives beside the code.
+_OF_FILES = re.compile(
+    r"-[rcef]|--(requirement|constraint|editable|find-links)\b|[./~\\]|.*(file:|\$\{|@\s*[./~])"
+)
+_ARCHIVE = re.compile(r".*\.(whl|zip|tgz|tar\.\w+)\s*(\[[^]]*\])?\s*(;.*)?$")
+_URL = re.compile(r"(?:[^;]*@\s*)?[a-z+]+://")
+_EXACT_URL = re.compile(r"[#&]sha(256|384|512)=[0-9a-f]+|@[0-9a-f]{40}\b")
+_EXACT_VERSION = re.compile(r"[\w.-]+\s*(\[[^]]*\])?\s*(===\s*\S+|==\s*[^\s,;*]+)\s*(--hash=\S+\s*)*(;.*)?$")
+
+
+def kept_for(texts: Sequence[str], *, now: float | None = None) -> str:
+    """Return how long what is installed for these requirement files may be used by other jobs.
+
+    Args:
+        texts: the contents of the files.
+        now: the time, in seconds since 1970.
+
+    Returns:
+        `EXACT`: for ever, since all versions are exact. A date: on that day only, in UTC. Empty: not at all, since
+        the list names files, which may change.
+
+    Example:
+        >>> kept_for(["numpy==1.26.4"]), kept_for(["numpy==1.26.4", "rich>=13"], now=0), kept_for(["./mine.whl"])
+        ('exact', '1970-01-01', '')
+    """
+    lines = [*_lines(texts)]
+    if any(_OF_FILES.match(line) or _is_file(line) for line in lines):
+        return ""
+    return EXACT if all(_is_exact(line) for line in lines) else today(now)
+
+
+def today(now: float | None = None) -> str:
+    """The date in UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime(now))
+
+
+def _lines(texts: Iterable[str]) -> Iterable[str]:
+    for text in texts:
+        for line in re.sub(r"\\\r?\n", " ", text.lstrip("\ufeff")).splitlines():
+            if bare := _COMMENT.sub("", line).strip():
+                yield bare
+
+
+def _is_file(line: str) -> bool:
+    if _OPTION.match(line) or _URL.match(line):
+        return False
+    return "/" in line.partition(";")[0] or bool(_ARCHIVE.match(line))
+
+
+def _is_exact(line: str) -> bool:
+    if _OPTION.match(line):
+        return line not in ("--pre", "--upgrade", "-U")
+    return bool(_EXACT_URL.search(line)) if _URL.match(line) else bool(_EXACT_VERSION.match(line))

@@ -1,0 +1,89 @@
+"""Says which requirement brings a Python module that a job did not find."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["missing_module_hint"]
+
+# Modules whose distributions have another name. Those of packages within a namespace have their whole name.
+_DISTRIBUTIONS = {
+    "Bio": "biopython",
+    "Crypto": "pycryptodome",
+    "OpenSSL": "pyopenssl",
+    "PIL": "pillow",
+    "absl": "absl-py",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "community": "python-louvain",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "faiss": "faiss-cpu",
+    "fitz": "pymupdf",
+    "git": "gitpython",
+    "github": "pygithub",
+    "google.cloud.storage": "google-cloud-storage",
+    "google.protobuf": "protobuf",
+    "hydra": "hydra-core",
+    "igraph": "python-igraph",
+    "imblearn": "imbalanced-learn",
+    "jose": "python-jose",
+    "jwt": "pyjwt",
+    "magic": "python-magic",
+    "mpl_toolkits": "matplotlib",
+    "mysql": "mysql-connector-python",
+    "MySQLdb": "mysqlclient",
+    "nacl": "pynacl",
+    "odps": "pyodps",
+    "pkg_resources": "setuptools",
+    "pptx": "python-pptx",
+    "psycopg2": "psycopg2-binary",
+    "pynvml": "nvidia-ml-py",
+    "ruamel": "ruamel.yaml",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "skopt": "scikit-optimize",
+    "slugify": "python-slugify",
+    "socks": "pysocks",
+    "umap": "umap-learn",
+    "yaml": "pyyaml",
+    "zmq": "pyzmq",
+}
+_LEFT_PYTHON = {"distutils": "setuptools", "imp": "", "asynchat": "pyasynchat", "asyncore": "pyasyncore"}
+
+
+def missing_module_hint(module: str) -> str:
+    """The sentence that says what to do about a module that was not found.
+
+    Args:
+        module: as the `ModuleNotFoundError` names it.
+
+    Example:
+        >>> missing_module_hint("cv2")
+        "the module cv2 comes with opencv-python: add requirements=['opencv-python'], or a line in \
+requirements.txt"
+    """
+    top, *submodules = module.split(".")
+    if top in _LEFT_PYTHON:
+        brings = _LEFT_PYTHON[top]
+        then = f"add requirements=['{brings}'], or " if brings else ""
+        return f"newer versions of Python have no {top}: {then}take an image with an older Python"
+    if top in sys.stdlib_module_names:
+        return f"the module {module} is a part of Python that the Python of this image does not have"
+    distribution = _DISTRIBUTIONS.get(module) or _DISTRIBUTIONS.get(top)
+    if submodules and module not in _DISTRIBUTIONS:
+        # Python names the package alone if that is missing too.
+        return f"the installed {distribution or top} has no {module}: require a version that has it"
+    if distribution:
+        return (
+            f"the module {module} comes with {distribution}: add requirements=['{distribution}'], or a line in "
+            "requirements.txt"
+        )
+    name = module.replace("_", "-")
+    return (
+        f"if {module} is a package, add requirements=['{name}'], or a line in requirements.txt; if it is a file "
+        "of yours, it has to be in source_dir"
+    )
