@@ -124,7 +124,7 @@ def wait(
     show_logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Show the log meanwhile.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Wait for a job's end; the exit code says how it ended (101: it has not).
+    """Wait for a job's end. Exit codes: 0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped.
 
     Example: pai-sdk wait train129f212o89d --timeout 3600
     """

@@ -323,7 +323,8 @@ def ui(
 ) -> None:
     """Show the runs of a folder in the browser, and serve them over HTTP, until Ctrl-C.
 
-    The link is valid once, for a minute; Enter prints a new one. On another machine, forward the port with ssh -L.
+    Each link works for one browser, within a minute of being printed. Press Enter for a new link.
+    On another machine, forward the port with ssh -L.
 
     Example: pai-sdk ui --logdir runs --open
     """
