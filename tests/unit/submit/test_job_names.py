@@ -42,7 +42,7 @@ def test_names_differ_and_are_short_enough() -> None:
         ("python train.py --lr 0.1", "train"),
         ("cd /ml && torchrun --nproc_per_node 2 src/fit_all.v2.py", "fit_all.v2"),
         (["python", "-m", "package.training", "x"], "training"),
-        ("bash 'run me.sh'", ""),
+        ("bash 'run me.sh'", "me"),
         ("echo $PAI_USER_ARGS", ""),
         ("sh ./go.sh", "go"),
     ],
