@@ -52,8 +52,17 @@ def test_the_navigation_has_five_sections_of_at_most_eight_entries() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["spot instances", "vpc", "gpus", "private images", "stop a job", "out of memory", "conda"]
-    + ["hyperparameter search", "notify"],
+    [
+        "spot instances",
+        "vpc",
+        "gpus",
+        "private images",
+        "stop a job",
+        "out of memory",
+        "conda",
+        "hyperparameter search",
+        "notify",
+    ],
 )
 def test_what_people_search_for_is_a_page(words: str) -> None:
     pages = (ROOT / "docs").glob("*.md")
