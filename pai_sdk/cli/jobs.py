@@ -181,7 +181,7 @@ def wait(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Wait until a job ends. The exit code says how it ended; 101 means that it is still running.
+    """Wait for a job's end. Exit codes: 0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped.
 
     Example: pai-sdk wait train129f212o89d --timeout 3600
     """

@@ -327,8 +327,8 @@ def ui(
 ) -> None:
     """Show the runs of a folder in the browser, and serve them over HTTP, until Ctrl-C.
 
-    The link works once, and for one minute; press Enter for a new one. From another machine, forward the port:
-    ssh -L 6007:127.0.0.1:6007 MACHINE
+    Each link works for one browser, within a minute of being printed. Press Enter for a new link.
+    On another machine, forward the port with ssh -L.
 
     Example: pai-sdk ui runs --open
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 
 from pai_sdk.backend.base import Plan
 from pai_sdk.display.base import Display, Silent
@@ -16,6 +17,7 @@ from pai_sdk.schemas.record import JobRecord
 __all__ = ["announce"]
 
 logger = logging.getLogger(__name__)
+_shown_notes: set[str] = set()  # what they begin with: the same note of two images is shown once
 
 
 def announce(job: TrainingJob, plan: Plan, *, shown: bool) -> Display:
@@ -40,7 +42,7 @@ def announce(job: TrainingJob, plan: Plan, *, shown: bool) -> Display:
     job.shown_by(display)
     try:
         display.submitted(job.record)
-        for note in (*plan.warnings, *plan.notes):
+        for note in (*plan.warnings, *_new(plan.notes)):
             display.notice(note)
     except PaiError as error:
         display.submitted(JobRecord(training_job_id=job.id))
@@ -48,3 +50,12 @@ def announce(job: TrainingJob, plan: Plan, *, shown: bool) -> Display:
     except KeyboardInterrupt:
         raise detached(job.id, next_commands(JobRecord(training_job_id=job.id))) from None
     return display
+
+
+def _new(notes: Iterable[str]) -> Iterator[str]:
+    """Returns the notes that this process has not shown yet."""
+    for note in notes:
+        subject = note.partition(":")[0]
+        if subject not in _shown_notes:
+            _shown_notes.add(subject)
+            yield note

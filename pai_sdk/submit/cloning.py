@@ -15,13 +15,12 @@ from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, Trainin
 from pai_sdk.schemas.spec import HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk.storage.uri import remote_uri_problems
 from pai_sdk.submit import request_fields
+from pai_sdk.submit.job_names import name_of_copy
 from pai_sdk.submit.parameter_types import check_texts
 from pai_sdk.submit.problems import Problems
 
 __all__ = ["clone_plan"]
 
-# What `request_fields.job_name` appends; earlier versions wrote "-".
-_OWN_ENDING = re.compile(r"[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}$")
 _OF_ONE_JOB = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
 _MASKED = re.compile(r"\*+")
 
@@ -71,8 +70,9 @@ def clone_plan(
     request = request_of(record)
     sees_files = place_of_job(record.training_job_id).capabilities.shares_files
     problems = Problems()
-    base = _OWN_ENDING.sub("", request.training_job_name)
-    name = request_fields.job_name(job_name, base, problems)
+    before = {each.name: each.value for each in request.hyperparameters}
+    new = name_of_copy(request.training_job_name, before, {**before, **(hyperparameters or {})})
+    name = request_fields.job_name(job_name if job_name is not None else new, new, problems)
     changed: dict[str, Any] = {
         "training_job_name": name,
         "labels": _labels(request, labels, problems),

@@ -35,7 +35,7 @@ _OF_FILES: dict[str, tuple[dict[str, Any], str]] = {
         "Input channel to what fills it: a URI, a local file or folder, the id of a dataset.",
     ),
     "outputs": (_TEXT_BY_NAME, "Output channel to where it goes: a URI, or the id of a dataset."),
-    "job_name": ({"type": "string"}, "The job's name; otherwise base_job_name, the time and a few digits."),
+    "job_name": ({"type": "string"}, "The job's name; otherwise a readable one, such as train-lr0.1-3f2a9c."),
 }
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 

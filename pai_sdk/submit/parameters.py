@@ -67,7 +67,8 @@ class JobParameters:
         environments: environment variables of the job, names to text; `Secret("NAME")` is read at submit time.
         requirements: what pip installs before the command runs, as in requirements.txt.
         max_run_time: seconds after which the job is ended; None for no limit.
-        base_job_name: what the job's name begins with; the class's name otherwise.
+        base_job_name: what the job's name begins with; by default the script or module of the command, else the
+            class.
         output_path: URI below which each job's outputs are put, in a folder of the job's name.
         instance_type: type of public instances, such as `ecs.c6.large`; `local` and `local_gpu` are containers on
             this machine.

@@ -25,6 +25,7 @@ from pai_sdk.storage.uri import OssUri, is_remote_uri
 from pai_sdk.submission import with_key
 from pai_sdk.submit import guards, request_fields
 from pai_sdk.submit.channels import ChannelResolver, InputSource, OutputTarget
+from pai_sdk.submit.job_names import base_of_command
 from pai_sdk.submit.outputs import default_outputs, resume_point
 from pai_sdk.submit.parameter_types import check_texts, with_checked_types
 from pai_sdk.submit.parameters import Description, JobParameters
@@ -57,11 +58,10 @@ def make_plan(
     backend = session.backend_for(parameters.instance_type)
     description = _describe(parameters, backend, problems)
     algorithm = description.algorithm
-    name = request_fields.job_name(
-        job_name, parameters.base_job_name or request_fields.base_of(type(parameters)), problems
-    )
     request_fields.check_values(description.image, description.command, problems)
     command = algorithm.command if algorithm else request_fields.command_list(description.command, problems)
+    base = parameters.base_job_name or base_of_command(command) or request_fields.base_of(type(parameters))
+    name = request_fields.job_name(job_name, base, problems, description.hyperparameters)
     code_dir, code_uploads, keep = _resolve_code(description, command, backend, problems)
     if parameters.git_labels and code_uploads:
         parameters.labels = with_git_labels(parameters.labels, code_uploads[0].tree.root)  # of our own copy

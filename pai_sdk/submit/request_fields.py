@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,10 +18,11 @@ from pai_sdk.schemas.secret_values import Secret
 from pai_sdk.schemas.spec import HyperParameter, Label, MetricDefinition
 from pai_sdk.schemas.values import hyperparameter_text
 from pai_sdk.storage.tree import FileTree
+from pai_sdk.submit.job_names import new_name
 from pai_sdk.submit.problems import Problems
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_LONGEST_BASE = 75  # time and digits come behind it
+_LONGEST_BASE = 75  # hyperparameters and a random ending come behind it
 _MOST = 2**31 - 1  # the numbers of the wire have 32 bits
 _INTERPRETERS = ("python", "python3", "sh", "bash")
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
@@ -36,8 +35,10 @@ _PROGRAM = re.compile(r"[\s({!]*(?:(?:\w+=\S*|do|then|else|time|exec|nohup|env)\
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def job_name(given: str | None, base: str, problems: Problems) -> str:
-    """The name given, or one no other job has: base, time, and a few digits for those of the same second."""
+def job_name(
+    given: str | None, base: str, problems: Problems, hyperparameters: Mapping[str, Any] | None = None
+) -> str:
+    """The name given, or a readable one that no other job has."""
     if given is not None:
         if not isinstance(given, str) or not _JOB_NAME.fullmatch(given):
             problems.add("job_name", f"{given!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
@@ -45,15 +46,16 @@ def job_name(given: str | None, base: str, problems: Problems) -> str:
     if not isinstance(base, str) or not _JOB_NAME.fullmatch(base) or len(base) > _LONGEST_BASE:
         hint = f"letters, digits, '-', '_', '.', {_LONGEST_BASE} at most"
         problems.add("base_job_name", f"{base!r} is not usable", hint)
-    return f"{base}_{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(4).hex()}"
+        return "job"  # the problem keeps the job from being sent
+    return new_name(base, hyperparameters)
 
 
 def folder_of(job_name: str) -> str:
     """The folder of a job's outputs within those of its experiment. PAI gives it the job's id: letters and digits.
 
     Example:
-        >>> folder_of("digits_20261122_092149_5c804775")
-        'digits202611220921495c804775'
+        >>> folder_of("train-lr0.1-3f2a9c")
+        'trainlr013f2a9c'
     """
     return re.sub(r"[^a-z0-9]", "", job_name.lower())
 

@@ -76,7 +76,7 @@ class JobSubmitter(SubmitterNames, PeerAttributes, JobParameters):
         Args:
             inputs: input channel to what fills it: a URI, a local file or folder, a dataset.
             outputs: output channel to where it goes: a URI or a dataset.
-            job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
+            job_name: the job's name; otherwise a readable one, such as `train-lr0.1-3f2a9c`.
 
         Raises:
             InvalidInputError: with all that is wrong, not just the first; a `CodeError` for the code folder.
@@ -232,7 +232,7 @@ class EstimatorBase(JobSubmitter):
                 dataset.
             wait: return when the job has ended, not when it is submitted.
             show_logs: show status and log while waiting.
-            job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
+            job_name: the job's name; otherwise a readable one, such as `train-lr0.1-3f2a9c`.
 
         Returns:
             The job; it has succeeded when it was waited for.

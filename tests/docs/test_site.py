@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKEN = "[a page](no-such-page.md) and [a heading](index.md#no-such-heading)\n"
@@ -32,3 +33,37 @@ def test_the_site_is_not_built_with_a_broken_link(tmp_path: Path) -> None:
     assert len(warnings) == 2, done.stderr
     assert "no-such-page.md" in "".join(warnings)
     assert "no-such-heading" in "".join(warnings)
+
+
+def test_the_navigation_has_five_sections_of_at_most_eight_entries() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    sections = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
+    assert len(sections) == 5
+
+    def check(entries: list[dict[str, object]]) -> None:
+        assert len(entries) <= 8
+        for entry in entries:
+            for below in entry.values():
+                if isinstance(below, list):
+                    check(below)
+
+    check(sections)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "spot instances",
+        "vpc",
+        "gpus",
+        "private images",
+        "stop a job",
+        "out of memory",
+        "conda",
+        "hyperparameter search",
+        "notify",
+    ],
+)
+def test_what_people_search_for_is_a_page(words: str) -> None:
+    pages = (ROOT / "docs").glob("*.md")
+    assert [page for page in pages if page.read_text(encoding="utf-8").lower().startswith(f"# {words}")]

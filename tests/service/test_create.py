@@ -103,9 +103,8 @@ def test_what_has_no_effect_is_named(service: Client) -> None:
     }
     made = service.call("POST", "/trainingjobs", body=job_body(**fields)).json()
     names = (
-        "UserVpc, RoleArn, ComputeResource.SpotSpec, ComputeResource.InstanceSpec.GPUType, "
-        "ComputeResource.InstanceSpec.SharedMemory, "
-        "InputChannels.a.Options, Settings.EnableRDMA"
+        "user_vpc_config, role_arn, spot_spec, instance_spec.gpu_type, instance_spec.shared_memory, "
+        "input_channels.a.options, settings.enable_rdma"
     )
     assert made["Notices"] == [f"These have no effect on this service: {names}."]
     events = service.get(f"/trainingjobs/{made['TrainingJobId']}/events")["Events"]
@@ -124,7 +123,7 @@ def test_the_client_warns_of_what_has_no_effect(service: Client, caplog: pytest.
     key = static_credentials(service.info.access_key_id, service.info.access_key_secret)
     jobs = TrainingJobs(Transport(service.info.endpoint, key, version=VERSION))
     job_id = jobs.create_once(job_body(RoleArn="acs:ram::1:role/a"))
-    assert f"job {job_id}: These have no effect on this service: RoleArn." in caplog.messages
+    assert f"job {job_id}: These have no effect on this service: role_arn." in caplog.messages
     assert [record.levelname for record in caplog.records if record.name == "pai_sdk.api.training_jobs"] == [
         "WARNING"
     ]

@@ -1,8 +1,8 @@
 """The `pai_sdk` of a job whose image has none: what trainings import, and nothing else.
 
-`code.job_package` copies this module as `pai_sdk/__init__.py` into the package that is shipped with a job. A
-pai_sdk that is installed in the image comes first, if it can be imported and has `report`. Standard library only,
-syntax of Python 3.8.
+`code.job_package` copies this module as `pai_sdk/__init__.py` into the package that is shipped with a job. If
+the image has pai_sdk installed, that one is used, unless its import fails or it has no `report`. Standard
+library only, syntax of Python 3.8.
 """
 
 from __future__ import annotations

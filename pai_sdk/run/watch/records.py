@@ -25,7 +25,7 @@ __all__ = [
     "run_labels",
 ]
 
-_ADDED = re.compile(r"_\d{8}_\d{6}_[0-9a-f]{8}$")
+_ADDED = re.compile(r"[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}$|-[0-9][0-9a-z]{5}$")  # of earlier versions, of this one
 
 
 @dataclass(frozen=True)
@@ -229,10 +229,10 @@ def run_labels(runs: Sequence[RunBrief]) -> dict[str, str]:
 
 
 def given_name(name: str) -> str:
-    """The part of a job's name that a user gave, without the time and the number that a submitter has added.
+    """The part of a job's name that a user gave, without what a submitter has added at its end.
 
     Example:
-        >>> given_name("digits_20261123_012742_023740e7"), given_name("digits")
-        ('digits', 'digits')
+        >>> given_name("digits-lr0.1-3f2a9c"), given_name("digits_20261123_012742_023740e7"), given_name("digits")
+        ('digits-lr0.1', 'digits', 'digits')
     """
     return _ADDED.sub("", name) or name

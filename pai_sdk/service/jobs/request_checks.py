@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from pydantic.alias_generators import to_snake
+
 from pai_sdk.agent.reasons import image_unused_message
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.execution.base import ExecutorCapabilities
@@ -51,9 +53,23 @@ def _named(request: TrainingJobRequest) -> Iterator[tuple[str, str]]:
 
 
 def unused_notice(request: TrainingJobRequest, executor: ExecutorCapabilities) -> str:
-    """A sentence that names the fields without effect; empty where there are none."""
+    """A sentence that names the fields without effect, by the names of parameters; empty where there are none."""
     names = unused_fields(request, used=_USED | ({_SHARED_MEMORY} if executor.sets_shared_memory else set()))
-    return f"These have no effect on this service: {', '.join(names)}." if names else ""
+    return f"These have no effect on this service: {', '.join(map(_parameter, names))}." if names else ""
+
+
+def _parameter(field: str) -> str:
+    """Returns what a user types for a field of a request.
+
+    Example:
+        >>> _parameter("ComputeResource.ResourceId"), _parameter("InputChannels.Train.RoleArn")
+        ('resource_id', 'input_channels.Train.role_arn')
+    """
+    first, *rest = field.removeprefix("ComputeResource.").split(".")
+    if first == "UserVpc":
+        return "user_vpc_config"
+    *channel, last = rest or [""]
+    return ".".join(filter(None, (to_snake(first), *channel, to_snake(last))))
 
 
 def image_notice(request: TrainingJobRequest, executor: ExecutorCapabilities) -> str:

@@ -19,6 +19,7 @@ from pai_sdk.api.experiments import ExperimentRecord
 from pai_sdk.errors import InvalidInputError, JobFailed, PaiError, SettingsError
 from pai_sdk.job import ExperimentConfig, InstanceSpec, ResourceType, UserVpcConfig
 from pai_sdk.submit.estimator import AlgorithmEstimator
+from pai_sdk.submit.request_fields import folder_of
 from tests.unit.fake_backend import FakeBackend
 from tests.unit.submit.test_submitting import FakeSession
 
@@ -116,7 +117,7 @@ def test_outputs_go_to_the_experiment() -> None:
     """Outputs are documented to go to the experiment's artifacts, and do not."""
     request = wire(made(experiment_config=ExperimentConfig(experiment_id="exp-1"), session=WithExperiment()))
     assert request["ExperimentConfig"] == {"ExperimentId": "exp-1"}
-    folder = request["TrainingJobName"].replace("_", "")
+    folder = folder_of(request["TrainingJobName"])
     assert [channel["OutputUri"] for channel in request["OutputChannels"]] == [
         f"oss://b1b/exp/{folder}/model/",
         f"oss://b1b/exp/{folder}/checkpoints/",

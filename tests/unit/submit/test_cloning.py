@@ -11,6 +11,7 @@ from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.recorded import request_of
 from pai_sdk.schemas.request import SUBMISSION_LABEL
 from pai_sdk.submit.cloning import clone_plan
+from pai_sdk.submit.request_fields import folder_of
 
 NAME = "digits-20261122-092149-5c804775"
 FIELDS: dict[str, Any] = {
@@ -53,7 +54,7 @@ def test_a_request_without_what_only_records_have() -> None:
 def test_a_clone_has_a_name_and_folders_of_its_own() -> None:
     wire = clone_plan(record(), hyperparameters={"lr": 0.1, "new": True}).request.to_wire()
     name = wire["TrainingJobName"]
-    assert name.startswith("digits_2")
+    assert name.startswith("digits-lr0.1-epochs3-")
     assert name != NAME
     assert wire["OutputChannels"] == [{"Name": "model", "OutputUri": f"oss://models/pai/{name}/model/"}]
     assert {each["Name"]: each["Value"] for each in wire["HyperParameters"]} == {
@@ -71,7 +72,7 @@ def test_a_clone_has_a_name_and_folders_of_its_own() -> None:
 def test_a_clone_in_an_experiment_has_folders_of_its_own_there() -> None:
     place = "oss://models/exp/digits202611220921495c804775/model/"
     wire = clone_plan(record(OutputChannels=[{"Name": "model", "OutputUri": place}])).request.to_wire()
-    folder = wire["TrainingJobName"].replace("_", "")
+    folder = folder_of(wire["TrainingJobName"])
     assert wire["OutputChannels"] == [{"Name": "model", "OutputUri": f"oss://models/exp/{folder}/model/"}]
 
 

@@ -52,7 +52,7 @@ def test_the_plan_of_a_function(tmp_path: Path) -> None:
         "tensorboard",
         "result",
     ]
-    assert request.training_job_name.startswith("train_")
+    assert request.training_job_name.startswith("train-")
     assert [(each.name, each.value) for each in request.hyperparameters] == [("lr", "0.1")]
     nonce = {label.key: label.value for label in request.labels}[LABEL]
     assert request.environments == {"A": "b", "FUNCTION_CALL_KEY": job_key(nonce).hex()}

@@ -107,9 +107,9 @@ class _Private(Estimator):
 
 
 def test_a_class_of_any_name_names_its_jobs() -> None:
-    assert made(_Private).plan().request.training_job_name.startswith("private_")
+    assert made(_Private).plan().request.training_job_name.startswith("private-")
 
 
 def test_generated_names_are_no_longer_than_given_ones() -> None:
     assert "base_job_name" in problems(made(base_job_name="x" * 100))
-    assert len(made(base_job_name="x" * 75).plan().request.training_job_name) == 100
+    assert len(made(base_job_name="x" * 75).plan().request.training_job_name) <= 100

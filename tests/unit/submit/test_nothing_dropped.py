@@ -71,7 +71,7 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
     ),
     "requirements": (st.lists(TEXT, max_size=2), lambda v, w, _: w.get("PythonRequirements", []) == v),
     "max_run_time": (st.integers(-1, 2**33), lambda v, w, _: w["Scheduler"]["MaxRunningTimeInSeconds"] == v),
-    "base_job_name": (TEXT | WORDS, lambda v, w, _: w["TrainingJobName"].startswith(f"{v}_")),
+    "base_job_name": (TEXT | WORDS, lambda v, w, _: w["TrainingJobName"].startswith(v.rstrip("-_.") or v)),
     "output_path": (
         URIS,
         lambda v, w, _: all(

@@ -369,7 +369,7 @@ def test_a_submitter_can_be_subclassed(session: Any) -> None:
 
     request = wire(Tool("-x", instance_type="ecs.x", session=session))
     assert request["AlgorithmSpec"]["Command"] == ["sh", "-c", "tool -x"]
-    assert request["TrainingJobName"].startswith("tool_")
+    assert request["TrainingJobName"].startswith("tool-")
 
 
 def test_no_secret_is_shown(session: Any) -> None:

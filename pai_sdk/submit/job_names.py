@@ -1,0 +1,83 @@
+"""Readable names of jobs: what runs, the hyperparameters that say most, and a random ending.
+
+The random ending has 600 million values. The default output folder of a job is made of its name, so a name that
+two jobs shared would mix their outputs.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["base_of_command", "name_of_copy", "new_name"]
+
+_LONGEST = 100  # the limit of the service
+_SHORT = {"learning_rate": "lr", "batch_size": "bs", "num_train_epochs": "epochs", "num_epochs": "epochs"}
+_FIRST = ("lr", "bs", "epochs")  # in this order; other numbers come behind them
+_SHOWN = 2
+_LONGEST_VALUE = 10
+_SAYS_LITTLE = re.compile(r"seed|worker|thread|step|port|interval|key|token|secret|passw", re.IGNORECASE)
+_PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,15}")
+_NUMBER = re.compile(r"-?[0-9][0-9.]*(?:e-?[0-9]+)?")
+_SCRIPT = re.compile(r"(?:^|[\s/'\"])([A-Za-z0-9][\w.-]*)\.(?:py|sh)\b")
+_MODULE = re.compile(r"\s-m\s+(?:\w+\.)*([A-Za-z0-9]\w*)")
+_ENDING = re.compile(
+    r"(?:[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}|-[0-9][0-9a-z]{5})$"
+)  # the first is of earlier versions
+_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
+    """The name of a new job: base, up to two hyperparameters, six random characters.
+
+    Example:
+        >>> new_name("train", {"seed": 1, "learning_rate": 0.1}).rpartition("-")[0]
+        'train-lr0.1'
+    """
+    ending = secrets.choice(_LETTERS[:10]) + "".join(secrets.choice(_LETTERS) for _ in range(5))
+    name = base.rstrip("-_.") or base
+    for part in _parts(hyperparameters):
+        if len(name) + len(part) + len(ending) + 2 <= _LONGEST:
+            name = f"{name}-{part}"
+    return f"{name}-{ending}"
+
+
+def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """A new name for a changed copy of the job `name`, with the new hyperparameters in the place of the old ones.
+
+    Example:
+        >>> name_of_copy("train-lr0.1-3f2a9c", {"lr": "0.1"}, {"lr": "0.2"}).rpartition("-")[0]
+        'train-lr0.2'
+    """
+    base = _ENDING.sub("", name)
+    for part in reversed(_parts(before)):
+        base = base.removesuffix(f"-{part}")
+    return new_name(base[: _LONGEST - 7], after)
+
+
+def base_of_command(command: str | Sequence[str]) -> str:
+    """The name of the script or module that a command starts; empty where it names none.
+
+    Example:
+        >>> base_of_command("torchrun --nproc_per_node 2 src/train.py $PAI_USER_ARGS"), base_of_command("ls /ml")
+        ('train', '')
+    """
+    text = command if isinstance(command, str) else " ".join(str(word) for word in command)
+    found = _SCRIPT.search(text) or _MODULE.search(text)
+    return found[1][:40].rstrip("-_.") if found else ""
+
+
+def _parts(hyperparameters: Mapping[str, Any] | None) -> list[str]:
+    """Returns the hyperparameters to show. Only numbers are shown, so that no secret becomes part of a name."""
+    if not isinstance(hyperparameters, Mapping):
+        return []
+    shown = {}
+    for key, value in hyperparameters.items():
+        name, text = _SHORT.get(str(key), str(key)), str(value).replace("+", "")
+        is_number = not isinstance(value, bool) and len(text) <= _LONGEST_VALUE and _NUMBER.fullmatch(text)
+        if is_number and _PARAMETER.fullmatch(name) and not _SAYS_LITTLE.search(name):
+            shown.setdefault(name, f"{name}{text}")
+    order = sorted(shown, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    return [shown[name] for name in order[:_SHOWN]]
