@@ -73,7 +73,7 @@ def _parts(hyperparameters: Mapping[str, Any] | None) -> list[str]:
     """Returns the hyperparameters to show. Only numbers are shown, so that no secret becomes part of a name."""
     if not isinstance(hyperparameters, Mapping):
         return []
-    shown = {}
+    shown: dict[str, str] = {}
     for key, value in hyperparameters.items():
         name, text = _SHORT.get(str(key), str(key)), str(value).replace("+", "")
         is_number = not isinstance(value, bool) and len(text) <= _LONGEST_VALUE and _NUMBER.fullmatch(text)
