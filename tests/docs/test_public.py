@@ -104,8 +104,12 @@ OTHER_WORDS = {"Host", "ProgressDefinitions", "Settings", "StagingFailed", "Stat
 INTERNAL = {
     "architecture.md",
     "contributing",
+    # These are about other packages.
     "migrating.md",
-}  # the last is about another package
+    "from-sagemaker.md",
+    "from-azure-ml.md",
+    "from-vertex.md",
+}
 
 
 @cache

@@ -101,7 +101,7 @@ def test_an_unknown_metric_names_the_nearest(backend: Reporting) -> None:
 def test_each_instance_has_a_row(backend: Reporting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The report has the name of its own; what a log says comes after it."""
 
-    def metrics(job_id: str, name: str | None = None) -> Iterator[MetricPoint]:
+    def metrics(job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         for instance, step, value in (("a-0", None, 7.0), ("a-0", 1, 2.0), ("a-1", 1, 3.0), ("a-1", 2, 4.0)):
             yield MetricPoint(name="loss", value=value, step=step, instance=f"{job_id}-{instance}")
 

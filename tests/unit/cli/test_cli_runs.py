@@ -199,7 +199,7 @@ def jobs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, TrainingJob
         return found[job_id]
 
     monkeypatch.setattr(TrainingJob, "get", get)
-    monkeypatch.setattr(TrainingJob, "list", lambda: iter(found.values()))
+    monkeypatch.setattr(TrainingJob, "list", lambda **_: iter(found.values()))
     return found
 
 

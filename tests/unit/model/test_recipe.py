@@ -131,7 +131,7 @@ def test_its_job_is_that_of_the_recipe(session: Session) -> None:
     assert request["ComputeResource"] == {"EcsSpec": "ecs.c6.large", "EcsCount": 2}
     assert request["Scheduler"] == {"MaxRunningTimeInSeconds": 3600}
     assert (request["PythonRequirements"], request["Environments"]) == (["numpy"], {"MODE": "fast"})
-    assert request["TrainingJobName"].startswith("digits-training_")
+    assert request["TrainingJobName"].startswith("digits-training-")
 
 
 def test_what_is_given_wins(session: Session, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_an_algorithm_that_is_named_is_sent_by_name(session: Session) -> None:
     assert (request["AlgorithmName"], request["AlgorithmVersion"]) == ("judge", "v7")
     assert "AlgorithmSpec" not in request
     assert request["ComputeResource"]["EcsSpec"] == "ecs.gn6i"  # the algorithm's first
-    assert request["TrainingJobName"].startswith("digits-evaluation_")
+    assert request["TrainingJobName"].startswith("digits-evaluation-")
 
 
 def test_an_estimator_has_the_same_values(session: Session) -> None:
@@ -199,7 +199,7 @@ def test_an_estimator_has_the_same_values(session: Session) -> None:
     assert values(request) == {"lr": "0.1", "epochs": "9"}
     assert sources(request)["train"] == "oss://recipes/digits/train/"
     assert request["ComputeResource"] == {"EcsSpec": "ecs.c6.large", "EcsCount": 2}
-    assert request["TrainingJobName"].startswith("mine_")
+    assert request["TrainingJobName"].startswith("mine-")
 
 
 def test_a_recipe_of_ones_own_needs_no_model(session: Session) -> None:
