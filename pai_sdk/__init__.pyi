@@ -79,6 +79,7 @@ from pai_sdk.errors import WrongCallError as WrongCallError
 from pai_sdk.execution.docker.options import LocalOptions as LocalOptions
 from pai_sdk.execution.process.executor import ProcessExecutor as ProcessExecutor
 from pai_sdk.experiment import Experiment as Experiment
+from pai_sdk.huggingface.estimator import HuggingFaceEstimator as HuggingFaceEstimator
 from pai_sdk.image import ImageInfo as ImageInfo
 from pai_sdk.job.compare_jobs import JobComparison as JobComparison
 from pai_sdk.job.compare_jobs import compare as compare
@@ -91,6 +92,10 @@ from pai_sdk.job.notifications import Webhook as Webhook
 from pai_sdk.job.result_lists import MetricList as MetricList
 from pai_sdk.job.result_lists import ResultList as ResultList
 from pai_sdk.job.training_job import TrainingJob as TrainingJob
+from pai_sdk.model.recipe import ModelRecipe as ModelRecipe
+from pai_sdk.model.recipe import ModelTrainingRecipe as ModelTrainingRecipe
+from pai_sdk.model.registered_model import RegisteredModel as RegisteredModel
+from pai_sdk.modelscope.estimator import ModelScopeEstimator as ModelScopeEstimator
 from pai_sdk.run.events.records import EventRecord as EventRecord
 from pai_sdk.run.events.records import ScalarEvent as ScalarEvent
 from pai_sdk.run.events.series import Point as Point  # imports numpy

@@ -132,7 +132,7 @@ def test_types_that_the_documentation_names_can_be_imported_from_the_package() -
         for page, text in pages()
         if page.suffix == ".md" and INTERNAL.isdisjoint(page.parts)
         for span in re.findall(r"```.*?```|`[^`\n]+`", re.sub(r"^:::.*$", "", text, flags=re.MULTILINE), re.DOTALL)
-        for word in re.findall(r"(?<![\w.\-/])[A-Z][a-zA-Z]*[a-z][a-zA-Z]*\b", span)
+        for word in re.findall(r"(?<![\w.\-/\"])[A-Z][a-zA-Z]*[a-z][a-zA-Z]*\b", span)
         if word in classes() and word not in OTHER_WORDS and getattr(pai_sdk, word, None) not in classes()[word]
     }
     assert unknown == set()
