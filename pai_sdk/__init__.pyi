@@ -92,9 +92,9 @@ from pai_sdk.job.notifications import Webhook as Webhook
 from pai_sdk.job.result_lists import MetricList as MetricList
 from pai_sdk.job.result_lists import ResultList as ResultList
 from pai_sdk.job.training_job import TrainingJob as TrainingJob
-from pai_sdk.model.recipe import ModelRecipe as ModelRecipe
-from pai_sdk.model.recipe import ModelTrainingRecipe as ModelTrainingRecipe
-from pai_sdk.model.registered_model import RegisteredModel as RegisteredModel
+from pai_sdk.model.recipe import ModelRecipe as ModelRecipe  # imports requests
+from pai_sdk.model.recipe import ModelTrainingRecipe as ModelTrainingRecipe  # imports requests
+from pai_sdk.model.registered_model import RegisteredModel as RegisteredModel  # imports requests
 from pai_sdk.modelscope.estimator import ModelScopeEstimator as ModelScopeEstimator
 from pai_sdk.run.events.records import EventRecord as EventRecord
 from pai_sdk.run.events.records import ScalarEvent as ScalarEvent
