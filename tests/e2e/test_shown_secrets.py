@@ -16,7 +16,19 @@ import typer
 from typer.testing import CliRunner
 
 import pai_sdk
-from pai_sdk import DingTalk, Estimator, Processor, Secret, Session, TrainingJob, Webhook, compare, gather
+from pai_sdk import (
+    DingTalk,
+    Estimator,
+    HuggingFaceEstimator,
+    ModelScopeEstimator,
+    Processor,
+    Secret,
+    Session,
+    TrainingJob,
+    Webhook,
+    compare,
+    gather,
+)
 from pai_sdk.api.acs3_auth import Acs3Auth
 from pai_sdk.cli.root import app
 from pai_sdk.config.credentials import static_credentials
@@ -42,6 +54,42 @@ print("trained")
 WITHOUT_VALUES = {
     *("Checkpoint", "CheckpointConfig", "Experiment", "FunctionRun", "JobStatus", "LocalOptions", "ReportSession"),
     *("RunStore", "StopTraining", "AlgorithmEstimator", "__version__"),
+    *(
+        "OssUri",
+        "CredentialConfig",
+        "Change",
+        "AssignNodeSpec",
+        "ComputeResource",
+        "ExperimentConfig",
+        "InstanceSpec",
+        "SpotSpec",
+        "UserVpcConfig",
+    ),
+    *(
+        "Channel",
+        "CpfsFileSystemInput",
+        "DatasetConfig",
+        "FileSystemInput",
+        "ImageInfo",
+        "JobParameters",
+        "OssUri",
+    ),
+    *("Display", "FollowPolicy", "Problem", "ProcessExecutor", "RetryPolicy", "Silent", "TensorBoard"),
+    *("CachedTrainJob", "DataManager", "EventRecord", "EventWriter", "FunctionRunner", "ScalarEvent", "TrainJob"),
+    *("KerasReportCallback", "LightGBMReportCallback", "LightningReportCallback", "TransformersReportCallback"),
+    *("XGBoostReportCallback", "LogLine", "MetricPoint", "SyncReport", "TraceData", "TraceHook", "TraceWriter"),
+    # Stores and tables are tested with keys where they are tested.
+    *(
+        "DbfsRunStore",
+        "DirSync",
+        "FsspecStore",
+        "HdfsRunStore",
+        "LocalRunStore",
+        "LocalStore",
+        "OssStore",
+        "Store",
+    ),
+    *("OdpsSink", "ParquetSink", "TraceToOdpsHook", "JobFile", "Store"),
 }
 # Commands that show nothing of a job, do not return, or are tested with secrets where they are tested.
 OTHER_COMMANDS = {
@@ -60,7 +108,7 @@ OTHER_COMMANDS = {
         "serve",
         "ui",
     ),
-    *("migrate", "pack", "trace", "config", "algorithm", "doctor", "download", "wait"),
+    *("migrate", "model", "pack", "trace", "config", "exec", "top", "algorithm", "doctor", "download", "wait"),
 }
 
 
@@ -161,6 +209,21 @@ def test_no_public_value_shows_a_secret(planted: Planted) -> None:
             "python:3.11", f"run --token {MARK}", environments={"A": MARK}, session=planted.session
         ),
         "Session": planted.session,
+        "HuggingFaceEstimator": HuggingFaceEstimator(
+            command=f"python a.py --token {MARK}",
+            transformers_version="latest",
+            environments={"A": MARK},
+            instance_type="ecs.c6.large",
+            session=planted.session,
+        ),
+        "ModelScopeEstimator": ModelScopeEstimator(
+            command=f"python a.py --token {MARK}",
+            modelscope_version="latest",
+            environments={"A": MARK},
+            instance_type="ecs.c6.large",
+            session=planted.session,
+        ),
+        "TrainingJob.metrics": first.metrics(),
         "Secret": Secret("MY_TOKEN"),
         "TrainingJob": first,
         "TrainingJob.record": first.record,
@@ -191,8 +254,9 @@ def test_no_public_value_shows_a_secret(planted: Planted) -> None:
             "group": manager.compare("", "loss", group_by=["optim.password"]),
         }
         assert _shown(values) == []
-    public = {name for name in pai_sdk.__all__ if isinstance(getattr(pai_sdk, name), type)}
-    covered = {name.partition(".")[0] for name in values}
+    types = {name: getattr(pai_sdk, name) for name in pai_sdk.__all__}
+    public = {name for name, one in types.items() if isinstance(one, type) and not issubclass(one, BaseException)}
+    covered = {name.partition(".")[0] for name in values} | {type(value).__name__ for value in values.values()}
     assert public - covered - WITHOUT_VALUES == set()
 
 

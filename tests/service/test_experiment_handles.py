@@ -81,7 +81,7 @@ def test_the_plan_names_the_experiment_and_its_folder(session: Session, name: st
         ).plan(outputs={"table": None})
         wire = plan.request.to_wire()
         assert wire["ExperimentConfig"] == {"ExperimentId": experiment.experiment_id}
-        folder = wire["TrainingJobName"].replace("_", "")
+        folder = wire["TrainingJobName"].replace("-", "")
         assert wire["OutputChannels"][0]["OutputUri"] == f"{experiment.artifact_uri}{folder}/table/"
 
 

@@ -33,6 +33,7 @@ from pai.job import (
     CodeDir,
     HyperParameterDefinition,
     InstanceSpec,
+    ModelRecipeSpec,
     OssLocation,
     ResourceType,
     SpotSpec,
@@ -41,6 +42,7 @@ from pai.job import (
     UriOutput,
     UserVpcConfig,
 )
+from pai.model import ModelRecipe, ModelRecipeType
 from pai.session import get_default_session, setup_default_session
 from pai.toolkit.config import run as configure
 
@@ -55,6 +57,9 @@ again = setup_default_session(
 )
 again.save_config("saved.json")
 assert callable(configure) and DEFAULT_CONFIG_PATH.endswith("config.json")
+
+assert issubclass(ModelRecipe, EstimatorBase) and ModelRecipeType.TRAINING.value == "training"
+assert ModelRecipeSpec.__name__ == "ModelRecipeSpec"
 
 # ---- constants
 assert (INSTANCE_TYPE_LOCAL, INSTANCE_TYPE_LOCAL_GPU) == ("local", "local_gpu")
