@@ -31,10 +31,10 @@ ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _TITLE = re.compile(r'title="([^"]+)"')
 _TYPED = re.compile(r"`((?:pip install|pai-sdk) [^`]+)`")
-_CLONE, _NEW = "/root/clone", "/root/new"
+_CLONE, _NEW = "/srv/clone", "/srv/new"
 _MODEL = "model/model.txt"
 # What the image `python:3.11` has and a minimal Debian has not.
-_LIKE_A_PYTHON_IMAGE = "rm -f /usr/lib/python3*/EXTERNALLY-MANAGED; mkdir -p /root/new"
+_LIKE_A_PYTHON_IMAGE = "rm -f /usr/lib/python3*/EXTERNALLY-MANAGED; mkdir -p /srv/new"
 _MAKE = "command -v make || { apt-get -qq update && apt-get -qq install -y --no-install-recommends make; }"
 
 
@@ -97,8 +97,8 @@ class Trial:
         self.container = self.stack.enter_context(_container(self.engine))
         if self.container.says("pip list --format=freeze | grep -v -E '^(pip|setuptools|wheel)=='; true").strip():
             raise TrialError("the container is not empty: it has Python packages")
-        self.container.put(self.sdist, "/root")
-        self.container.type(f"mkdir {_CLONE} && tar -xzf /root/{self.sdist.name} -C {_CLONE} --strip-components=1")
+        self.container.put(self.sdist, "/srv")
+        self.container.type(f"mkdir {_CLONE} && tar -xzf /srv/{self.sdist.name} -C {_CLONE} --strip-components=1")
 
     def type_commands(self) -> None:
         """Type the commands of the README's blocks; its tests only if they were asked for."""
@@ -133,8 +133,8 @@ class Trial:
     def install_wheel(self) -> None:
         """Install the wheel in a second empty container, and run the first program there."""
         self.container = self.stack.enter_context(_container(self.engine))
-        self.container.put(self.wheel, "/root")
-        self.container.type(f"pip install '/root/{self.wheel.name}[service]'")
+        self.container.put(self.wheel, "/srv")
+        self.container.type(f"pip install '/srv/{self.wheel.name}[service]'")
         self.run_first_program()
         self.container.type("pai-sdk service stop")
 
@@ -159,7 +159,7 @@ class _Container:
 
     container: Any  # docker-py's
 
-    def type(self, command: str, *, folder: str = "/root") -> None:
+    def type(self, command: str, *, folder: str = "/srv") -> None:
         """Type a command, and show what it says.
 
         Raises:
@@ -220,7 +220,7 @@ def _container(engine: Engine) -> Iterator[_Container]:
 def _environment() -> dict[str, str]:
     """The variables by which pip and apt reach the network here."""
     names = re.compile(r"PIP_.+|SSL_CERT_.+|(https?|no|all)_proxy", re.IGNORECASE)
-    return {"HOME": "/root", **{name: value for name, value in os.environ.items() if names.fullmatch(name)}}
+    return {"HOME": "/srv", **{name: value for name, value in os.environ.items() if names.fullmatch(name)}}
 
 
 def _places_of_pip() -> list[str]:
