@@ -1,7 +1,7 @@
 """Running a command beside an instance that is a process of this machine: same `/ml`, folder and variables.
 
 The process is found by the variable `PAI_INSTANCE_NAME`. Only processes of the caller's own user count: the kernel
-lets nobody else read their variables, and root must not enter a `/ml` that another user has made.
+does not let other users read their variables, and root must not enter a `/ml` that another user has made.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ __all__ = [
     "run_labels",
 ]
 
-_ADDED = re.compile(r"[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}$|-[0-9][0-9a-z]{5}$")  # of earlier versions, of this one
+# The ending of earlier versions, and that of this one. Six digits are taken for a date that a user wrote.
+_ADDED = re.compile(r"[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}$|-(?![0-9]{6}$)[0-9][0-9a-z]{5}$")
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ def given_name(name: str) -> str:
     """The part of a job's name that a user gave, without what a submitter has added at its end.
 
     Example:
-        >>> given_name("digits-lr0.1-3f2a9c"), given_name("digits_20261123_012742_023740e7"), given_name("digits")
-        ('digits-lr0.1', 'digits', 'digits')
+        >>> [given_name(name) for name in ("train-lr0.1-3f2a9c", "digits_20261123_012742_023740e7", "run-202611")]
+        ['train-lr0.1', 'digits', 'run-202611']
     """
     return _ADDED.sub("", name) or name
