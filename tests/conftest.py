@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ settings.load_profile("same")
 
 # Its monitor wakes every ten seconds, and warns of a bar that is made at this very moment: an error for some test.
 tqdm.monitor_interval = 0
+
+
+@pytest.fixture(autouse=True)
+def same_interrupt_handler() -> Iterator[None]:
+    """Ctrl-C raises again after a test: a command that ends ignores it for the rest of its process, here ours."""
+    yield
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
