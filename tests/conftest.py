@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,20 @@ def same_interrupt_handler() -> Iterator[None]:
     """Ctrl-C raises again after a test: a command that ends ignores it for the rest of its process, here ours."""
     yield
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def same_default_session() -> Iterator[None]:
+    """A default session that a test sets up is not the default session of the next test."""
+    before = _default_session()
+    yield
+    if _default_session() is not before:
+        sys.modules["pai_sdk.session.default"]._default = before  # type: ignore[attr-defined]
+
+
+def _default_session() -> object:
+    module = sys.modules.get("pai_sdk.session.default")  # many tests never load it
+    return None if module is None else module._default
 
 
 @pytest.fixture(autouse=True)
