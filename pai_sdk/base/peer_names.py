@@ -102,7 +102,7 @@ _GPU = "GPUs are part of the instance_type"
 _IMAGE = "the image decides: image_uri=retrieve('PyTorch', '1.12').image_uri"
 _INPUTS = "inputs of fit() or run(): {'train': 'oss://bucket/data/'}; values such as lr are hyperparameters"
 _KEPT = "leave it out: report() in the job keeps values, and job.metrics() reads them"
-_NOT_SERVED = "leave it out: pai_sdk trains, and does not serve"
+_NOT_SERVED = "leave it out: pai_sdk does not serve models"
 _OWN_KEYS = "leave it out: the encryption of files is a setting of the bucket"
 _RESUME = "resume=True, resume='<job id>' or resume='<uri>'"
 _SEVERAL = "job_type='PyTorchJob' and instance_count=…, with torchrun in the command"
@@ -210,7 +210,8 @@ KEYWORDS: Mapping[str, Keyword] = {
     "limits": Keyword("max_run_time", "max_run_time=3600, in seconds"),
     "timeout": Keyword("max_run_time", "max_run_time=3600 limits the job, job.wait(timeout=…) the waiting"),
     "max_retry_attempts": Keyword(
-        "fallback", "fallback=[…] tries other resources without capacity; resume= goes on from a checkpoint"
+        "fallback",
+        "fallback=[…] tries other resources if there is no capacity; resume= continues from a checkpoint",
     ),
     "restart_job_on_worker_restart": Keyword("resume", _RESUME),
     "resume_from": Keyword("resume", _RESUME),
@@ -257,9 +258,9 @@ KEYWORDS: Mapping[str, Keyword] = {
     "model_serving_container_image_uri": Keyword("", _NOT_SERVED),
     # Of a session.
     "boto_session": Keyword(
-        "credentials", "region_id='cn-hangzhou', and a key by the environment or credentials=…"
+        "credentials", "region_id='cn-hangzhou', and a key in environment variables or credentials=…"
     ),
-    "credential": Keyword("credentials", "a key by the environment, or credentials=…"),
+    "credential": Keyword("credentials", "a key in environment variables, or credentials=…"),
     "default_bucket_prefix": Keyword("oss_bucket_name", "output_path='oss://bucket/folder/' of an Estimator"),
     "location": Keyword("region_id", "region_id='cn-hangzhou'"),
     "project": Keyword("workspace_id", _WORKSPACE),
@@ -327,7 +328,7 @@ NAMES: Mapping[str, str] = {
     "AssetTypes": "leave it out: an input may be a file or a folder",
     "BuildContext": "build the image yourself, and give it as image_uri",
     "Data": "a URI, a local path, or the id of a dataset: fit({'train': 'd-…'})",
-    "DefaultAzureCredential": "a key of Alibaba Cloud, by the environment or Session(access_key_id=…)",
+    "DefaultAzureCredential": "a key of Alibaba Cloud, in environment variables or by Session(access_key_id=…)",
     "Environment": "Estimator(image_uri=…, requirements=[…])",
     "Input": _INPUT,
     "JobResourceConfiguration": _COMPUTE_OF_ESTIMATOR,
@@ -357,7 +358,7 @@ NAMES: Mapping[str, str] = {
 # ---- attributes
 
 _BOTO = "the methods of the session: session.get_job(id), session.list_jobs(), session.upload(path, uri)"
-_URI_OF_MODEL = "estimator.model_data() is the URI of the model; pai_sdk trains, and does not serve"
+_URI_OF_MODEL = "estimator.model_data() is the URI of the model; pai_sdk does not serve models"
 
 ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
     "JobSubmitter": {

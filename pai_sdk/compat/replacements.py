@@ -14,9 +14,9 @@ _NO_GET = "TrainingJob.get(id), or what fit() and run() return; the constructor 
 INSTEAD = {
     "pai.api": _API,
     "pai.api.code_source": "git_config= of an Estimator",
-    "pai.api.dataset": "the id of a data set, 'd-…', is taken as an input; the console manages data sets",
+    "pai.api.dataset": "the id of a data set, 'd-…', as an input; the console manages data sets",
     "pai.api.job": "Estimator and Processor; DLC jobs are not part of pai_sdk",
-    "pai.api.model": "models with a training spec; see RegisteredModel. The console manages the others",
+    "pai.api.model": "RegisteredModel and session.models, for models with a training spec",
     "pai.api.tensorboard": "TensorBoard.create(uri), or job.tensorboard()",
     "pai.api.training_job": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
     "pai.api.experiment": "session.experiments, or Experiment",
@@ -24,7 +24,7 @@ INSTEAD = {
     "pai.api.workspace": "session.workspaces",
     "pai.common.consts.DEFAULT_NETWORK_TYPE": "os.environ.get('PAI_NETWORK_TYPE')",
     "pai.common.consts.PAI_VPC_ENDPOINT": "Session(network='VPC')",
-    "pai.common.docker_utils": "instance_type='local' runs a job in Docker; the package docker does the rest",
+    "pai.common.docker_utils": "instance_type='local' runs a job in Docker; for other uses, the package docker",
     "pai.common.git_utils": "git_config= of an Estimator",
     "pai.common.logging": "logging.getLogger('pai_sdk').setLevel('DEBUG')",
     "pai.common.oss_utils.CredentialProviderWrapper": "session.oss_bucket, or session.get_oss_bucket(name)",
@@ -41,7 +41,7 @@ INSTEAD = {
     "pai.common.utils.to_semantic_version": "packaging.version.Version(text)",
     "pai.common.yaml_utils": "the package yaml; `pai-sdk run` reads job files",
     "pai.dataset": "give the id of a data set, 'd-…', or its URI as an input",
-    "pai.dsw": "a notebook of DSW is made in the console; within one, Session() finds its region and workspace",
+    "pai.dsw": "the console creates DSW notebooks; in a notebook, Session() finds its region and workspace",
     "pai.estimator.EstimatorBase.create_model": "estimator.model_data() is the URI of the model",
     "pai.estimator.EstimatorBase.deploy": "estimator.model_data() is the URI of the model; deploy it with PAI-EAS",
     "pai.estimator.EstimatorBase.checkpoints_path": "checkpoints_path of an Estimator",
@@ -52,7 +52,7 @@ INSTEAD = {
     "pai.huggingface": "Estimator with an image of retrieve('Transformers'), or requirements=['transformers']",
     "pai.image.ImageScope.to_image_label": "image_scope= of retrieve() and list_images() takes the scope itself",
     "pai.job.TrainingJob(": _NO_GET,
-    "pai.job._local_training_job": "local jobs are a TrainingJob like all others: fit() returns it",
+    "pai.job._local_training_job": "TrainingJob, also for local jobs: fit() returns it",
     "pai.job._training_job.BaseAPIModel": "every description has to_dict()",
     "pai.job._training_job.DEFAULT_CHECKPOINT_CHANNEL_NAME": (
         "DefaultChannelName.CHECKPOINT of pai_sdk.common.consts"
@@ -67,6 +67,8 @@ INSTEAD = {
     "pai.job._training_job.as_oss_dir_uri": "OssUriObj(uri).get_dir_uri()",
     "pai.libs": f"{_API}; for all actions of a service, its own package, such as alibabacloud_paistudio20220112",
     "pai.model.ModelRecipe.MODEL_CHANNEL_NAME": "the text 'model'",
+    "pai.model.RegisteredModel.get_eval_processor": "model.model_recipe('evaluation'), then run(inputs)",
+    "pai.model.RegisteredModel.get_evaluation_inputs": "model.model_recipe('evaluation').default_inputs",
     "pai.model.RegisteredModel.get_training_spec": "its attribute training_spec, or get_recipe_spec()",
     "pai.model._model": "pai_sdk.model",
     "pai.model._model_recipe": "pai_sdk.model",
@@ -78,19 +80,17 @@ INSTEAD = {
     "pai.tensorboard.TensorBoard.session": "session= is given to create()",
     "pai.toolkit.config": "python -m pai_sdk.toolkit.config, or `pai-sdk config set`",
     "pai.toolkit.helper": "python -m pai_sdk.toolkit.config, or `pai-sdk config set`",
-    "pai.tracking": "Experiment and report(); the outputs of a job say which job made them",
+    "pai.tracking": "Experiment and report(); job.record has the inputs and outputs of a job",
 }
 """By the dotted name in alipai; a name holds for what is below it, `name(` for the parameters of its call."""
 
 ABSENT = {
-    "pai.common.utils": "an inner helper of alipai; Python has the means for it",
-    "pai.api.lineage": "the outputs of a job say which job made them: job.record; there is no lineage service",
+    "pai.common.utils": "an internal helper of alipai; use the standard library",
+    "pai.api.lineage": "there is no lineage service; job.record has the inputs and outputs of a job",
     "pai.api.service": "serving is not part of pai_sdk; use PAI-EAS",
-    "pai.common.consts.ALIYUN_ALL_REGION_ID_LIST": "any text that is a region is accepted",
+    "pai.common.consts.ALIYUN_ALL_REGION_ID_LIST": "pai_sdk finds misspelt regions itself",
     "pai.job.AlgorithmSpec.supported_channel_types": "PAI does not use it",
     "pai.job._training_job.AlgorithmSpec.supported_channel_types": "PAI does not use it",
-    "pai.model.RegisteredModel.get_eval_processor": "models are not evaluated by a recipe; a Processor does it",
-    "pai.model.RegisteredModel.get_evaluation_inputs": "models are not evaluated by a recipe; a Processor does it",
     "pai.session.INNER_REGION_IDS": "session.is_inner is always False",
     "pai.tensorboard.TensorBoard.create(": "the URI of the event files is enough",
 }

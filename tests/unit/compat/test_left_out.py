@@ -48,7 +48,7 @@ def test_the_first_use_names_the_replacement(use: Any, named: str, instead: str)
     ("module", "name", "instead"),
     [
         ("pai_sdk.pipeline", "Pipeline", "one after the other"),
-        ("pai_sdk.dsw", "mount", "DSW is made in the console"),
+        ("pai_sdk.dsw", "mount", "the console creates DSW notebooks"),
         ("pai_sdk.dataset", "list_common_datasets", "as an input"),
         ("pai_sdk.tracking", "log_lineage", "Experiment"),
         ("pai_sdk.libs", "models", "session.algorithms"),
