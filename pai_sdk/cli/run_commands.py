@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +26,7 @@ from pai_sdk.display.curves import blocks_of
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
 from pai_sdk.job.runs_of_jobs import RunsOfJobs
 from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.run.watch.names import distinct_names, is_named, is_of_instance, usual_tags
+from pai_sdk.run.watch.names import is_named, is_of_instance, run_names, usual_tags
 from pai_sdk.run.watch.query import check_names, tags_in
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
 from pai_sdk.schemas.record import MetricPoint
@@ -139,7 +139,7 @@ def compare(
             _print_comparison(runs, tag, found)
         if save is not None:
             curves = manager.compare(ids, tag, x=x, smooth=smooth)  # type: ignore[arg-type]
-            typer.echo(f"saved to {_named(curves, having).plot(log_y=log_y).save(save)}", err=as_json)
+            typer.echo(f"saved to {curves.plot(log_y=log_y).save(save)}", err=as_json)
 
 
 def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
@@ -160,12 +160,6 @@ def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
             raise InvalidInputError([Problem("--tag", "is needed: which metric?", f"one of {_some(known)}")])
         tag = known[0] if len(known) == 1 else common[0]
     return tag
-
-
-def _named(found: Comparison, runs: Sequence[RunBrief]) -> Comparison:
-    """The comparison with the names of runs in place of their ids."""
-    names = distinct_names(runs)
-    return replace(found, curves=tuple(replace(curve, name=names[curve.name]) for curve in found.curves))
 
 
 # ---- what `metrics` needs
@@ -384,7 +378,7 @@ def _print_comparison(runs: Sequence[RunBrief], tag: str, found: Comparison) -> 
     table.print()
     table.print_notes()
     if len(shown) < len(runs):
-        names = distinct_names(runs)
+        names = run_names(runs)
         without = [names[brief.id] for brief in runs if brief not in shown]
         typer.echo(f"without {visible_text(tag)}: {_some(without)}")
 
@@ -398,7 +392,7 @@ class _RunTable:
     """
 
     def __init__(self, runs: Sequence[RunBrief], *, status: int = 0) -> None:
-        names = distinct_names(runs)
+        names = run_names(runs)
         self._runs = runs
         self._columns: list[tuple[Column, Sequence[str | Text], str]] = []
         self._hparams = compare_hyperparameters([brief.hparams for brief in runs])

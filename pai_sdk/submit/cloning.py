@@ -55,7 +55,7 @@ def clone_plan(
         instance_type: other public instances, in place of what the job ran on.
         instance_count: another number of them.
         max_run_time: another time limit, in seconds.
-        job_name: the new job's name; otherwise like the old one, with the time and a few digits.
+        job_name: the new job's name; otherwise the old one with the new hyperparameters and another ending.
 
     Raises:
         InvalidInputError: with all that is wrong, such as an output that would overwrite that of the earlier job.

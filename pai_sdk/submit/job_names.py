@@ -1,15 +1,16 @@
 """Readable names of jobs: what runs, the hyperparameters that say most, and a random ending.
 
-The random ending has 600 million values. The default output folder of a job is made of its name, so a name that
-two jobs shared would mix their outputs.
+The ending keeps names distinct: the default output folder of a job is made of its name, so two jobs with one name
+would mix their outputs.
 """
 
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from pai_sdk.schemas.job_names import ENDING_LENGTH, new_ending, without_ending
 
 __all__ = ["base_of_command", "name_of_copy", "new_name"]
 
@@ -23,10 +24,6 @@ _PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,15}")
 _NUMBER = re.compile(r"-?[0-9][0-9.]*(?:e-?[0-9]+)?")
 _SCRIPT = re.compile(r"(?:^|[\s/'\"])([A-Za-z0-9][\w.-]*)\.(?:py|sh)\b")
 _MODULE = re.compile(r"\s-m\s+(?:\w+\.)*([A-Za-z0-9]\w*)")
-_ENDING = re.compile(
-    r"(?:[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}|-[0-9][0-9a-z]{5})$"
-)  # the first is of earlier versions
-_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
@@ -36,12 +33,11 @@ def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
         >>> new_name("train", {"seed": 1, "learning_rate": 0.1}).rpartition("-")[0]
         'train-lr0.1'
     """
-    ending = secrets.choice(_LETTERS[:10]) + "".join(secrets.choice(_LETTERS) for _ in range(5))
     name = base.rstrip("-_.") or base
     for part in _parts(hyperparameters):
-        if len(name) + len(part) + len(ending) + 2 <= _LONGEST:
+        if len(name) + len(part) + ENDING_LENGTH + 2 <= _LONGEST:
             name = f"{name}-{part}"
-    return f"{name}-{ending}"
+    return f"{name}-{new_ending()}"
 
 
 def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -51,10 +47,10 @@ def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any])
         >>> name_of_copy("train-lr0.1-3f2a9c", {"lr": "0.1"}, {"lr": "0.2"}).rpartition("-")[0]
         'train-lr0.2'
     """
-    base = _ENDING.sub("", name)
+    base = without_ending(name)
     for part in reversed(_parts(before)):
         base = base.removesuffix(f"-{part}")
-    return new_name(base[: _LONGEST - 7], after)
+    return new_name(base[: _LONGEST - ENDING_LENGTH - 1], after)
 
 
 def base_of_command(command: str | Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pai_sdk.base.data_frames import import_pandas
 from pai_sdk.run.plots.buckets import Band, Comparison, XAxis, compared
 from pai_sdk.run.watch.filter import parse_key
-from pai_sdk.run.watch.records import RunBrief, run_labels
+from pai_sdk.run.watch.names import run_names
+from pai_sdk.run.watch.records import RunBrief
 from pai_sdk.run.watch.refresh import RunRefresh
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def compare(
         groups=[_group(brief, group_by) for brief in kept] if group_by else (),
         band=band,
     )
-    return view if group_by else replace(view, labels=run_labels(kept))
+    if group_by:
+        return view
+    return replace(view, labels={run_id: name for run_id, name in run_names(kept).items() if name != run_id})
 
 
 def _group(brief: RunBrief, keys: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The names in lists of runs: of the runs, no two of them the same; and of the metrics that are shown."""
+"""Distinct short names of runs, and the names of the metrics that lists of runs show."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 
 from pai_sdk.run.watch.records import RunBrief
+from pai_sdk.schemas.job_names import without_ending
 from pai_sdk.storage.stores.local import path_of_file_uri
 
-__all__ = ["distinct_names", "folder_of", "is_named", "is_of_instance", "usual_tags"]
+__all__ = ["folder_of", "is_named", "is_of_instance", "run_names", "usual_tags"]
 
 _MOST_TAGS = 4
+_SHORTEST_ID = 4  # characters of an id behind a name
 
 
 def folder_of(uri: str) -> str:
@@ -62,20 +64,21 @@ def usual_tags(runs: Sequence[RunBrief], most: int = _MOST_TAGS) -> tuple[str, .
     return tuple(order[:most])
 
 
-def distinct_names(briefs: Iterable[RunBrief]) -> dict[str, str]:
-    """The names of runs by their ids, no two of them the same.
+def run_names(briefs: Iterable[RunBrief]) -> dict[str, str]:
+    """The short names of runs by their ids; no two runs have the same one.
 
-    Folders with the same name have as much of their paths before it as tells them apart. Jobs with the same name
-    have their ids behind it.
+    The name of a job has no random ending here. Where jobs have the same name, the end of the id follows it.
+    Folders with the same name have as much of their paths before it as tells them apart.
 
     Example:
         >>> runs = [RunBrief(".", "oss://a/x", name="x"), RunBrief(".@2", "oss://b/x", name="x")]
-        >>> distinct_names([*runs, RunBrief("train1", name="first"), RunBrief("train2", name="first")])
-        {'.': 'a/x', '.@2': 'b/x', 'train1': 'first (train1)', 'train2': 'first (train2)'}
+        >>> run_names([*runs, RunBrief("train1x7k2", name="lr-3f2a9c"), RunBrief("train9f2a1", name="lr")])
+        {'.': 'a/x', '.@2': 'b/x', 'train1x7k2': 'lr (x7k2)', 'train9f2a1': 'lr (f2a1)'}
     """
     named: dict[str, list[RunBrief]] = {}
     for brief in briefs:
-        named.setdefault(brief.name or brief.id, []).append(brief)
+        name = without_ending(brief.name) if is_named(brief) else brief.name or brief.id
+        named.setdefault(name, []).append(brief)
     found: dict[str, str] = {}
     for name, same in named.items():
         found |= zip((one.id for one in same), [name] if len(same) == 1 else _told_apart(name, same), strict=True)
@@ -84,11 +87,16 @@ def distinct_names(briefs: Iterable[RunBrief]) -> dict[str, str]:
 
 
 def _told_apart(name: str, briefs: Sequence[RunBrief]) -> list[str]:
-    """Names with more of the path; the same name again where that does not help."""
+    """Names with the end of the job's id, or with more of the path; the same name again where neither helps."""
+    if any(map(is_named, briefs)):
+        ids = [brief.id for brief in briefs]
+        length = _SHORTEST_ID
+        while len({run_id[-length:] for run_id in ids}) < len(set(ids)):
+            length += 1
+        return [f"{name} ({brief.id[-length:] if is_named(brief) else brief.id})" for brief in briefs]
     paths = [folder_of(brief.uri).split("/") for brief in briefs]
-    if not any(map(is_named, briefs)):
-        for depth in range(name.count("/") + 2, max(map(len, paths))):
-            longer = ["/".join(parts[-depth:]) for parts in paths]
-            if len(set(longer)) == len(longer):
-                return longer
+    for depth in range(name.count("/") + 2, max(map(len, paths))):
+        longer = ["/".join(parts[-depth:]) for parts in paths]
+        if len(set(longer)) == len(longer):
+            return longer
     return [name] * len(briefs)

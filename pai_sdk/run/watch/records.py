@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,12 +19,7 @@ __all__ = [
     "RunBrief",
     "RunPage",
     "RunRecord",
-    "given_name",
-    "run_labels",
 ]
-
-# The ending of earlier versions, and that of this one. Six digits are taken for a date that a user wrote.
-_ADDED = re.compile(r"[_-]\d{8}[_-]\d{6}[_-][0-9a-f]{8}$|-(?![0-9]{6}$)[0-9][0-9a-z]{5}$")
 
 
 @dataclass(frozen=True)
@@ -213,27 +206,3 @@ class HparamsDiff:
     constant: Mapping[str, Any]
     metric: str = ""
     metric_values: Mapping[str, float] = field(default_factory=dict)
-
-
-def run_labels(runs: Sequence[RunBrief]) -> dict[str, str]:
-    """What pictures call runs that have a name: the name, with the end of the id where several have the same.
-
-    Example:
-        >>> run_labels([RunBrief("train1x7k2", name="lr-0.1"), RunBrief("sweep/3")])
-        {'train1x7k2': 'lr-0.1'}
-        >>> run_labels([RunBrief("train1x7k2", name="lr-0.1"), RunBrief("train9f2a1", name="lr-0.1")])
-        {'train1x7k2': 'lr-0.1 (x7k2)', 'train9f2a1': 'lr-0.1 (f2a1)'}
-    """
-    names = {run.id: given_name(run.name) for run in runs if run.name and run.name != run.id}
-    counts = Counter(names.values())
-    return {run_id: name if counts[name] == 1 else f"{name} ({run_id[-4:]})" for run_id, name in names.items()}
-
-
-def given_name(name: str) -> str:
-    """The part of a job's name that a user gave, without what a submitter has added at its end.
-
-    Example:
-        >>> [given_name(name) for name in ("train-lr0.1-3f2a9c", "digits_20261123_012742_023740e7", "run-202611")]
-        ['train-lr0.1', 'digits', 'run-202611']
-    """
-    return _ADDED.sub("", name) or name

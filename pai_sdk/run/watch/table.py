@@ -21,8 +21,9 @@ from pai_sdk.run.plots.axes import number_text
 from pai_sdk.run.plots.buckets import Comparison
 from pai_sdk.run.plots.pictures import run_colour, save_picture, shown_text, small_curve
 from pai_sdk.run.watch.names import usual_tags
-from pai_sdk.run.watch.records import RunBrief, given_name
+from pai_sdk.run.watch.records import RunBrief
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters
+from pai_sdk.schemas.job_names import without_ending
 from pai_sdk.schemas.status import KNOWN_STATUSES, JobStatus
 
 __all__ = ["RunTable", "age_text"]
@@ -144,7 +145,7 @@ def age_text(run: RunBrief, now: float) -> str:
 def _name_html(run: RunBrief) -> str:
     if not run.name or run.name == run.id:
         return f"<b>{shown_text(run.id)}</b>"
-    name = f'<b title="{shown_text(run.name)}">{shown_text(given_name(run.name))}</b>'
+    name = f'<b title="{shown_text(run.name)}">{shown_text(without_ending(run.name))}</b>'
     return f'{name}<br><span style="{_DIM};font-size:12px">{shown_text(run.id)}</span>'
 
 

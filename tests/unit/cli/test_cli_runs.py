@@ -218,7 +218,7 @@ def test_jobs_with_one_name_are_told_apart(pai: Pai, jobs: dict[str, TrainingJob
     for job in jobs.values():
         job._backend.extra["TrainingJobName"] = "same"  # type: ignore[attr-defined]
     _, *rows, _ = pai("runs", "--sort", "id", "--tag", "loss").stdout.splitlines()
-    assert [row.split("  ")[0] for row in rows] == ["same (train0)", "same (train2)"]
+    assert [row.split("  ")[0] for row in rows] == ["same (ain0)", "same (ain2)"]
 
 
 def test_a_single_run_shows_all_its_hyperparameters(pai: Pai, jobs: dict[str, TrainingJob]) -> None:

@@ -55,3 +55,7 @@ def test_a_command_names_its_jobs(command: str | list[str], base: str) -> None:
 def test_a_copy_has_its_own_hyperparameters_in_its_name(name: str) -> None:
     made = name_of_copy(name, {"lr": "0.1"}, {"lr": "0.2"})
     assert re.fullmatch(r"train-lr0\.2" + ENDING, made)
+
+
+def test_a_copy_keeps_the_digits_that_a_user_wrote() -> None:
+    assert re.fullmatch("run-202611" + ENDING, name_of_copy("run-202611", {}, {}))
