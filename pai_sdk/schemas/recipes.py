@@ -13,7 +13,7 @@ from pai_sdk.schemas.definitions import AlgorithmDefinition, hyperparameter_prob
 from pai_sdk.schemas.spec import AlgorithmSpec, HyperParameter
 from pai_sdk.schemas.wire import NullableList, Received, problems_of
 
-__all__ = ["ModelRecipeSpec", "RecipeInput", "check_recipes", "recipes_by_method"]
+__all__ = ["ModelRecipeSpec", "RecipeInput", "check_model_uri", "check_recipes", "recipes_by_method"]
 
 _ALGORITHM = ("AlgorithmSpec", "AlgorithmName")
 
@@ -108,6 +108,20 @@ def check_recipes(spec: Mapping[str, Any], where: str) -> None:
     ]
     if problems:
         raise InvalidInputError(problems)
+
+
+def check_model_uri(uri: str, where: str) -> None:
+    """Check where the files of a version are, before it is registered.
+
+    Args:
+        uri: of a storage, or another source.
+        where: what its author calls it.
+
+    Raises:
+        InvalidInputError: it is not a URI, such as a path of this machine.
+    """
+    if "://" not in uri:
+        raise InvalidInputError([Problem(where, f"{uri!r} is not a URI", "such as oss://bucket/folder/")])
 
 
 def _problems(recipe: Any, where: str) -> Iterator[Problem]:

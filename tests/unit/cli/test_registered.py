@@ -73,3 +73,12 @@ def test_a_recipe_that_is_no_dict_is_refused() -> None:
 def test_a_recipe_need_not_give_every_required_value() -> None:
     values = [{"Name": "lr", "Value": 0.5}]
     check_recipes({"AlgorithmSpec": json.loads(ALGORITHM), "HyperParameters": values}, "training_spec")
+
+
+def test_a_local_path_registers_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("pai_sdk.cli.registered.get_default_session", lambda: asked.append("session"))
+    done = CliRunner().invoke(app, ["model", "create", "digits", "models/digits"])
+    assert isinstance(done.exception, InvalidInputError)
+    assert "URI: 'models/digits' is not a URI" in str(done.exception)
+    assert asked == []
