@@ -13,7 +13,7 @@ from pai_sdk.api.responses import read_items, read_model
 from pai_sdk.api.transport import ApiResponse, Transport
 from pai_sdk.base.hints import name_hint
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
-from pai_sdk.schemas.recipes import check_recipes
+from pai_sdk.schemas.recipes import check_model_uri, check_recipes
 from pai_sdk.schemas.record import KeyValue
 from pai_sdk.schemas.wire import NullableList, Received
 
@@ -244,9 +244,10 @@ class Models:
             The name of the version.
 
         Raises:
-            InvalidInputError: a spec is wrong; all that is wrong is named.
+            InvalidInputError: a spec is wrong; all that is wrong is named. Or `uri` is not a URI.
             ConflictError: the version is there.
         """
+        check_model_uri(uri, "uri")
         specs = _checked(
             training_spec=training_spec, evaluation_spec=evaluation_spec, compression_spec=compression_spec
         )

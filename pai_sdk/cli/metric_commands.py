@@ -56,7 +56,9 @@ def metrics(
         first = next(found, None)
         if first is None:
             known = run_points(run, None) if job is None else job.metrics()
-            line = _nothing(run, name, known, has_ended=job is not None and job.status.is_terminal)
+            line = _nothing(
+                run if job is None else job.id, name, known, has_ended=job is not None and job.status.is_terminal
+            )
             typer.echo(line, err=points or as_json)
             return
         found = chain([first], found)

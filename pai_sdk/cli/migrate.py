@@ -45,7 +45,7 @@ def migrate(
     for path in _files(paths):
         try:
             migrated = _migrate(path, write=write)
-        except (OSError, SyntaxError, ValueError) as error:
+        except (OSError, RecursionError, SyntaxError, ValueError) as error:
             failed += 1
             if as_json:
                 print_json({"path": str(path), "error": str(error)})

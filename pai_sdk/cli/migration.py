@@ -26,7 +26,9 @@ __all__ = ["Leftover", "Migrated", "migrate_notebook", "migrate_source"]
 
 _OLD, _NEW = "pai", "pai_sdk"
 _LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
-_MAGIC = re.compile(r"^(\s*)([%!?]|[\w, ]*=\s*[%!]).*$")
+_MAGIC = re.compile(r"^(\s*)([%!?]|[\w, ]*=\s*[%!]|[\w.]+\?\??\s*$).*$")
+_OF_PYTHON = re.compile(r"[\w, =]*%%?(time|timeit|prun|memit|writefile|file|python3?)\b")
+_USE = re.compile(rf"^\s*(from|import)\s+{_OLD}\b|(?<![\w.]){_OLD}\.\w")
 _OF_ALIPAI = re.compile(r"\balipai\b|\bpai\.toolkit\b")
 _FROM = re.compile(rf"from(?:\s|\\\r?\n)+{_OLD}\b")
 
@@ -99,17 +101,19 @@ def migrate_notebook(text: str) -> Migrated:
     try:
         notebook = json.loads(text)
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        sources = ["".join(cell.get("source") or "") for cell in cells]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a notebook: {error}") from None
     numbers = {id(cell): number for number, cell in enumerate(notebook["cells"], 1)}
     migrated, binds_old = Migrated(text), False
-    for cell in cells:
-        number, source = numbers[id(cell)], "".join(cell.get("source", ""))
+    for cell, source in zip(cells, sources, strict=True):
+        number = numbers[id(cell)]
         python, found = _without_magics(source)
         try:
             tree = ast.parse(python)
-        except SyntaxError as error:
-            found.append(Leftover(error.lineno or 1, "this cell is not Python", "change it by hand"))
+        except (SyntaxError, ValueError) as error:  # ValueError: a null byte, in older Pythons
+            line = getattr(error, "lineno", None) or 1
+            found.append(Leftover(line, "this cell is not Python", "change it by hand"))
             migrated.findings += _in_cell(found, number)
             continue
         binds_old = binds_old or _binds_old(tree)
@@ -138,19 +142,23 @@ def _written_like(text: str, notebook: Any) -> str:
 
 
 def _without_magics(source: str) -> tuple[str, list[Leftover]]:
-    """The cell as Python of the same lines, and the magics that mention alipai."""
+    """The cell as Python of the same lines, and the magics that mention alipai, or use it in their Python."""
     lines = _lines(source)
     is_other = bool(lines) and lines[0].startswith("%%") and not re.match(r"%%(time|timeit|capture)\b", lines[0])
-    found, python = [], []
+    has_python = is_other and _OF_PYTHON.match(lines[0]) is not None
+    found, python, goes_on = [], [], False
     for number, line in enumerate(lines, 1):
-        match = _MAGIC.match(line)
-        if not is_other and match is None:
+        match = None if goes_on else _MAGIC.match(line)
+        if not is_other and not goes_on and match is None:
             python.append(line)
             continue
-        python.append(f"{match[1] if match and not is_other else ''}pass\n")
+        python.append(f"{match[1]}pass\n" if match and not is_other else "\n")
+        goes_on = not is_other and line.rstrip().endswith("\\")
         if _OF_ALIPAI.search(line):
             instead = f"python -m {_NEW}.toolkit.config" if f"{_OLD}.toolkit" in line else "pip install pai-sdk"
             found.append(Leftover(number, line.strip(), instead))
+        elif (has_python or _OF_PYTHON.match(line.lstrip())) and _USE.search(line):
+            found.append(Leftover(number, line.strip(), f"write {_NEW} there"))
     return "".join(python), found
 
 

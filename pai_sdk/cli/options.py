@@ -73,7 +73,7 @@ def moment_of(text: str, option: str) -> datetime:
         '2026-11-22T05:00:00+00:00'
     """
     if re.fullmatch(r"\s*\d+(\.\d+)?[smhdw]\s*", text):
-        return datetime.fromtimestamp(time.time() - seconds_of(text, option), timezone.utc)
+        return datetime.fromtimestamp(max(0.0, time.time() - seconds_of(text, option)), timezone.utc)
     try:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:

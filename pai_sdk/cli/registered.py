@@ -11,7 +11,7 @@ import typer
 
 from pai_sdk.cli.where.place import placed
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.recipes import check_recipes
+from pai_sdk.schemas.recipes import check_model_uri, check_recipes
 from pai_sdk.schemas.spec import AlgorithmSpec
 from pai_sdk.schemas.wire import problems_of
 from pai_sdk.session import get_default_session
@@ -106,6 +106,7 @@ def create_model(
     spec = None if training_spec is None else _read(training_spec, "--training-spec")
     if spec is not None:
         check_recipes(spec, "--training-spec")
+    check_model_uri(uri, "URI")
     registered = get_default_session().models
     known = [model for model in registered.list(name=name, exact=True) if model.model_name == name]
     model_id = known[0].model_id if known else registered.create(name, description=description, task=task)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field, ValidationError
 
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.definitions import AlgorithmDefinition
-from pai_sdk.schemas.spec import AlgorithmSpec
+from pai_sdk.schemas.definitions import AlgorithmDefinition, hyperparameter_problems
+from pai_sdk.schemas.spec import AlgorithmSpec, HyperParameter
 from pai_sdk.schemas.wire import NullableList, Received, problems_of
 
-__all__ = ["ModelRecipeSpec", "RecipeInput", "check_recipes", "recipes_by_method"]
+__all__ = ["ModelRecipeSpec", "RecipeInput", "check_model_uri", "check_recipes", "recipes_by_method"]
 
 _ALGORITHM = ("AlgorithmSpec", "AlgorithmName")
 
@@ -98,6 +99,8 @@ def check_recipes(spec: Mapping[str, Any], where: str) -> None:
     Raises:
         InvalidInputError: a recipe names no algorithm, or has unknown or wrong parts; all of it is named.
     """
+    if not isinstance(spec, Mapping):
+        raise InvalidInputError([Problem(where, f"is of type {type(spec).__name__}", "give a dict")])
     problems = [
         problem
         for method, recipe in recipes_by_method(spec).items()
@@ -107,13 +110,40 @@ def check_recipes(spec: Mapping[str, Any], where: str) -> None:
         raise InvalidInputError(problems)
 
 
+def check_model_uri(uri: str, where: str) -> None:
+    """Check where the files of a version are, before it is registered.
+
+    Args:
+        uri: of a storage, or another source.
+        where: what its author calls it.
+
+    Raises:
+        InvalidInputError: it is not a URI, such as a path of this machine.
+    """
+    if "://" not in uri:
+        raise InvalidInputError([Problem(where, f"{uri!r} is not a URI", "such as oss://bucket/folder/")])
+
+
 def _problems(recipe: Any, where: str) -> Iterator[Problem]:
     if not isinstance(recipe, Mapping) or not any(recipe.get(name) for name in _ALGORITHM):
         yield Problem(where, "names no algorithm", "it needs an AlgorithmSpec or an AlgorithmName")
         return
     try:
-        ModelRecipeSpec.model_validate(recipe)
+        spec = ModelRecipeSpec.model_validate(recipe)
         if recipe.get("AlgorithmSpec"):
             AlgorithmSpec.model_validate(recipe["AlgorithmSpec"])
+            yield from _wrong_values(spec, f"{where}.HyperParameters")
     except ValidationError as error:
         yield from problems_of(error, where)
+
+
+def _wrong_values(spec: ModelRecipeSpec, where: str) -> Iterator[Problem]:
+    """The values that no job could be given; a required one that is missing comes with the job."""
+    known = spec.algorithm_spec.hyperparameter_definitions if spec.algorithm_spec else []
+    optional = [definition.model_copy(update={"required": False}) for definition in known]
+    values = [
+        HyperParameter(name=one.name, value=one.value if isinstance(one.value, str) else json.dumps(one.value))
+        for one in spec.hyperparameters
+        if one.value is not None
+    ]
+    yield from hyperparameter_problems(optional, values, where)

@@ -30,6 +30,9 @@ _CHILD_FAILED = re.compile(
 )
 _STARTED_BY = "The program above, which failed with that exception, was started by this one:"
 _MOST_LINES_BETWEEN = 60  # from the traceback of a process to that of its launcher: the last words of either
+_SYNTAX_ERROR = re.compile(r"(?:Syntax|Indentation|Tab)Error: .")
+_PLACE = re.compile(r'  File ".*", line [0-9]+$')
+_MOST_PLACE_LINES = 4  # from the place of an error in the syntax to the error: the code, and its mark
 _LIBRARY = re.compile(r'/(?:site|dist)-packages/|/lib/python3[.\d]*/|File "<frozen ')
 _MOST_MESSAGE_LINES = 8  # of an exception whose message has several lines, at the end of a log
 _SHOWN_FRAME_LINES = 6  # of each exception: two frames, with their marks
@@ -43,7 +46,8 @@ def find_traceback(lines: Iterable[str]) -> str:
     Exceptions that Python has chained belong to it, the root cause first, and so do those of an exception group.
     Lines of several processes may be mixed, if each line has a prefix (`[rank1]: `), as those of torchrun: then
     it is the first traceback among those with a prefix. If the last traceback is that of a launcher whose process
-    has failed (`CalledProcessError`), the traceback of that process comes before it.
+    has failed (`CalledProcessError`), the traceback of that process comes before it. An error in the syntax of the
+    program itself has no traceback, but the place of the error, which is returned.
 
     Example:
         >>> find_traceback(["ok", "Traceback (most recent call last):", "  File 'a.py', line 1", "KeyError: 3"])
@@ -53,6 +57,9 @@ def find_traceback(lines: Iterable[str]) -> str:
     prefixes = _prefixes(lines)
     found = [chain for prefix in prefixes if (chain := _last_chain(_lines_of(lines, prefix, prefixes)))]
     first = min(found, key=lambda chain: (not chain.has_prefix, chain.number), default=None)
+    if first is None:
+        error = _last_syntax_error([_Line(number, line) for number, line in enumerate(lines)])
+        first = error if error and len(lines) - error.last_number <= _MOST_MESSAGE_LINES else None
     return "\n".join(first.lines) if first else ""
 
 
@@ -150,11 +157,22 @@ def _last_chain(lines: Sequence[_Line]) -> _Chain | None:
     return None
 
 
+def _last_syntax_error(lines: Sequence[_Line]) -> _Chain | None:
+    """The last error in the syntax of a program that Python could not start: its place, the code, the error."""
+    for end in range(len(lines) - 1, 0, -1):
+        if _SYNTAX_ERROR.match(lines[end].text):
+            for start in range(end - 1, max(end - _MOST_PLACE_LINES, 0) - 1, -1):
+                if _PLACE.match(lines[start].text):
+                    texts = tuple(line.text for line in lines[start : end + 1])
+                    return _Chain(lines[start].number, lines[end].number, texts, lines[start].has_prefix)
+    return None
+
+
 def _with_process(before: Sequence[_Line], chain: _Chain) -> _Chain:
     """The chain; if it is that of a launcher, with the chain of the process that the launcher has started."""
     if not _CHILD_FAILED.match(root_cause("\n".join(chain.lines))):
         return chain
-    process = _last_chain(before)
+    process = _last_chain(before) or _last_syntax_error(before)
     if process is None or chain.number - process.last_number > _MOST_LINES_BETWEEN:
         return chain
     both = (*process.lines, "", _STARTED_BY, "", *chain.lines)
@@ -267,7 +285,8 @@ def _short_block(block: Sequence[str]) -> list[str]:
     frames = next((number for number, line in enumerate(rest) if not line.startswith(" ")), len(rest))
     if frames <= _SHOWN_FRAME_LINES + 1:
         return [*head, *rest]
-    cut = frames - _SHOWN_FRAME_LINES
+    least = frames - _SHOWN_FRAME_LINES
+    cut = next((n for n in range(least, frames) if rest[n].lstrip().startswith("File ")), least)
     return [*head, "  …", *_last_own_frame(rest[:cut], rest[cut:frames]), *rest[cut:]]
 
 

@@ -261,6 +261,7 @@ def test_the_lines_since_a_moment(job: TrainingJob, backend: FakeBackend) -> Non
     assert pai("logs", job.id, "--since", "2026-11-22", "--tail", "1") == "line 9\n"
     assert pai("logs", job.id, "--since", "1s") == ""
     assert pai("logs", job.id, "--since", "9999w").count("\n") == 10
+    assert pai("logs", job.id, "--since", "99999999999d").count("\n") == 10
 
 
 def test_since_needs_a_moment_and_a_service_that_says_times(job: TrainingJob) -> None:

@@ -114,5 +114,9 @@ def test_a_job_without_metrics(backend: Reporting, monkeypatch: pytest.MonkeyPat
     backend.values = ()
     monkeypatch.setattr(backend, "metrics", lambda job_id, name=None, since=None: iter(()))
     assert pai() == "job train0123456789ab has no metric yet\n"
+    job = TrainingJob("train0123456789ab", backend)
+    monkeypatch.setattr("pai_sdk.cli.metric_commands.find_job", lambda name: job)
+    newest = CliRunner().invoke(app, ["metrics", "-"])
+    assert newest.stdout == "job train0123456789ab has no metric yet\n"
     backend.status = "Succeed"
     assert pai("--name", "x") == "job train0123456789ab has no metric 'x'\n"

@@ -136,6 +136,36 @@ def test_magics_and_cells_that_are_no_python_are_named() -> None:
     assert advice == ["pip install pai-sdk", "python -m pai_sdk.toolkit.config"]
 
 
+def test_a_shell_command_of_several_lines_and_a_request_for_help_keep_no_cell_back() -> None:
+    migrated = migrate_notebook(
+        notebook("!pip install \\\n    -q x\nimport pai\n", "pai?\npai.session??\nprint(pai.__version__)\n")
+    )
+    assert [label for label, _, _ in migrated.changes] == ["cell 2", "cell 3"]
+    assert not migrated.findings
+
+
+def test_python_within_magics_is_named() -> None:
+    migrated = migrate_notebook(
+        notebook(
+            "import pai\n%time s = pai.session.get_default_session()\n",
+            "%%writefile train.py\nx = 1\nfrom pai.session import Session\n",
+            "%%writefile train.py\nimport paint\n",
+            "%%bash\ncd pai.folder\n",
+        )
+    )
+    assert [(one.cell, one.line, one.instead) for one in migrated.findings] == [
+        (2, 2, "write pai_sdk there"),
+        (3, 3, "write pai_sdk there"),
+    ]
+
+
+@pytest.mark.parametrize("source", [None, "import pai\0"])
+def test_a_cell_that_is_empty_or_binary_keeps_no_other_back(source: str | None) -> None:
+    made = json.loads(notebook("import pai\n", "x = 1"))
+    made["cells"][2]["source"] = source
+    assert "import pai_sdk" in migrate_notebook(json.dumps(made)).text
+
+
 def pai(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["migrate", *arguments])
     return result.exit_code, result.output
@@ -162,11 +192,13 @@ def test_files_are_changed_only_when_asked_and_keep_their_mode(tmp_path: Path) -
 def test_a_file_that_cannot_be_read_does_not_keep_the_others_back(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def (:\n")
     (tmp_path / "b.ipynb").write_text("{}")
+    (tmp_path / "bb.py").write_text(f"x = {'+'.join('1' * 20_000)}\n")
     (tmp_path / "c.py").write_text("import pai\n")
     status, said = pai(str(tmp_path), "--write", "--json")
     objects = [json.loads(line) for line in said.splitlines()]
     assert status == 1
     assert [sorted(one) for one in objects] == [
+        ["error", "path"],
         ["error", "path"],
         ["error", "path"],
         ["changed", "findings", "path"],

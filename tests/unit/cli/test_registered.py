@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.schemas.recipes import check_recipes
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,10 @@ def test_a_wrong_spec_registers_nothing(
     assert asked == []
 
 
+ALGORITHM = """{"Image": "python:3.11", "Command": ["true"], "HyperParameters": [
+    {"Name": "lr", "Type": "Float", "Required": true}, {"Name": "data", "Required": true}]}"""
+
+
 @pytest.mark.parametrize(
     ("content", "reported"),
     [
@@ -42,6 +48,8 @@ def test_a_wrong_spec_registers_nothing(
         ('{"LoRA": {"Inputs": []}}', "--training-spec['LoRA']: names no algorithm"),
         ('{"AlgorithmSpec": {"Imag": "x", "Command": ["true"]}}', "did you mean 'Image'?"),
         ('{"AlgorithmName": "digits", "InputChannels": [{"InputUri": "oss://a/"}]}', "InputChannels[0].Name"),
+        (f'{{"AlgorithmSpec": {ALGORITHM}, "HyperParameters": [{{"Name": "rl", "Value": 1}}]}}', "there is: lr"),
+        (f'{{"AlgorithmSpec": {ALGORITHM}, "HyperParameters": [{{"Name": "lr", "Value": "x"}}]}}', "not a number"),
     ],
 )
 def test_a_wrong_recipe_registers_no_model(
@@ -54,4 +62,23 @@ def test_a_wrong_recipe_registers_no_model(
     done = CliRunner().invoke(app, ["model", "create", "digits", "oss://m/", "--training-spec", str(path)])
     assert isinstance(done.exception, InvalidInputError)
     assert reported in str(done.exception)
+    assert asked == []
+
+
+def test_a_recipe_that_is_no_dict_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="training_spec: is of type list"):
+        check_recipes([], "training_spec")  # type: ignore[arg-type]
+
+
+def test_a_recipe_need_not_give_every_required_value() -> None:
+    values = [{"Name": "lr", "Value": 0.5}]
+    check_recipes({"AlgorithmSpec": json.loads(ALGORITHM), "HyperParameters": values}, "training_spec")
+
+
+def test_a_local_path_registers_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("pai_sdk.cli.registered.get_default_session", lambda: asked.append("session"))
+    done = CliRunner().invoke(app, ["model", "create", "digits", "models/digits"])
+    assert isinstance(done.exception, InvalidInputError)
+    assert "URI: 'models/digits' is not a URI" in str(done.exception)
     assert asked == []

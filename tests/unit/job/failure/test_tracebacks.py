@@ -193,6 +193,39 @@ def test_the_last_frame_of_the_users_code_is_shown_above_those_of_libraries() ->
     assert "346" not in "".join(shown)
 
 
+def test_a_shown_frame_is_whole() -> None:
+    frames = [
+        line
+        for name in "abc"
+        for line in (f'  File "/ml/usercode/{name}.py", line 1, in {name}', "    call()", "    ^^^^^^")
+    ]
+    error = "\n".join(["Traceback (most recent call last):", *frames, frames[0], "    raise", "KeyError: 3"])
+    assert shortened(error)[:3] == ["Traceback (most recent call last):", "  …", frames[6]]
+
+
+SYNTAX = [
+    '  File "/ml/usercode/train.py", line 1',
+    "    print(1",
+    "         ^",
+    "SyntaxError: '(' was never closed",
+]
+
+
+def test_an_error_in_the_syntax_of_the_program_is_found() -> None:
+    found = find_traceback(["installing", *SYNTAX])
+    assert found.splitlines() == shortened(found) == SYNTAX
+    assert root_cause(found) == SYNTAX[-1]
+    assert not find_traceback([*SYNTAX, *(f"epoch {number}" for number in range(100))]), "it was survived"
+    assert not find_traceback(["SyntaxError: in a text", "SyntaxError: "])
+
+
+def test_an_error_in_the_syntax_of_a_program_that_another_one_started() -> None:
+    launcher = raised(subprocess.CalledProcessError(1, ["python", "train.py"]))
+    found = find_traceback([*SYNTAX, *python_says(launcher).splitlines()])
+    assert root_cause(found) == SYNTAX[-1]
+    assert "CalledProcessError" in found
+
+
 def test_a_logger_that_writes_its_time_before_the_traceback() -> None:
     log = ["2026-11-22 10:00:00 ERROR Traceback (most recent call last):", *MISSING.splitlines()[1:4]]
     assert find_traceback(log) == "\n".join(MISSING.splitlines()[:4])
