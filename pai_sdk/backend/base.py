@@ -69,7 +69,7 @@ class SubmissionId(str):
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Plan stays in its process; for another process, write plan.save() and Plan.load()")
+        raise TypeError("a Plan cannot be pickled; for another process, use plan.save() and Plan.load()")
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,7 +137,7 @@ class Plan:
             InvalidInputError: a checkpoint is to be copied first, which the file does not have.
         """
         if self.resume is not None and not self.resume.is_in_place:
-            what = "copies a checkpoint before the job is created, and the file would have the request only"
+            what = "needs a copy of a checkpoint before the job is created, and a file has only the request"
             hint = "submit the plan itself, or use resume=True with checkpoints_path, which copies nothing"
             raise InvalidInputError([Problem("plan", what, hint)])
         path = path_given(path, "path")

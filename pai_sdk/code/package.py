@@ -62,7 +62,7 @@ def package_code(
         problems += secret_problems(listing)
     if not listing.files and not problems:
         problems.append(
-            Problem(str(source_dir), "has no files to take along", "check the folder and its ignore rules")
+            Problem(str(source_dir), "has no files to upload", "check the folder and its ignore rules")
         )
     if problems:
         raise CodeError([*problems, *unreadable(listing)])
@@ -92,5 +92,5 @@ def _too_large(listing: FolderListing, limit_bytes: int) -> list[Problem]:
     largest = heapq.nlargest(10, listing.files, key=lambda file: file.size_bytes)
     lines = "".join(f"\n      {file.size_bytes / 1e6:10.1f} MB  {file.path}" for file in largest)
     what = f"has {total / 1e6:.1f} MB, more than the {limit_bytes / 1e6:.1f} MB allowed; the largest files:{lines}"
-    hint = "\n    name what the job does not need in .paiignore; data belongs into an input channel"
+    hint = "\n    name what the job does not need in .paiignore; data belongs in an input channel"
     return [Problem(str(listing.root), what + hint)]

@@ -414,18 +414,20 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         """
         if isinstance(command, str) or not command:
             hint = "give a list: ['sh', '-c', 'echo hello']"
-            raise InvalidInputError([Problem("command", f"{command!r} is no program with arguments", hint)])
+            raise InvalidInputError(
+                [Problem("command", f"{command!r} is not a list of a program and its arguments", hint)]
+            )
         record = self.refresh()
         names = record.instance_names
         ending = "" if instance is None else instance
         found = [name for name in names if name == ending or name.endswith(f"-{ending}")] if ending else names
         if record.status != JobStatus.RUNNING or not names:
-            what = f"job {self.id} is {record.status}; only instances that are running can be entered"
+            what = f"job {self.id} is {record.status}; commands run only in running instances"
             raise InvalidInputError([Problem("JOB", what)])
         if not found:
             there = ", ".join(short_instance(self.id, name) for name in names)
             raise InvalidInputError(
-                [Problem("instance", f"{instance!r} is none of this job's", f"it has {there}")]
+                [Problem("instance", f"{instance!r} is not an instance of this job", f"it has {there}")]
             )
         return self._backend.enter(self.id, found[0]).run(command)
 
@@ -562,7 +564,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         else:
             outcome = function_outcome(self)
         if outcome is None:
-            raise FunctionError(f"job {self.id} has succeeded, and left no result")
+            raise FunctionError(f"job {self.id} has succeeded, but has no result")
         return outcome.value(self.id)
 
     # ---- changing it

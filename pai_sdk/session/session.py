@@ -440,7 +440,7 @@ class Session(NamedSettings):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Session holds keys and connections, and does not go to other processes; make one there. "
+            "a Session cannot be pickled, because it holds keys and connections; make one in the other process. "
             "An estimator with session=None can go, and takes the default session there"
         )
 

@@ -220,9 +220,13 @@ class FunctionEstimator(Estimator):
         """Refuse what is certain to fail: an image whose name says that its Python is another one."""
         problems = []
         if self.git_config is not None:
-            problems.append(Problem("git_config", "does not go with a function", "give its code as source_dir"))
+            problems.append(
+                Problem(
+                    "git_config", "cannot be used with a function", "give the folder of the code as source_dir"
+                )
+            )
         if isinstance(self.source_dir, str) and "://" in self.source_dir:
-            problems.append(Problem("source_dir", "is in OSS; that of a function is a local folder"))
+            problems.append(Problem("source_dir", "is in OSS; for a function, it must be a local folder"))
         found = _PYTHON_OF_IMAGE.search(self.image_uri) if isinstance(self.image_uri, str) else None
         here = sys.version_info[:2]
         capabilities = self._session().backend_for(self.instance_type).capabilities

@@ -205,7 +205,7 @@ class LocalBackend:
                 with engine_may_be_away():
                     self._executor.remove(self._jobs.sandbox(job_id).root)
                 if isinstance(error, KeyboardInterrupt):  # its traceback is not about the job
-                    raise KeyboardInterrupt(f"{job_id} was given up before it began") from None
+                    raise KeyboardInterrupt(f"{job_id} was cancelled before it started") from None
                 raise
             return job_id
 

@@ -174,7 +174,7 @@ class LogStream:
         """
         times = self._backend.line_times(self._job_id, instance, start=start, count=count)
         if times is None:
-            hint = "services of pai-sdk and local jobs do; read the log without times"
+            hint = "only services of pai-sdk and local jobs do; read the log without times"
             raise InvalidInputError([Problem("times", "this service does not say when a line was written", hint)])
         return [*times[:count], *[None] * (count - len(times))]
 
@@ -254,7 +254,7 @@ class LogStream:
         if names and not found and (is_whole or not self._follow):
             there = ", ".join(name.removeprefix(f"{self._job_id}-") for name in names)
             raise InvalidInputError(
-                [Problem("instance", f"{self._only!r} is none of this job's", f"it has {there}")]
+                [Problem("instance", f"{self._only!r} is not an instance of this job", f"it has {there}")]
             )
         return found
 
