@@ -108,7 +108,7 @@ class Plan:
     def load(cls, path: str | Path) -> Plan:
         """Read a request from a JSON file: what `save` wrote, or any body of CreateTrainingJob.
 
-        No files come with it: what it counts on must be in OSS when it is submitted, and that is checked then.
+        No files come with it. Files that the request needs must be in OSS; this is checked when it is submitted.
 
         Raises:
             InvalidInputError: it cannot be read, or is not a request; the error lists all problems.

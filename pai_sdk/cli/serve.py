@@ -86,7 +86,9 @@ def serve(
     cpus: Annotated[
         float | None,
         typer.Option(
-            min=0.1, help="CPUs that they may request in total; no limit by default.", rich_help_panel=_HOW_MUCH
+            min=0.1,
+            help="CPUs that running instances may request in total; no limit by default.",
+            rich_help_panel=_HOW_MUCH,
         ),
     ] = None,
     memory: Annotated[
@@ -94,7 +96,7 @@ def serve(
         typer.Option(
             min=0.1,
             metavar="GIB",
-            help="Memory that they may request in total; no limit by default.",
+            help="Memory that running instances may request in total; no limit by default.",
             rich_help_panel=_HOW_MUCH,
         ),
     ] = None,

@@ -35,7 +35,7 @@ _PLACE = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// 
 def cp(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=_PLACE)],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A path or URI, likewise; a folder if it ends with /.")
+        str, typer.Argument(metavar="TARGET", help="A local path or a URI; a folder if it ends with /.")
     ],
     recursive: Recursive = False,
     dry_run: DryRun = False,
@@ -87,7 +87,7 @@ def ls(
 def sync(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"A folder. {_PLACE}")],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="The folder to copy into: a path or URI, likewise.")
+        str, typer.Argument(metavar="TARGET", help="The folder to copy into: a local path or a URI.")
     ],
     delete: Annotated[bool, typer.Option("--delete", help="Delete files that the source does not have.")] = False,
     checksum: Annotated[

@@ -28,13 +28,13 @@ def package_code(
 ) -> FileTree:
     """Collect the files of a code folder, or the one file that was given, and hash them.
 
-    Ignored are the matches of .gitignore and .paiignore, version control, environments and caches.
+    Left out are matches of .gitignore and .paiignore, version control, environments and caches.
 
     Args:
         source_dir: the folder, or a single file.
-        allow_secrets: take files along that look like keys, or are some.
+        allow_secrets: include files that look like keys or passwords.
         size_limit_bytes: the most that all files together may have.
-        cloned: the folder is a fresh clone. All that is in one was committed, also what its .gitignore names; only
+        cloned: the folder is a fresh clone. All of its files were committed, so .gitignore does not apply; only
             .paiignore leaves something behind.
         left_behind: called with each ignored path and the reason; a folder's path ends with a slash.
 

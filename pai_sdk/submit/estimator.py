@@ -65,7 +65,7 @@ class Estimator(EstimatorBase):
             complete one in `checkpoints_path`; without one, the job starts from scratch. The id of an earlier job,
             or the URI or path of checkpoints: the newest complete one there, copied to the new job's checkpoints
             before it starts. If `checkpoints_path` has one that is not older, the job resumes from that.
-        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
+        allow_secrets: upload files that look like keys, too (`.env`, `*.pem`).
 
     Example:
         >>> estimator = Estimator(

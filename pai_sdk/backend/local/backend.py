@@ -471,7 +471,7 @@ class LocalBackend:
         return Path(shutil.copy(source, target))
 
     def prune(self) -> Sequence[str]:
-        """Remove every local job that has ended, and what the engine has of jobs whose folder is gone.
+        """Remove every local job that has ended, and the containers of jobs whose folder is gone.
 
         Outputs stay where they are. So does a job that is being read or waited for, here or in another process.
 

@@ -59,7 +59,7 @@ class LogStream:
             instance: only this instance's lines; all of them otherwise.
             start: the number of the first line wanted, per instance, by its full name or its ending; 0 where
                 it is not in `start`.
-            tail: begin with so many of the last lines of each instance that is listed now and has no `start`.
+            tail: begin with this number of last lines of each instance that is listed now and has no `start`.
             since: begin with the first line of each such instance that was written then or later; in UTC without a
                 zone.
             times: read when each line was written, too.
