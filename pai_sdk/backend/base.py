@@ -236,8 +236,8 @@ class Backend(Protocol):
         """The code folder of a job whose code lies at that URI. No network."""
         ...
 
-    def default_output(self, job_name: str, channel: str) -> str:
-        """The URI of an output channel the user gave no place for. No network."""
+    def default_output(self, job_folder: str, channel: str) -> str:
+        """The URI of an output channel the user gave no place for, in the job's folder. No network."""
         ...
 
     @property

@@ -146,9 +146,9 @@ class ServiceBackend:
         where = OssUri.parse(uri)
         return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint or host_of(self._settings.oss_url))
 
-    def default_output(self, job_name: str, channel: str) -> str:
+    def default_output(self, job_folder: str, channel: str) -> str:
         """A folder of the job's own, in the bucket of the settings."""
-        return f"{self._bucket()}/pai/training_job/{job_name}/{channel}/"
+        return f"{self._bucket()}/pai/training_job/{job_folder}/{channel}/"
 
     @property
     def dedupes(self) -> bool:

@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -81,6 +81,7 @@ Health: TypeAlias = Literal["ok", "note", "broken"]
 _SERVICE_NEEDS = ("fastapi", "uvicorn", "httptools", "sqlalchemy", "psutil", "regex")
 _SHOWN_VERSIONS = ("pydantic", "requests", "oss2", "docker", "typer", "rich")
 _LOW_DISK_BYTES, _NO_DISK_BYTES = 5 << 30, 500 << 20
+_ENDPOINT_SETTINGS = {"workspaces": "aiworkspace_endpoint", "storage": "oss_endpoint"}
 _SKEW_S, _BROKEN_SKEW_S = 60.0, 600.0  # a signature counts for 15 minutes
 _RESPONSE_WITHIN_S = 10.0
 _QUICK = RetryPolicy(deadline_s=8.0, max_attempts=2)
@@ -196,6 +197,10 @@ def _service(settings: Settings, session: Session) -> Iterator[Finding]:
     for place, (name, url) in enumerate(endpoints.items()):
         if url not in [*endpoints.values()][:place]:  # a service of one's own has one for all
             finding = _reach(name, url, skews)
+            setting = _ENDPOINT_SETTINGS.get(name, "")
+            if finding.health != "ok" and settings.endpoint and setting and not getattr(settings, setting):
+                remedy = f"{setting} is not set, so this is the host of the region; a service of your own needs it"
+                finding = replace(finding, remedy=remedy)
             reached[url] = finding.health == "ok"
             yield finding
     yield from _clock(skews)

@@ -70,7 +70,16 @@ def migrate(
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The given files, and those below the given folders; hidden folders and environments are left out."""
+    """The given files, and those below the given folders, each once; without hidden folders and environments."""
+    seen: set[Path] = set()
+    for path in _found(paths):
+        real_path = path.resolve()
+        if real_path not in seen:
+            seen.add(real_path)
+            yield path
+
+
+def _found(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if not path.is_dir():
             yield path

@@ -133,12 +133,17 @@ def _in_cell(findings: Sequence[Leftover], number: int) -> list[Leftover]:
 
 def _written_like(text: str, notebook: Any) -> str:
     """The notebook as JSON in the style of the given text, so that a diff has the changed lines only."""
-    before, end = json.loads(text), "\n" if text.endswith("\n") else ""
-    for indent in (1, 2, 4, None):
-        for ascii_only in (False, True):
-            if json.dumps(before, indent=indent, ensure_ascii=ascii_only) + end == text:
-                return json.dumps(notebook, indent=indent, ensure_ascii=ascii_only) + end
-    return json.dumps(notebook, indent=1, ensure_ascii=False) + end
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    unix_text = text.replace("\r\n", "\n")
+    before, end = json.loads(text), "\n" if unix_text.endswith("\n") else ""
+    first = re.match(r"\{\n([ \t]+)", unix_text)
+    indent = first[1] if first else None if "\n" not in unix_text.strip() else 1
+    for ascii_only in (False, True):
+        if json.dumps(before, indent=indent, ensure_ascii=ascii_only) + end == unix_text:
+            break
+    else:
+        ascii_only = False
+    return (json.dumps(notebook, indent=indent, ensure_ascii=ascii_only) + end).replace("\n", line_end)
 
 
 def _without_magics(source: str) -> tuple[str, list[Leftover]]:

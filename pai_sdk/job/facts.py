@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from pai_sdk.display.base import duration_text
 from pai_sdk.execution.contract import public_fields
 from pai_sdk.schemas.hyperparameters import compare_hyperparameters, mask_hyperparameters
+from pai_sdk.schemas.job_names import folder_pattern
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.recorded import recorded_fields
 from pai_sdk.schemas.request import SUBMISSION_LABEL
@@ -202,10 +203,9 @@ def _all_facts(record: JobRecord) -> dict[tuple[str, str], str]:
 
 def _same_in_both(text: str | None, record: JobRecord) -> str | None:
     """The text, without what is different in every job."""
-    for own in (record.training_job_name, record.training_job_id):
-        if text and own:
-            text = text.replace(own, "…")
-    return text
+    if text and record.training_job_name:
+        text = folder_pattern(record.training_job_name).sub("…", text)
+    return text.replace(record.training_job_id, "…") if text and record.training_job_id else text
 
 
 def _hyperparameters(first: JobRecord, second: JobRecord) -> list[Difference]:

@@ -9,13 +9,14 @@ from typing import Any
 from pai_sdk.backend.base import Plan
 from pai_sdk.backend.places import place_of_job, place_of_type
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.schemas.job_names import folder_pattern
 from pai_sdk.schemas.record import JobRecord
 from pai_sdk.schemas.recorded import request_of
 from pai_sdk.schemas.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.schemas.spec import HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk.storage.uri import remote_uri_problems
 from pai_sdk.submit import request_fields
-from pai_sdk.submit.job_names import name_of_copy
+from pai_sdk.submit.job_names import name_of_copy, new_folder
 from pai_sdk.submit.parameter_types import check_texts
 from pai_sdk.submit.problems import Problems
 
@@ -48,8 +49,8 @@ def clone_plan(
         environments: likewise; also those whose values the service does not show.
         labels: likewise.
         inputs: input channel to URI, likewise.
-        outputs: output channel to URI. The others go to the folders of the earlier job, with the new job's name in
-            place of the old one.
+        outputs: output channel to URI. The others go to the folders of the earlier job, with the new job's folder
+            in place of the old one.
         image_uri: another image.
         command: another command; the code is the same.
         instance_type: other public instances, in place of what the job ran on.
@@ -73,12 +74,13 @@ def clone_plan(
     before = {each.name: each.value for each in request.hyperparameters}
     new = name_of_copy(request.training_job_name, before, {**before, **(hyperparameters or {})})
     name = request_fields.job_name(job_name if job_name is not None else new, new, problems)
+    folder = new_folder(name, is_given=job_name is not None)
     changed: dict[str, Any] = {
         "training_job_name": name,
         "labels": _labels(request, labels, problems),
         "hyperparameters": _hyperparameters(request, hyperparameters, problems),
         "input_channels": _inputs(request, inputs, problems, sees_files=sees_files),
-        "output_channels": _outputs(request, name, outputs or {}, problems, sees_files=sees_files),
+        "output_channels": _outputs(request, folder, outputs or {}, problems, sees_files=sees_files),
         "environments": _environments(request, environments, problems),
     }
     if image_uri is not None or command is not None:
@@ -127,15 +129,14 @@ def _inputs(
 
 
 def _outputs(
-    request: TrainingJobRequest, name: str, changes: Mapping[str, str], problems: Problems, *, sees_files: bool
+    request: TrainingJobRequest, folder: str, changes: Mapping[str, str], problems: Problems, *, sees_files: bool
 ) -> list[OutputChannel]:
     channels: dict[str, OutputChannel] = {}
-    old, folder_of = request.training_job_name, request_fields.folder_of
-    renamed = {old: name, folder_of(old): folder_of(name)}
     for channel in request.output_channels:
         if channel.name in changes:
             continue
-        uri = "/".join(renamed.get(part, part) for part in (channel.output_uri or "").split("/"))
+        parts = (channel.output_uri or "").split("/")
+        uri = "/".join(_renamed(part, request.training_job_name, folder) for part in parts)
         if uri == (channel.output_uri or ""):
             what = f"would be written to {uri or channel.dataset_id}, like that of the earlier job"
             problems.add(
@@ -146,6 +147,15 @@ def _outputs(
         with problems.under(f"outputs[{key!r}]"):
             channels[key] = OutputChannel(name=key, output_uri=_remote(uri, sees_files=sees_files))
     return list(channels.values())
+
+
+def _renamed(part: str, name: str, folder: str) -> str:
+    """A part of an output's path, with the folder of the new job in the place of that of the job `name`."""
+    if folder_pattern(name).fullmatch(part):
+        return folder
+    folder_of = request_fields.folder_of  # within an experiment
+    short = folder_of(name)
+    return folder_of(folder) if short and folder_pattern(short, hyphen="").fullmatch(part) else part
 
 
 def _remote(uri: str, *, sees_files: bool) -> str:

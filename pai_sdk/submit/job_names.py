@@ -1,7 +1,7 @@
 """Readable names of jobs: what runs, the hyperparameters that say most, and a random ending.
 
-The ending keeps names distinct: the default output folder of a job is made of its name, so two jobs with one name
-would mix their outputs.
+The default output folder of a job is made of its name. The ending keeps the folders distinct, so jobs do not
+overwrite the outputs of each other. A name that the user gave has its ending in the folder only.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pai_sdk.schemas.job_names import ENDING_LENGTH, new_ending, without_ending
+from pai_sdk.schemas.job_names import ENDING_LENGTH, ending_of_key, new_ending, without_ending
 
-__all__ = ["base_of_command", "name_of_copy", "new_name"]
+__all__ = ["base_of_command", "name_of_copy", "new_folder", "new_name"]
 
 _LONGEST = 100  # the limit of the service
 _SHORT = {"learning_rate": "lr", "batch_size": "bs", "num_train_epochs": "epochs", "num_epochs": "epochs"}
@@ -38,6 +38,25 @@ def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
         if len(name) + len(part) + ENDING_LENGTH + 2 <= _LONGEST:
             name = f"{name}-{part}"
     return f"{name}-{new_ending()}"
+
+
+def new_folder(name: str, *, is_given: bool, key: str | None = None) -> str:
+    """The name of a new job's output folder; no other job has it.
+
+    Args:
+        name: of the job.
+        is_given: whether the user gave it. A name that was made here is the name of the folder as well.
+        key: the idempotency key. Every submission with this key plans the same folder.
+
+    Example:
+        >>> new_folder("train-lr0.1-3f2a9c", is_given=False)
+        'train-lr0.1-3f2a9c'
+        >>> new_folder("digits", is_given=True).rpartition("-")[0]
+        'digits'
+    """
+    if not is_given:
+        return name
+    return f"{name}-{new_ending() if key is None else ending_of_key(key)}"
 
 
 def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

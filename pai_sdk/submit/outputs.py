@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 def default_outputs(
     parameters: JobParameters,
-    job_name: str,
+    job_folder: str,
     backend: Backend,
     session: Session,
     resolver: ChannelResolver,
@@ -54,7 +54,7 @@ def default_outputs(
 
     Args:
         parameters: of the job.
-        job_name: the job's name.
+        job_folder: the name of the job's folder; no other job has it.
         backend: runs the job.
         session: finds the experiment.
         resolver: checks `output_path`.
@@ -62,7 +62,7 @@ def default_outputs(
     """
     output_path = parameters.output_path
     parent = None if output_path is None else resolver.output_uri(output_path, "output_path")
-    folder = folder_of(str(job_name))
+    folder = folder_of(job_folder)
 
     @cache
     def experiment() -> Experiment | None:
@@ -75,10 +75,10 @@ def default_outputs(
         if found is not None and channel == _TENSORBOARD and (logs := found.tensorboard_data()):
             return f"{logs.rstrip('/')}/{folder}/"
         if parent is not None:
-            return f"{parent.rstrip('/')}/{job_name}/{channel}/"
+            return f"{parent.rstrip('/')}/{job_folder}/{channel}/"
         if found is not None and found.artifact_uri:
             return f"{found.artifact_uri.rstrip('/')}/{folder}/{channel}/"
-        return backend.default_output(job_name, channel)
+        return backend.default_output(job_folder, channel)
 
     return uri
 

@@ -69,7 +69,7 @@ class JobParameters:
         max_run_time: seconds after which the job is ended; None for no limit.
         base_job_name: what the job's name begins with; by default the script or module of the command, else the
             class.
-        output_path: URI below which each job's outputs are put, in a folder of the job's name.
+        output_path: URI below which each job's outputs are put, in a folder of its own.
         instance_type: type of public instances, such as `ecs.c6.large`; `local` and `local_gpu` are containers on
             this machine.
         instance_count: how many instances work on a job.

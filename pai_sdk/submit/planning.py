@@ -25,7 +25,7 @@ from pai_sdk.storage.uri import OssUri, is_remote_uri
 from pai_sdk.submission import with_key
 from pai_sdk.submit import guards, request_fields
 from pai_sdk.submit.channels import ChannelResolver, InputSource, OutputTarget
-from pai_sdk.submit.job_names import base_of_command
+from pai_sdk.submit.job_names import base_of_command, new_folder
 from pai_sdk.submit.outputs import default_outputs, resume_point
 from pai_sdk.submit.parameter_types import check_texts, with_checked_types
 from pai_sdk.submit.parameters import Description, JobParameters
@@ -62,6 +62,7 @@ def make_plan(
     command = algorithm.command if algorithm else request_fields.command_list(description.command, problems)
     base = parameters.base_job_name or base_of_command(command) or request_fields.base_of(type(parameters))
     name = request_fields.job_name(job_name, base, problems, description.hyperparameters)
+    folder = new_folder(name, is_given=job_name is not None, key=parameters.idempotency_key)
     code_dir, code_uploads, keep = _resolve_code(description, command, backend, problems)
     if parameters.git_labels and code_uploads:
         parameters.labels = with_git_labels(parameters.labels, code_uploads[0].tree.root)  # of our own copy
@@ -74,7 +75,7 @@ def make_plan(
         outputs,
         description.output_channels,
         description.placed_outputs,
-        default_outputs(parameters, name, backend, session, resolver, problems),
+        default_outputs(parameters, folder, backend, session, resolver, problems),
         may_add=description.takes_more_outputs,
     )
     output_definitions = _definitions(description.output_channels, output_channels)

@@ -50,14 +50,14 @@ def job_name(
     return new_name(base, hyperparameters)
 
 
-def folder_of(job_name: str) -> str:
-    """The folder of a job's outputs within those of its experiment. PAI gives it the job's id: letters and digits.
+def folder_of(job_folder: str) -> str:
+    """The folder of a job within that of its experiment. PAI gives it the job's id: letters and digits.
 
     Example:
         >>> folder_of("train-lr0.1-3f2a9c")
         'trainlr013f2a9c'
     """
-    return re.sub(r"[^a-z0-9]", "", job_name.lower())
+    return re.sub(r"[^a-z0-9]", "", job_folder.lower())
 
 
 def base_of(kind: type) -> str:

@@ -265,3 +265,34 @@ def test_the_same_code_is_uploaded_once(
     second = processor(session, "python b.py", source)
     assert second.plan().uploads[0].uri == first.uri
     assert lines(second.run(show_logs=False)) == ["b"]
+
+
+def test_jobs_with_the_same_name_keep_their_models_and_metrics(session: Session, tmp_path: Path) -> None:
+    source = code(
+        tmp_path / "code",
+        train="""
+            import sys, os, pathlib
+            from pai_sdk import report
+            loss = sys.argv[1].partition("=")[2] or sys.argv[2]
+            report({"loss": float(loss)}, step=1)
+            pathlib.Path(os.environ["PAI_OUTPUT_MODEL"], "model.txt").write_text(loss)
+        """,
+    )
+    jobs = []
+    for loss in (0.5, 0.25, 0.125):
+        estimator = Estimator(
+            "python:3.11",
+            "python train.py $PAI_USER_ARGS",
+            source_dir=source,
+            hyperparameters={"loss": loss},
+            instance_type="ecs.c6.large",
+            session=session,
+        )
+        jobs.append(estimator.fit(job_name="same", show_logs=False))
+    assert {job.name for job in jobs} == {"same"}
+    assert len({job.outputs["model"] for job in jobs}) == len(jobs)
+    saved = [job.download("model", tmp_path / job.id) / "model.txt" for job in jobs]
+    assert [float(path.read_text()) for path in saved] == [0.5, 0.25, 0.125]
+    assert [[point.value for point in job.metrics("loss")] for job in jobs] == [[0.5], [0.25], [0.125]]
+    losses = [session.runs.scalars(job.id, "loss") for job in jobs]
+    assert [last.value for series in losses if (last := series.last())] == [0.5, 0.25, 0.125]

@@ -121,8 +121,8 @@ class FakeBackend:
     def code_dir(self, uri: str) -> CodeDir:
         return CodeDir.oss("bucket", uri.removeprefix("oss://bucket/"))
 
-    def default_output(self, job_name: str, channel: str) -> str:
-        return f"oss://bucket/out/{job_name}/{channel}/"
+    def default_output(self, job_folder: str, channel: str) -> str:
+        return f"oss://bucket/out/{job_folder}/{channel}/"
 
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
         self.calls.append("upload")

@@ -159,9 +159,9 @@ class LocalBackend:
             return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint)
         return CodeDir(location_type=_CODE, location_value={"Path": str(file_path(uri))})
 
-    def default_output(self, job_name: str, channel: str) -> str:
+    def default_output(self, job_folder: str, channel: str) -> str:
         """A folder of the job's own below the data folder."""
-        return file_uri(self.data_dir / "outputs" / job_name / channel, folder=True)
+        return file_uri(self.data_dir / "outputs" / job_folder / channel, folder=True)
 
     @property
     def dedupes(self) -> bool:

@@ -147,6 +147,11 @@ class Launch:
             )
         return found
 
+    def step_of_rank_0(self) -> int | None:
+        """The step that rank 0 of this launch resumes from, as far as this rank sees it; None without one."""
+        newest, launch = self._asked()
+        return _step_of(newest) if launch is None else launch["step"]
+
     def note(self) -> None:
         """Let rank 0 know that this rank has its start."""
         with contextlib.suppress(OSError):  # without the note, rank 0 keeps the checkpoint that it began with

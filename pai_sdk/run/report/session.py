@@ -345,6 +345,7 @@ class ReportSession:
             size = self.context.world_size
             self._launch = Launch(Path(layout.checkpoints), self.context.job_id, rank, size, os.environ)
         self._is_to_note = rank > 0 and self._launch is not None
+        self._has_saved = False
         self._begin_workers()
         _sessions.add(self)
 
@@ -497,7 +498,7 @@ class ReportSession:
 
         Waits until the checkpoints that this session has taken are saved, so that the latest one is seen. Of the
         checkpoints of rank 0, another rank sees those that were complete when the launch began, until all ranks
-        have asked.
+        have asked. Before this session has saved a checkpoint, its rank does not get a later step than rank 0.
 
         Raises:
             CheckpointError: the checkpoint that this launch began with was removed.
@@ -510,12 +511,20 @@ class ReportSession:
             elif found is None:
                 found = self._launch.resume_point()
             else:
-                self._launch.note()
+                found = self._not_after_rank_0(found, self._launch)
             self._is_to_note = False
         elif found is None and self.context.rank:
             found = latest_checkpoint(self._layout.checkpoints)
         self._go_on_from(found)
         return found
+
+    def _not_after_rank_0(self, newest: Checkpoint, launch: Launch) -> Checkpoint | None:
+        """The newest checkpoint of this rank with a step that rank 0 has reached, when a job begins again."""
+        reached = launch.step_of_rank_0()
+        if self._has_saved or reached is None or (newest.step or 0) <= reached:
+            return newest
+        usable = (found for found in complete_checkpoints(self._checkpoints) if (found.step or 0) <= reached)
+        return next(usable, None) or launch.resume_point()
 
     def _go_on_from(self, found: Checkpoint | None) -> None:
         """Let the first report without a step be the one after a checkpoint."""
@@ -684,6 +693,7 @@ class ReportSession:
                     copy=options.copy,
                     launch=task.launch,
                 )
+                self._has_saved = True
                 if options.validation is not None:
                     self._to_validate.add(task.target)
                     self._validator.add(partial(self._validate, saved, task))

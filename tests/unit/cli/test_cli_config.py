@@ -130,6 +130,18 @@ def test_an_embedded_service_that_does_not_start(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("no_docker")
+def test_a_service_of_ones_own_needs_all_its_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAI_REGION_ID", "cn-hangzhou")
+    monkeypatch.setenv("PAI_ENDPOINT", "http://pai.example.com")
+    answering(monkeypatch, refused=True)
+    found = findings(monkeypatch)
+    assert found["storage"].remedy.startswith("oss_endpoint is not set")
+    assert found["workspaces"].remedy.startswith("aiworkspace_endpoint is not set")
+    monkeypatch.setenv("PAI_OSS_ENDPOINT", "http://oss.example.com")
+    assert "network" in findings(monkeypatch)["storage"].remedy
+
+
+@pytest.mark.usefixtures("no_docker")
 def test_missing_settings_and_keys_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAI_REGION_ID", "cn-hangzhou")
     answering(monkeypatch, refused=True)

@@ -95,7 +95,7 @@ def test_modules_are_reached_through_the_package() -> None:
     assert pai_sdk.estimator.Estimator is pai_sdk.Estimator
 
 
-def notebook(*cells: str, indent: int | None = 1) -> str:
+def notebook(*cells: str, indent: int | str | None = 1) -> str:
     made: dict[str, Any] = {
         "cells": [{"cell_type": "markdown", "metadata": {}, "source": ["import pai\n", "é"]}],
         "metadata": {"kernelspec": {"name": "python3"}},
@@ -115,14 +115,16 @@ def notebook(*cells: str, indent: int | None = 1) -> str:
     return json.dumps(made, indent=indent, ensure_ascii=False) + "\n"
 
 
-@pytest.mark.parametrize("indent", [1, 2, None])
-def test_a_notebook_keeps_all_but_the_changed_lines(indent: int | None) -> None:
+@pytest.mark.parametrize("indent", [1, 2, 3, "\t", None])
+def test_a_notebook_keeps_all_but_the_changed_lines(indent: int | str | None) -> None:
     before = notebook("!pip install -q x\nimport pai\n", "%%time\nprint(pai.__version__)", "1 + 1", indent=indent)
     migrated = migrate_notebook(before)
     assert migrated.text == before.replace('"import pai\\n"', '"import pai_sdk\\n"', 2).replace(
         '"import pai_sdk\\n"', '"import pai\\n"', 1
     ).replace("print(pai.", "print(pai_sdk.")
     assert [label for label, _, _ in migrated.changes] == ["cell 2", "cell 3"]
+    windows = migrate_notebook(before.replace("\n", "\r\n"))
+    assert windows.text == migrated.text.replace("\n", "\r\n")
 
 
 def test_magics_and_cells_that_are_no_python_are_named() -> None:
@@ -169,6 +171,12 @@ def test_a_cell_that_is_empty_or_binary_keeps_no_other_back(source: str | None) 
 def pai(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["migrate", *arguments])
     return result.exit_code, result.output
+
+
+def test_a_file_that_is_named_twice_is_one_file(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text("import pai\n")
+    assert "1 file to change" in pai(str(program), str(tmp_path), str(program))[1]
 
 
 def test_files_are_changed_only_when_asked_and_keep_their_mode(tmp_path: Path) -> None:

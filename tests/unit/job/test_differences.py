@@ -41,6 +41,10 @@ def test_facts_have_all_of_a_request_and_no_secret() -> None:
 
 def test_two_jobs_of_one_plan_do_not_differ() -> None:
     assert differences(record("one"), record("other")) == []
+    folders = ("one", "one-3f2a9c", "one-4b2c1d")  # of jobs whose user gave them the same name
+    places = [[{"Name": "model", "OutputUri": f"oss://b/{folder}/model/"}] for folder in folders]
+    jobs = [record("one", OutputChannels=place) for place in places]
+    assert differences(jobs[0], jobs[1]) == differences(jobs[1], jobs[2]) == []
 
 
 def test_differences_in_what_was_asked_and_what_came_of_it() -> None:

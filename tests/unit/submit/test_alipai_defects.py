@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -238,3 +239,39 @@ def test_nothing_is_printed_and_errors_are_ours(capfd: pytest.CaptureFixture[str
         made(session=session).fit(show_logs=False)
     assert isinstance(caught.value, PaiError)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({}, r"oss://\w+/out/(same-\w{6})/model/"),
+        ({"output_path": "oss://b1b/out"}, r"oss://b1b/out/(same-\w{6})/model/"),
+        ({"experiment_config": {"experiment_id": "exp-1"}}, r"oss://b1b/exp/(same\w{6})/model/"),
+        ({"idempotency_key": "a", "output_path": "oss://b1b/out"}, r"oss://b1b/out/(same-\w{6})/model/"),
+    ],
+)
+def test_jobs_with_the_same_name_have_folders_of_their_own(changes: dict[str, Any], place: str) -> None:
+    estimator = made(session=WithExperiment(), **changes)
+    plans = [estimator.plan(job_name="same") for _ in range(2)]
+    assert {plan.request.training_job_name for plan in plans} == {"same"}
+    folders = set()
+    for plan in plans:
+        model, *others = [channel.output_uri or "" for channel in plan.request.output_channels]
+        found = re.fullmatch(place, model)
+        assert found, model
+        assert all(f"/{found[1]}/" in uri for uri in others), "one folder a plan, for TensorBoard too"
+        folders.add(found[1])
+    assert len(folders) == (1 if "idempotency_key" in changes else 2)
+
+
+def test_a_key_gives_the_same_request_again() -> None:
+    plans = [made(idempotency_key=key).plan(job_name="same") for key in ("a", "a", "b")]
+    assert plans[0] == plans[1]
+    assert plans[0].request.output_channels != plans[2].request.output_channels
+
+
+def test_places_that_the_user_gave_stay() -> None:
+    outputs = {"model": "oss://b1b/m/"}
+    plan = made(checkpoints_path="oss://b1b/c/").plan(outputs=outputs, job_name="same")
+    places = {channel.name: channel.output_uri for channel in plan.request.output_channels}
+    assert (places["model"], places["checkpoints"]) == ("oss://b1b/m/", "oss://b1b/c/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -111,3 +112,19 @@ def test_what_would_overwrite_or_cannot_be_copied_is_refused() -> None:
     ]
     plan = clone_plan(fixed, outputs={"checkpoints": "oss://models/ckpt/"}, environments={"TOKEN": "again"})
     assert plan.request.output_channels[0].output_uri == "oss://models/ckpt/"
+
+
+@pytest.mark.parametrize("earlier", ["same", "same-3f2a9c", "same3f2a9c"])
+def test_a_clone_of_a_job_whose_name_the_user_gave(earlier: str) -> None:
+    channels = [{"Name": "model", "OutputUri": f"oss://models/out/{earlier}/model/"}]
+    first = record(TrainingJobName="same", OutputChannels=channels)
+    hyphen = "" if earlier == "same3f2a9c" else "-"
+    plan = clone_plan(first, job_name="same")
+    assert plan.request.training_job_name == "same"
+    uri = plan.request.output_channels[0].output_uri or ""
+    assert re.fullmatch(rf"oss://models/out/same{hyphen}\w{{6}}/model/", uri)
+    assert uri != channels[0]["OutputUri"]
+    renamed = clone_plan(first)
+    name = renamed.request.training_job_name
+    folder = name if hyphen else folder_of(name)
+    assert renamed.request.output_channels[0].output_uri == f"oss://models/out/{folder}/model/"

@@ -31,11 +31,11 @@ class Launch:
             self._sessions[number] = self._stack.enter_context(ReportSession(self._folder, context=context))
         return self._sessions[number]
 
-    def save(self, steps: Sequence[int]) -> None:
+    def save(self, steps: Sequence[int], rank: int = 0) -> None:
         for step in steps:
-            with self.rank(0).checkpoint_dir(step) as folder:
+            with self.rank(rank).checkpoint_dir(step) as folder:
                 (folder / "weights").write_text(str(step))
-        self.rank(0)._saver.wait()
+        self.rank(rank)._saver.wait()
 
     def start_of(self, number: int) -> int | None:
         found = self.rank(number).checkpoint()
@@ -74,6 +74,20 @@ def test_a_late_rank_begins_where_rank_0_has_begun(tmp_path: Path, stack: ExitSt
     assert launch.start_of(1) is None  # asked twice
     launch.save([5])  # begun when all have asked
     assert launch.start_of(1) == 5
+
+
+@pytest.mark.parametrize(("own", "start"), [([1, 2, 3, 4], 3), ([3, 4], 3), ([2, 4], 2), ([4, 5], 3), ([1], 1)])
+def test_a_rank_resumes_from_no_later_step_than_rank_0(
+    tmp_path: Path, stack: ExitStack, own: Sequence[int], start: int
+) -> None:
+    """The job was killed when rank 1 had saved a step that rank 0 had not."""
+    killed = Launch(stack, tmp_path, job="train-0")
+    killed.save([1, 3])
+    killed.save(own, rank=1)
+    launch = Launch(stack, tmp_path)
+    assert (launch.start_of(0), launch.start_of(1), launch.start_of(1)) == (3, start, start)
+    launch.save([4, 5, 6], rank=1)
+    assert launch.start_of(1) == 6  # saved by this process
 
 
 def test_when_all_have_asked_all_see_the_newest(tmp_path: Path, stack: ExitStack) -> None:
