@@ -9,8 +9,8 @@ been carried out).
     ├── SettingsError              a setting is missing, malformed or contradicts another
     │   └── CredentialsError       no access key could be found, or the one found cannot be used
     │       └── CredentialsRenewalError  the key cannot be renewed now; a later attempt may succeed
-    ├── InvalidInputError          what was described cannot be submitted; `problems` lists all that is wrong
-    │   ├── CodeError              the code folder or repository cannot be taken along
+    ├── InvalidInputError          the input is wrong, so nothing was sent; `problems` lists all mistakes
+    │   ├── CodeError              the code folder or repository cannot be packed
     │   ├── WrongCallError         unknown or missing keyword arguments; a TypeError too
     │   └── ImageLookupError       no image of the catalogue fits; a RuntimeError too
     ├── NotOfferedError            another SDK offers this and pai_sdk does not; the message names the replacement
@@ -234,7 +234,7 @@ class ImageLookupError(InvalidInputError, RuntimeError):
 
 
 class NotOfferedError(PaiError, NotImplementedError):
-    """Code written for another SDK uses what pai_sdk does not have, such as deploying a model.
+    """Code written for another SDK uses a feature that pai_sdk does not have, such as deploying a model.
 
     Attributes:
         name: what was used.
@@ -289,12 +289,12 @@ class ConnectionFailedError(PaiError):
 
     @property
     def may_pass(self) -> bool:
-        """True: even an unknown host or a wrong certificate may be a matter of the network of the moment."""
+        """True: even an unknown host or a wrong certificate may be caused by a temporary network problem."""
         return True
 
 
 class BadAnswerError(PaiError):
-    """A response that the service cannot have meant: HTML, empty, cut off, not an object.
+    """An unusable response: HTML, empty, cut off, or not a JSON object.
 
     Attributes:
         status_code: the HTTP status.
@@ -376,7 +376,7 @@ class AuthenticationError(ApiError):
 
 
 class RepeatedRequestError(AuthenticationError):
-    """The service has seen this very request before: something on the way delivered it twice."""
+    """The request was delivered twice, such as by a proxy; the service accepted the first delivery."""
 
     retryable = True
     maybe_arrived = True

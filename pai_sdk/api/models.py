@@ -22,7 +22,7 @@ _MODEL = _MODELS + "/{model_id}"
 _VERSIONS = _MODEL + "/versions"
 _VERSION = _VERSIONS + "/{version}"
 
-_PROVIDERS = "Alibaba Cloud has the models of 'pai'; those of the workspace need no provider"
+_PROVIDERS = "Alibaba Cloud offers models of the provider 'pai'; those of the workspace need no provider"
 
 
 class ModelVersionRecord(Received):

@@ -41,9 +41,9 @@ _SENTENCES = {
     "IncompleteSignature": "the signature was not accepted; check the access key id and its secret",
     "InvalidSecurityToken": "the security token is not valid or has expired; get a new temporary key",
     "MissingSecurityToken": "this access key is a temporary one and needs its security token; give that too",
-    "InvalidTimeStamp": "the clock of this machine {skew}; set it",
-    "IllegalTimestamp": "the clock of this machine {skew}; set it",
-    "RequestTimeTooSkewed": "the clock of this machine {skew}; set it",
+    "InvalidTimeStamp": "the clock of this machine {skew}; correct it",
+    "IllegalTimestamp": "the clock of this machine {skew}; correct it",
+    "RequestTimeTooSkewed": "the clock of this machine {skew}; correct it",
 }
 
 
@@ -175,7 +175,7 @@ def _advice(status: int) -> str:
         return "the service, or a gateway in front of it, failed"
     if status == 407:
         return "the proxy wants a user and a password, as in HTTPS_PROXY=http://user:password@host:port"
-    return "check that the endpoint is one of PAI, and the proxy"
+    return "check that the endpoint belongs to PAI, and check the proxy"
 
 
 def _kind(body: bytes) -> str:

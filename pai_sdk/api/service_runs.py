@@ -134,7 +134,7 @@ class ServiceRuns:
     ) -> ApiResponse:
         if not self.is_offered():
             hint = "read them where they are stored: RunManager(uri)"
-            raise InvalidInputError([Problem("session", "its service has no runs over HTTP", hint)])
+            raise InvalidInputError([Problem("session", "its service does not offer runs over HTTP", hint)])
         return self._transport.call(action, method, path, path_params, query, **rest)
 
 

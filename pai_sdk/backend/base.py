@@ -69,7 +69,7 @@ class SubmissionId(str):
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Plan stays in its process; for another process, write plan.save() and Plan.load()")
+        raise TypeError("a Plan cannot be pickled; for another process, use plan.save() and Plan.load()")
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,7 +108,7 @@ class Plan:
     def load(cls, path: str | Path) -> Plan:
         """Read a request from a JSON file: what `save` wrote, or any body of CreateTrainingJob.
 
-        No files come with it: what it counts on must be in OSS when it is submitted, and that is checked then.
+        No files come with it. Files that the request needs must be in OSS; this is checked when it is submitted.
 
         Raises:
             InvalidInputError: it cannot be read, or is not a request; the error lists all problems.
@@ -137,7 +137,7 @@ class Plan:
             InvalidInputError: a checkpoint is to be copied first, which the file does not have.
         """
         if self.resume is not None and not self.resume.is_in_place:
-            what = "copies a checkpoint before the job is created, and the file would have the request only"
+            what = "needs a copy of a checkpoint before the job is created, and a file has only the request"
             hint = "submit the plan itself, or use resume=True with checkpoints_path, which copies nothing"
             raise InvalidInputError([Problem("plan", what, hint)])
         path = path_given(path, "path")

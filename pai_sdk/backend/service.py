@@ -244,7 +244,7 @@ class ServiceBackend:
             try:
                 return changes_of_many(self._jobs, known, since, wait_s=wait_s)
             except (NotFoundError, InvalidRequestError) as error:  # its place was taken by an older service
-                _log.info("the service has no changes any more: %s", error)
+                _log.info("the service no longer offers ListTrainingJobChanges: %s", error)
                 self._jobs.offers_changes = False
         return page_of_list(self._jobs, known, since, workspace_id=self._settings.workspace_id)
 

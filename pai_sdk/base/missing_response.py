@@ -103,7 +103,7 @@ def diagnose(error: OSError | HTTPError, endpoint: str) -> MissingResponse:
 
 def _no_proxy(causes: list[BaseException], endpoint: str) -> MissingResponse:
     refused = next(filter(None, (re.search(r"Tunnel connection failed: (\d+)", str(c)) for c in causes)), None)
-    did = f"refused the way to {endpoint} (HTTP {refused[1]})" if refused else f"did not reach {endpoint}"
+    did = f"refused the connection to {endpoint} (HTTP {refused[1]})" if refused else f"did not reach {endpoint}"
     transient = refused is None or refused[1].startswith("5")
     # urllib3 before 2.0 reports a connection that broke off while the response was awaited in the same way.
     sent = refused is None and not any(isinstance(c, NewConnectionError | ConnectTimeoutError) for c in causes)
@@ -114,7 +114,7 @@ def _unknown_host(error: socket.gaierror, endpoint: str) -> MissingResponse:
     if error.errno == socket.EAI_AGAIN:
         return MissingResponse(f"no network: the name of {endpoint} cannot be looked up now", sent=False)
     return MissingResponse(
-        f"there is no host {endpoint}; check region and endpoint, and whether a VPC host is in reach from here"
+        f"there is no host {endpoint}; check region and endpoint, and whether a VPC host can be reached from here"
         f"{_other_host(endpoint)}",
         sent=False,
         transient=False,
@@ -130,7 +130,7 @@ def _no_connection(causes: list[BaseException], endpoint: str) -> MissingRespons
             refused=True,
         )
     if numbers & {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}:
-        return MissingResponse(f"no network: there is no way to {endpoint} from here", sent=False)
+        return MissingResponse(f"no network: there is no route to {endpoint}", sent=False)
     return MissingResponse(f"no connection to {endpoint}; check the endpoint and the network", sent=False)
 
 

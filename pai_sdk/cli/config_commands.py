@@ -134,7 +134,7 @@ def set_(
         bool, typer.Option("--no-check", help="Accept a region that this release does not know.")
     ] = False,
 ) -> None:
-    """Write a setting into the config file, after a check; with --profile, into that profile, which is made.
+    """Write a setting into the config file, after a check; with --profile, into that profile.
 
     Example: pai-sdk config set region_id cn-hangzhou
     """
@@ -162,7 +162,7 @@ def unset(
     profile: Profile = None,
     all_: Annotated[bool, typer.Option("--all", help="All settings of the profile, which is removed.")] = False,
 ) -> None:
-    """Take settings out of the config file, or out of one of its profiles.
+    """Remove settings from the config file, or from one of its profiles.
 
     Example: pai-sdk config unset oss_endpoint
     """
@@ -187,7 +187,8 @@ def _to_write(profile: str | None) -> str | None:
     """
     if profile is not None and not _PROFILE_NAME.fullmatch(profile):
         raise typer.BadParameter(
-            f"{profile!r} is no name of a profile: letters, digits, _, - and .", param_hint="--profile"
+            f"{profile!r} is not a valid name of a profile: use letters, digits, _, - and .",
+            param_hint="--profile",
         )
     return profile
 

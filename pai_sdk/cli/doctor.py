@@ -134,10 +134,10 @@ def _disk() -> Finding:
     try:
         free = shutil.disk_usage(home).free
     except OSError as error:
-        return Finding("disk", "broken", f"{home} cannot be looked at: {error.strerror or error}", "set HOME")
+        return Finding("disk", "broken", f"{home} cannot be read: {error.strerror or error}", "set HOME")
     text = f"{size_text(free)} free at {home}"
     if free < _LOW_DISK_BYTES:
-        remedy = "free some: `pai-sdk service clean`, `pai-sdk prune`, `pai-sdk service status` shows what is held"
+        remedy = "run `pai-sdk service clean` or `pai-sdk prune`; `pai-sdk service status` shows what uses space"
         return Finding("disk", "broken" if free < _NO_DISK_BYTES else "note", text, remedy)
     return Finding("disk", "ok", text)
 
@@ -210,7 +210,7 @@ def _service(settings: Settings, session: Session) -> Iterator[Finding]:
         yield _tried(
             "jobs",
             lambda: f"can be listed in workspace {settings.workspace_id or '(all)'}{_listed(session)}",
-            "the key needs the rights of docs/alibaba-cloud.md, and the workspace must exist: `pai-sdk config`",
+            "grant the permissions of docs/alibaba-cloud.md; check the workspace with `pai-sdk config`",
         )
     if settings.oss_bucket_name and reached[endpoints["storage"]]:
         yield _bucket(session, settings.oss_bucket_name)
@@ -238,7 +238,9 @@ def _reach(name: str, url: str, skews: list[float]) -> Finding:
     try:
         response = requests.get(url, timeout=_RESPONSE_WITHIN_S, allow_redirects=False)
     except requests.RequestException as error:
-        remedy = "see network, proxy (HTTPS_PROXY, NO_PROXY) and `pai-sdk config`; inside a VPC: network VPC"
+        remedy = (
+            "check network, proxy (HTTPS_PROXY, NO_PROXY) and `pai-sdk config`; inside a VPC: set network to VPC"
+        )
         return Finding(name, "broken", diagnose(error, url).sentence, remedy)
     try:
         served_at = parsedate_to_datetime(response.headers["date"]).timestamp()
@@ -258,7 +260,10 @@ def _clock(skews: list[float]) -> Iterator[Finding]:
     health: Health = "broken" if abs(skew_s) > _BROKEN_SKEW_S else "note"
     way = "ahead of" if skew_s > 0 else "behind"
     yield Finding(
-        "clock", health, f"is {abs(skew_s):.0f} s {way} the service's", "set it: signatures hold 15 minutes"
+        "clock",
+        health,
+        f"is {abs(skew_s):.0f} s {way} the service's",
+        "correct it: a signature is valid for 15 minutes",
     )
 
 

@@ -56,7 +56,7 @@ def status(job_id: JobId, as_json: Json = False) -> None:
 
 
 def describe(job_id: JobId, as_json: Json = False) -> None:
-    """Show all there is to know about a job: request, channels, status changes, instances, metrics, events.
+    """Show everything about a job: request, channels, status changes, instances, metrics, events.
 
     Values of environment variables are masked.
 
@@ -93,7 +93,7 @@ def diff(
     second: Annotated[str, typer.Argument(metavar="B", help="Another one.", autocompletion=complete_job)],
     as_json: Json = False,
 ) -> None:
-    """Show in what two jobs differ: image, command, code, hyperparameters, channels, labels, results.
+    """Show the differences of two jobs: image, command, code, hyperparameters, channels, labels, results.
 
     The exit code is 0 in any case.
 
@@ -227,7 +227,7 @@ def _print_reason(job: TrainingJob) -> None:
 
 def logs(
     job_id: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=0, help="Begin with the last lines of each instance.")
     ] = None,

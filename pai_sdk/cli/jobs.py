@@ -176,9 +176,7 @@ def wait(
     show_logs: Annotated[
         bool, typer.Option("--logs/--no-logs", help="Show the log meanwhile; otherwise status and time only.")
     ] = True,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show nothing but the reason of a failure.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the reason of a failure.")] = False,
     as_json: Json = False,
 ) -> None:
     """Wait for a job's end. Exit codes: 0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped.
@@ -260,7 +258,8 @@ def download(
         str | None, typer.Argument(help="One output: model, checkpoints, …; all by default.")
     ] = None,
     target: Annotated[
-        Path | None, typer.Argument(help="The local folder; by default it is called like the output, or the job.")
+        Path | None,
+        typer.Argument(help="The local folder; by default, it has the name of the output or of the job."),
     ] = None,
 ) -> None:
     """Download the outputs of a job, or one of them.
@@ -345,16 +344,20 @@ def shown_record(record: JobRecord) -> dict[str, Any]:
 def prune(
     service: Annotated[
         bool,
-        typer.Option("--service", help="Jobs of the service, with their logs and metrics, and not local ones."),
+        typer.Option("--service", help="Jobs of the service, with their logs and metrics, instead of local jobs."),
     ] = False,
     older_than: Annotated[
-        str, typer.Option(help="Of the service: that ended longer ago: 7d, 12h, 30m, 0.")
+        str, typer.Option(help="Of the service: only jobs that ended longer ago than this: 7d, 12h, 30m, 0.")
     ] = "7d",
-    name: Annotated[str | None, typer.Option(help="Of the service: only with this text in their name.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Of the service: show which.")] = False,
+    name: Annotated[
+        str | None, typer.Option(help="Of the service: only jobs with this text in their name.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Of the service: show what would be removed.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove what local jobs that have ended keep, or with --service such jobs of the service. Outputs stay.
+    """Remove local jobs that have ended, or with --service those of the service. Outputs stay.
 
     Example: pai-sdk prune --service --older-than 30d
     """

@@ -28,7 +28,9 @@ def migrate(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH…", help="Programs, notebooks, or folders with them.")
     ],
-    write: Annotated[bool, typer.Option("--write", "-w", help="Change the files; without it, only show.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", "-w", help="Change the files; without it, only show the changes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, for scripts.")] = False,
 ) -> None:
     """Rewrite programs and notebooks that use alipai: `pai` becomes `pai_sdk`. Shows the changes and what is left.

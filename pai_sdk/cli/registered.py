@@ -29,7 +29,7 @@ algorithms = typer.Typer(help="Registered algorithms: create, list, show.", no_a
 models = typer.Typer(help="Registered models: create, list, show.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The exact name.")]
-Version = Annotated[str | None, typer.Argument(help="The newest version otherwise.")]
+Version = Annotated[str | None, typer.Argument(help="The version; the newest one by default.")]
 Provider = Annotated[str | None, typer.Option(help="The provider: 'pai' for PAI's own; yours by default.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
@@ -91,7 +91,7 @@ def create_model(
     name: Name,
     uri: Annotated[str, typer.Argument(help="Where its files are: oss://bucket/folder/.")],
     version: Annotated[
-        str | None, typer.Option(help="The new version, such as 1.0.0; the service counts otherwise.")
+        str | None, typer.Option(help="The new version, such as 1.0.0; by default, the service numbers it.")
     ] = None,
     training_spec: Annotated[
         Path | None, typer.Option(help="A JSON file with the TrainingSpec: AlgorithmSpec or AlgorithmName, …")

@@ -121,7 +121,9 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _frame(
     context: typer.Context,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what goes over the wire.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show requests, retries and other debug logs.")
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,

@@ -74,7 +74,9 @@ def runs(
     tag: Tags = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most runs to show.")] = 20,
     as_json: Json = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on as runs grow, until Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Update the table as runs grow, until Ctrl-C.")
+    ] = False,
 ) -> None:
     """List runs: status, age, hyperparameters that differ, the last values of metrics.
 
@@ -116,7 +118,7 @@ def compare(
     log_y: Annotated[bool, typer.Option("--log-y", help="A logarithmic axis in that file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare one metric of several runs: last, least and largest value, and the course on one scale.
+    """Compare one metric of several runs: last, smallest and largest value, and the curve.
 
     Example: pai-sdk compare runs/a runs/b train129f212o89d --tag loss --save loss.svg
     """
@@ -357,7 +359,7 @@ def _print_page(page: RunPage, asked: _Question, *, as_json: bool) -> None:
         of_instances = [tag for tag in missing if is_of_instance(tag, known)]
         names = [_some([tag for tag in missing if tag not in of_instances])]
         if of_instances:
-            names.append(f"{len(of_instances)} of further instances, such as {visible_text(of_instances[0])}")
+            names.append(f"{len(of_instances)} of other instances, such as {visible_text(of_instances[0])}")
         typer.echo(f"more metrics: {'; '.join(filter(None, names))} (--tag NAME shows one)")
     table.print_notes()
     if page.total > len(page.runs):

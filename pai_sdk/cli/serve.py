@@ -48,7 +48,7 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to listen on; others than loopback open it to the network.", rich_help_panel=_WHERE
+            help="Address to listen on; any other than loopback is open to the network.", rich_help_panel=_WHERE
         ),
     ] = "127.0.0.1",
     port: Annotated[
@@ -61,13 +61,13 @@ def serve(
         str | None,
         typer.Option(
             metavar="URL",
-            help=f"PostgreSQL in place of SQLite: postgresql+psycopg://user@host/name. With a password, better in "
-            f"{_DATABASE_VARIABLE} or a file, which other users cannot see.",
+            help="PostgreSQL in place of SQLite: postgresql+psycopg://user@host/name. Other users can see a "
+            f"command line, so give a URL with a password in {_DATABASE_VARIABLE} or in --database-file.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
     database_file: Annotated[
-        Path | None, typer.Option(help="A file that holds this URL.", rich_help_panel=_WHERE)
+        Path | None, typer.Option(help="A file that contains this URL.", rich_help_panel=_WHERE)
     ] = None,
     executor: Annotated[
         str,
@@ -80,11 +80,15 @@ def serve(
             rich_help_panel=_WHERE,
         ),
     ] = "process",
-    slots: Annotated[int, typer.Option(min=1, help="Instances that run at once.", rich_help_panel=_HOW_MUCH)] = 16,
+    slots: Annotated[
+        int, typer.Option(min=1, help="The most instances that run at once.", rich_help_panel=_HOW_MUCH)
+    ] = 16,
     cpus: Annotated[
         float | None,
         typer.Option(
-            min=0.1, help="CPUs they may ask for, all together; not counted otherwise.", rich_help_panel=_HOW_MUCH
+            min=0.1,
+            help="CPUs that running instances may request in total; no limit by default.",
+            rich_help_panel=_HOW_MUCH,
         ),
     ] = None,
     memory: Annotated[
@@ -92,15 +96,15 @@ def serve(
         typer.Option(
             min=0.1,
             metavar="GIB",
-            help="Memory they may ask for, all together; not counted otherwise.",
+            help="Memory that running instances may request in total; no limit by default.",
             rich_help_panel=_HOW_MUCH,
         ),
     ] = None,
     rate: Annotated[
-        float, typer.Option(min=1, help="Requests a second that the key has.", rich_help_panel=_HOW_MUCH)
+        float, typer.Option(min=1, help="The most requests a second with the key.", rich_help_panel=_HOW_MUCH)
     ] = 1000,
     connections: Annotated[
-        int, typer.Option(min=10, max=100_000, help="Connections at once.", rich_help_panel=_HOW_MUCH)
+        int, typer.Option(min=10, max=100_000, help="The most open connections.", rich_help_panel=_HOW_MUCH)
     ] = 1000,
     upload_life: Annotated[
         float,
@@ -108,7 +112,7 @@ def serve(
             min=0.01,
             max=36500,
             metavar="DAYS",
-            help="How long an upload in parts may lie without a new part.",
+            help="Delete an unfinished multipart upload after this time without a new part.",
             rich_help_panel=_HOW_MUCH,
         ),
     ] = 7,
@@ -255,12 +259,12 @@ def stop(data: Data = Path(_DATA)) -> None:
 @app.command()
 def clean(
     older_than: Annotated[
-        str, typer.Option(help="Only what has ended, or was used, longer ago: 7d, 12h, 30m, 0.")
+        str, typer.Option(help="Only what ended, or was last used, longer ago than this: 7d, 12h, 30m, 0.")
     ] = "1d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
     data: Data = Path(_DATA),
 ) -> None:
-    """Remove what is not needed: environments and downloads of pip, and copies that jobs which have ended left.
+    """Remove Python environments, downloads of pip, and copies of files that ended jobs left.
 
     Jobs, logs and objects stay; `pai-sdk prune --service` removes jobs.
 
@@ -308,9 +312,11 @@ def ui(
     folder: Annotated[
         str | None, typer.Argument(metavar="DIR", help="The folder of runs, or its URI; by default, this one.")
     ] = None,
-    logdir: Annotated[str | None, typer.Option(metavar="DIR", help="The same, as TensorBoard has it.")] = None,
+    logdir: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The same folder, by the option of TensorBoard.")
+    ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than loopback open it to the network.")
+        str, typer.Option(help="Address to listen on; any other than loopback is open to the network.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 6007,
     name: Annotated[
@@ -321,7 +327,7 @@ def ui(
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="A file with a token for programs (Authorization: Bearer); made if there is none."),
+        typer.Option(help="A file with a token for programs (Authorization: Bearer); created if missing."),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:

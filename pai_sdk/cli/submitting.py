@@ -59,14 +59,15 @@ JobName = Annotated[str | None, typer.Option("--name", help="The job's name.", r
 InstanceType = Annotated[
     str | None,
     typer.Option(
-        "--instance-type", "-t", help="Such as ecs.c6.large; local: Docker here.", rich_help_panel=_WHERE
+        "--instance-type", "-t", help="Such as ecs.c6.large; local means Docker here.", rich_help_panel=_WHERE
     ),
 ]
 InstanceCount = Annotated[
     int | None, typer.Option("--instance-count", min=1, help="How many instances.", rich_help_panel=_WHERE)
 ]
 MaxRunTime = Annotated[
-    int | None, typer.Option("--max-run-time", min=1, help="Seconds until it is ended.", rich_help_panel=_WHERE)
+    int | None,
+    typer.Option("--max-run-time", min=1, help="Stop the job after so many seconds.", rich_help_panel=_WHERE),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan, and submit nothing.", rich_help_panel=_THEN)
@@ -93,7 +94,9 @@ def run(
     label: Label = None,
     requirement: Annotated[
         list[str] | None,
-        typer.Option("--requirement", "-r", help="What pip installs first: numpy==2.1", rich_help_panel=_WHAT),
+        typer.Option(
+            "--requirement", "-r", help="A package for pip to install first: numpy==2.1", rich_help_panel=_WHAT
+        ),
     ] = None,
     inputs: Input = None,
     outputs: Output = None,
@@ -321,7 +324,7 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
 def _upload_and_save(plan: Plan, instance_type: str | None, path: Path) -> None:
     """Put the files of a plan in place, and save its request."""
     if plan.uploads and place_of_type(instance_type).capabilities.shares_files:
-        what = "the files of a local job stay where they are, and a saved plan has no files"
+        what = "a saved plan contains no files, and the files of a local job are not uploaded"
         raise InvalidInputError([Problem("--save", what, "run it, or give an instance type of a service")])
     if plan.uploads:
         get_default_session().backend_for(instance_type).upload(plan)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Look at the rows that a training has traced.")
+app = typer.Typer(no_args_is_help=True, help="Show the rows that a training has traced.")
 
 
 class RowFormat(str, Enum):
@@ -44,7 +44,7 @@ Format = Annotated[
     RowFormat, typer.Option("--format", "-f", help="table, csv, or json: one object a line, nan and inf as text.")
 ]
 Uncommitted = Annotated[
-    bool, typer.Option("--uncommitted", help="Also rows that the training has sent and not committed.")
+    bool, typer.Option("--uncommitted", help="Also rows that were sent, but are not committed yet.")
 ]
 
 
@@ -62,7 +62,9 @@ def head(run: Run, rows: Rows = 10, as_format: Format = RowFormat.table, uncommi
 @placed
 def query(
     run: Run,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="For DuckDB; the table is called trace.")],
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help="A query in the SQL of DuckDB; the table is called trace.")
+    ],
     rows: Rows = 1000,
     as_format: Format = RowFormat.table,
     uncommitted: Uncommitted = False,

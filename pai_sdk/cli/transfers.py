@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["cp", "ls", "rm", "sync"]
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
-Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with all that is below it.")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with everything below it.")]
 _PLACE = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or another of fsspec."
 
 
 def cp(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=_PLACE)],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="Likewise; with / at its end, a folder.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A local path or a URI; a folder if it ends with /.")
+    ],
     recursive: Recursive = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -84,14 +86,16 @@ def ls(
 
 def sync(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help=f"A folder. {_PLACE}")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The folder that becomes like it.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="The folder to copy into: a local path or a URI.")
+    ],
     delete: Annotated[bool, typer.Option("--delete", help="Delete files that the source does not have.")] = False,
     checksum: Annotated[
         bool, typer.Option("--checksum", help="Compare the content of files that no earlier sync has moved.")
     ] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Make a folder like another one; only what is new or changed is moved.
+    """Copy the new and changed files of a folder into another folder.
 
     Example: pai-sdk sync data oss://models/datasets/points --delete --dry-run
     """
@@ -257,13 +261,13 @@ _MOST_ROWS = 30
 
 def pack(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The source_dir: a folder, or one file.")] = ".",
-    show_all: Annotated[bool, typer.Option("--all", "-a", help="Every line, however many there are.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", "-a", help="Show all files.")] = False,
     allow_secrets: Annotated[
-        bool, typer.Option("--allow-secrets", help="Take files along that are keys.")
+        bool, typer.Option("--allow-secrets", help="Include files that look like keys or passwords.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
 ) -> None:
-    """Show which files of a code folder go along with a job, which stay behind, and why.
+    """Show which files of a code folder are uploaded for a job, which are not, and why.
 
     Example: pai-sdk pack src --all
     """

@@ -197,8 +197,8 @@ class _Git:
         shutil.rmtree(self.folder / ".git" / "modules", ignore_errors=True)
         code, output = self._run(update, inside=True)
         if code != 0:
-            what = f"{self._source.url}: its submodules cannot be had: {self._reason(output)}"
-            hint = "the login is sent to the host of repo only; submodules elsewhere need to be open"
+            what = f"{self._source.url}: its submodules cannot be cloned: {self._reason(output)}"
+            hint = "the login is sent to the host of repo only; submodules on other hosts must be public"
             raise CodeError([Problem("git_config", what, hint)])
 
     def _run(self, arguments: Sequence[str], inside: bool) -> tuple[int, str]:

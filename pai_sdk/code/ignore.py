@@ -169,14 +169,16 @@ def _read_rules(path: Path) -> list[_Rule]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:  # if it belongs to the code, it is also reported as an unreadable file
-        _log.warning("%s cannot be read, so what it names goes along: %s", path, error.strerror or error)
+        _log.warning(
+            "%s cannot be read, so the files that it names are uploaded: %s", path, error.strerror or error
+        )
         return []
     found: list[_Rule] = []
     for number, line in enumerate(text.split("\n"), start=1):
         try:
             spec = GitIgnoreSpec.from_lines([_as_git_reads(line)])
         except ValueError as error:
-            _log.warning("%s, line %d means nothing and is passed over: %s", path, number, error)
+            _log.warning("%s, line %d is not a valid pattern, and is ignored: %s", path, number, error)
             continue
         found += [
             _Rule(rule.regex, rule.include, f"{path.name}, line {number}: {line.strip()}")

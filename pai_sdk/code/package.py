@@ -28,13 +28,13 @@ def package_code(
 ) -> FileTree:
     """Collect the files of a code folder, or the one file that was given, and hash them.
 
-    Ignored are the matches of .gitignore and .paiignore, version control, environments and caches.
+    Left out are matches of .gitignore and .paiignore, version control, environments and caches.
 
     Args:
         source_dir: the folder, or a single file.
-        allow_secrets: take files along that look like keys, or are some.
+        allow_secrets: include files that look like keys or passwords.
         size_limit_bytes: the most that all files together may have.
-        cloned: the folder is a fresh clone. All that is in one was committed, also what its .gitignore names; only
+        cloned: the folder is a fresh clone. All of its files were committed, so .gitignore does not apply; only
             .paiignore leaves something behind.
         left_behind: called with each ignored path and the reason; a folder's path ends with a slash.
 
@@ -62,7 +62,7 @@ def package_code(
         problems += secret_problems(listing)
     if not listing.files and not problems:
         problems.append(
-            Problem(str(source_dir), "has no files to take along", "check the folder and its ignore rules")
+            Problem(str(source_dir), "has no files to upload", "check the folder and its ignore rules")
         )
     if problems:
         raise CodeError([*problems, *unreadable(listing)])
@@ -92,5 +92,5 @@ def _too_large(listing: FolderListing, limit_bytes: int) -> list[Problem]:
     largest = heapq.nlargest(10, listing.files, key=lambda file: file.size_bytes)
     lines = "".join(f"\n      {file.size_bytes / 1e6:10.1f} MB  {file.path}" for file in largest)
     what = f"has {total / 1e6:.1f} MB, more than the {limit_bytes / 1e6:.1f} MB allowed; the largest files:{lines}"
-    hint = "\n    name what the job does not need in .paiignore; data belongs into an input channel"
+    hint = "\n    name what the job does not need in .paiignore; data belongs in an input channel"
     return [Problem(str(listing.root), what + hint)]

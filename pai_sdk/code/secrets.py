@@ -108,7 +108,7 @@ def secret_problems(listing: FolderListing) -> Iterator[Problem]:
             what = "holds a private key"
         else:
             continue
-        yield Problem(file.path, what, "name it in .paiignore, or give allow_secrets=True if it must go along")
+        yield Problem(file.path, what, "name it in .paiignore, or give allow_secrets=True to upload it")
 
 
 def _holds_key(path: str) -> bool:

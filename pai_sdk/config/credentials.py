@@ -42,8 +42,8 @@ class Credentials(NamedTuple):
 CredentialsProvider: TypeAlias = Callable[[], Credentials]
 """Gives the key that is valid now; called before each request.
 
-Where it raises an error after it has given a key, or an OSError of the network, the request is tried again and
-`wait()` continues. A `CredentialsError` that it raises means that there is no key, which is final."""
+An error of the network (OSError), and any error after the first key, is temporary: the request is sent again and
+`wait()` continues. A `CredentialsError` is final: there is no key."""
 
 
 def static_credentials(
@@ -168,7 +168,9 @@ class _Given:
             raise
         except Exception as error:
             if self._gave_a_key or (isinstance(error, OSError) and not isinstance(error, _NOTHING_THERE)):
-                raise _cannot_renew(error, "does the function given as credentials reach its source?") from error
+                raise _cannot_renew(
+                    error, "check that the function given as credentials can reach its source"
+                ) from error
             raise CredentialsError(
                 f"the function given as credentials raised {type(error).__name__}: {_reason(error)}"
             ) from error

@@ -159,7 +159,8 @@ class TrainingJob(AlipaiNames, PeerAttributes):
             labels: only jobs that bear all of these labels.
             local: those in Docker on this machine instead of those of the service.
             session: where the jobs run; the default session otherwise.
-            page_size: a list of so many jobs instead of an iterator over all; 50 if only `page_number` is given.
+            page_size: return a list of this many jobs instead of an iterator over all; 50 if
+                only `page_number` is given.
             page_number: which of these lists, from 1; 1 if only `page_size` is given.
 
         Raises:
@@ -185,7 +186,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
 
     @property
     def record(self) -> JobRecord:
-        """The last snapshot; requested when there is none yet. `refresh()` gives a new one."""
+        """The last snapshot of the job; it is requested at the first use. `refresh()` gives a new one."""
         return self._record if self._record is not None else self.refresh()
 
     @property
@@ -295,7 +296,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
             instance: one instance, by its full name or its ending (`master-0`, `worker-1`).
             start: the number of the first line wanted, from 0, per instance, named likewise (a former stream's
                 `cursor`).
-            tail: begin with this number of last lines of each instance, that is not in `start`.
+            tail: begin with this number of last lines of each instance that is not in `start`.
             since: begin with the lines that were written since then, likewise; a time without a zone is in UTC.
             times: give each line the time at which it was written, `line.written_at`.
 
@@ -393,7 +394,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         return self._backend.usage(self.id)
 
     def exec(self, command: Sequence[str], *, instance: str | None = None) -> int:
-        """Run a command beside the job, in its environment, with the terminal of this process.
+        """Run a command in the environment of the job, with the terminal of this process.
 
         The command sees `/ml`, the working directory and the variables of the instance. That works for local jobs
         in Docker, and for jobs of a service that the same user runs on this machine.
@@ -414,18 +415,20 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         """
         if isinstance(command, str) or not command:
             hint = "give a list: ['sh', '-c', 'echo hello']"
-            raise InvalidInputError([Problem("command", f"{command!r} is no program with arguments", hint)])
+            raise InvalidInputError(
+                [Problem("command", f"{command!r} is not a list of a program and its arguments", hint)]
+            )
         record = self.refresh()
         names = record.instance_names
         ending = "" if instance is None else instance
         found = [name for name in names if name == ending or name.endswith(f"-{ending}")] if ending else names
         if record.status != JobStatus.RUNNING or not names:
-            what = f"job {self.id} is {record.status}; only instances that are running can be entered"
+            what = f"job {self.id} is {record.status}; commands run only in running instances"
             raise InvalidInputError([Problem("JOB", what)])
         if not found:
             there = ", ".join(short_instance(self.id, name) for name in names)
             raise InvalidInputError(
-                [Problem("instance", f"{instance!r} is none of this job's", f"it has {there}")]
+                [Problem("instance", f"{instance!r} is not an instance of this job", f"it has {there}")]
             )
         return self._backend.enter(self.id, found[0]).run(command)
 
@@ -562,7 +565,7 @@ class TrainingJob(AlipaiNames, PeerAttributes):
         else:
             outcome = function_outcome(self)
         if outcome is None:
-            raise FunctionError(f"job {self.id} has succeeded, and left no result")
+            raise FunctionError(f"job {self.id} has succeeded, but has no result")
         return outcome.value(self.id)
 
     # ---- changing it

@@ -127,7 +127,7 @@ class Waiting:
         if stops:
             try:
                 rearm_interrupt()
-                self._display.notice(f"stopping {self._job.id}; Ctrl-C again does not wait for its end")
+                self._display.notice(f"stopping {self._job.id}; press Ctrl-C again to leave without waiting")
                 self._job._backend.stop(self._job.id)
                 is_asked_to_stop = True
                 self._follow(self._deadline_in(_STOPPED_WITHIN_S), self._display)

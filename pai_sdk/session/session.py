@@ -278,7 +278,7 @@ class Session(NamedSettings):
             The job, just created.
 
         Raises:
-            InvalidInputError: the plan was submitted already, or was loaded from a file and what it counts on is
+            InvalidInputError: the plan was submitted already, or was loaded from a file and files it needs are
                 not in OSS.
             SettingsError: a setting or a key that the job needs is missing.
             TransferError: code or inputs could not be uploaded; there is no job.
@@ -373,7 +373,7 @@ class Session(NamedSettings):
         )
 
     def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
-        """Put a file or a folder into OSS, by hand; local files that a job needs, `run()` and `fit()` put there.
+        """Upload a file or a folder to OSS. `run()` and `fit()` upload the local files of a job themselves.
 
         Args:
             path: a file, or a folder, of which all files are taken.
@@ -399,7 +399,7 @@ class Session(NamedSettings):
         return str(upload(self._backends.service.files(), what, where, progress=progress))
 
     def download(self, uri: str, path: str | Path, *, progress: bool = True) -> Path:
-        """Fetch a file or a folder from OSS, by hand: what a job has left, `job.download()` fetches.
+        """Download a file or a folder from OSS. For the outputs of a job, use `job.download()`.
 
         Args:
             uri: `oss://bucket/key`, a file or a folder.
@@ -440,7 +440,7 @@ class Session(NamedSettings):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Session holds keys and connections, and does not go to other processes; make one there. "
+            "a Session cannot be pickled, because it holds keys and connections; make one in the other process. "
             "An estimator with session=None can go, and takes the default session there"
         )
 

@@ -196,7 +196,7 @@ class Creation:
             yield False
             if pause_s >= _ANNOUNCED_PAUSE_S and not is_announced:
                 is_announced = True
-                logger.warning("searching for the job of a create without a response, for up to %.0f s", left_s)
+                logger.warning("a create request got no response; searching for its job for up to %.0f s", left_s)
             self._retry.sleep(min(pause_s, left_s))
             pause_s = min(2 * pause_s, self._policy.max_pause_s)
         yield True
@@ -209,16 +209,16 @@ class Creation:
     def _keep_first(self, ids: list[str]) -> str:
         """The job that was created first; the others are stopped."""
         kept, *surplus = ids
-        logger.info("the job of the create without a response is %s", kept)
+        logger.info("the create request without a response has created job %s", kept)
         for job_id in surplus:
             self._stop(job_id, kept)
         return kept
 
     def _stop(self, job_id: str, kept: str) -> None:
-        what = f"a create without a response was repeated, and both made a job: {kept} is kept"
+        what = f"a create request got no response and was repeated; both created a job: {kept} is kept"
         try:
             if self._backend.get(job_id).submission is None:  # only the name is the same
-                logger.warning("%s; %s looks like a second one: stop it if it is", what, job_id)
+                logger.warning("%s; %s may be the second one: check it, and stop it", what, job_id)
                 return
             self._backend.stop(job_id)
             logger.warning("%s, %s was stopped", what, job_id)
@@ -231,7 +231,7 @@ class Creation:
 
     def _open_end(self, error: PaiError) -> ConnectionFailedError:
         return ConnectionFailedError(
-            f"{error}; the job may have been created all the same. "
+            f"{error}; the job may have been created nevertheless. "
             f"Look for one with the label {SUBMISSION_LABEL}={self._label} before you submit it again",
             endpoint=self._backend.endpoint,
             maybe_arrived=True,

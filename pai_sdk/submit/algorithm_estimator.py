@@ -43,7 +43,7 @@ class AlgorithmEstimator(EstimatorBase):
         algorithm_spec: the whole algorithm, instead of the three above.
         hyperparameters: values by name; those left out take the algorithm's defaults, which `plan()` shows.
         source_dir: folder with code of your own, for an algorithm that has none or lets it be replaced.
-        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
+        allow_secrets: upload files that look like keys, too (`.env`, `*.pem`).
 
     Example:
         >>> estimator = AlgorithmEstimator("digits", "v1", hyperparameters={"epochs": 3})
@@ -141,7 +141,7 @@ def describe_algorithm(
         instance_type: where they run.
         hyperparameters: values by name.
         source_dir: code that is not the algorithm's.
-        allow_secrets: take files along that look like keys.
+        allow_secrets: upload files that look like keys, too.
     """
     if place_of_type(instance_type).is_here:
         algorithm = algorithm.as_whole()

@@ -138,7 +138,7 @@ def _outputs(
         parts = (channel.output_uri or "").split("/")
         uri = "/".join(_renamed(part, request.training_job_name, folder) for part in parts)
         if uri == (channel.output_uri or ""):
-            what = f"would go to {uri or channel.dataset_id}, where the earlier job's is"
+            what = f"would be written to {uri or channel.dataset_id}, like that of the earlier job"
             problems.add(
                 f"outputs[{channel.name!r}]", what, "give it a folder by its URI; the same one, to continue in it"
             )
@@ -189,8 +189,10 @@ def _resource(
 ) -> Any:
     before = request.compute_resource
     if instance_type is not None and place_of_job(record.training_job_id) is not place_of_type(instance_type):
-        hint = "plan it anew, so that its files are where its jobs find them"
-        problems.add("instance_type", f"{instance_type!r}: a job does not move between a service and Docker", hint)
+        hint = "make a new plan with the Estimator or Processor, so that its files are put in place"
+        problems.add(
+            "instance_type", f"{instance_type!r}: a job cannot be cloned from a service to Docker, or back", hint
+        )
         return None
     if instance_type is None and before.ecs_spec is None:
         return before.model_copy(update={"instance_count": instance_count})

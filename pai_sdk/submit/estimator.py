@@ -65,7 +65,7 @@ class Estimator(EstimatorBase):
             complete one in `checkpoints_path`; without one, the job starts from scratch. The id of an earlier job,
             or the URI or path of checkpoints: the newest complete one there, copied to the new job's checkpoints
             before it starts. If `checkpoints_path` has one that is not older, the job resumes from that.
-        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
+        allow_secrets: upload files that look like keys, too (`.env`, `*.pem`).
 
     Example:
         >>> estimator = Estimator(
@@ -220,9 +220,13 @@ class FunctionEstimator(Estimator):
         """Refuse what is certain to fail: an image whose name says that its Python is another one."""
         problems = []
         if self.git_config is not None:
-            problems.append(Problem("git_config", "does not go with a function", "give its code as source_dir"))
+            problems.append(
+                Problem(
+                    "git_config", "cannot be used with a function", "give the folder of the code as source_dir"
+                )
+            )
         if isinstance(self.source_dir, str) and "://" in self.source_dir:
-            problems.append(Problem("source_dir", "is in OSS; that of a function is a local folder"))
+            problems.append(Problem("source_dir", "is in OSS; for a function, it must be a local folder"))
         found = _PYTHON_OF_IMAGE.search(self.image_uri) if isinstance(self.image_uri, str) else None
         here = sys.version_info[:2]
         capabilities = self._session().backend_for(self.instance_type).capabilities

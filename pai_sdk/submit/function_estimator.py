@@ -128,7 +128,7 @@ def _check_returns(function: Callable[..., Any]) -> None:
     if suspends(function) == "async":
         hint = "call asyncio.run() in a plain function"
         raise InvalidInputError(
-            [Problem("function", f"{name} is an async function: a job has no loop for it", hint)]
+            [Problem("function", f"{name} is an async function: a job does not run an event loop", hint)]
         )
     if suspends(function) == "generator":
         hint = "return a list; for a training whose yields are reported, use Estimator.from_function"

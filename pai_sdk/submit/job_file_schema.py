@@ -81,7 +81,7 @@ def _kind_schema(kind: type[JobSubmitter], definitions: dict[str, Any]) -> dict[
         elif name in ("input_channels", "output_channels"):
             schema, description = (
                 _schema(Sequence[str | Channel], definitions),
-                f"The {name.replace('_', ' ')} it has.",
+                f"The {name.replace('_', ' ')} of the job.",
             )
         else:
             is_scalar = name in ("environments", "labels")

@@ -133,7 +133,7 @@ def resume_point(
     if resume is True and not is_given:
         problems.add(
             "resume",
-            "True needs the place of the earlier checkpoints",
+            "True needs the URI of the earlier checkpoints",
             "give checkpoints_path='oss://…', or resume='<id of the earlier job>' or '<URI of checkpoints>'",
         )
     if target is not None and not target.output_uri:

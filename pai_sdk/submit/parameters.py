@@ -34,7 +34,7 @@ class Description:
         placed_outputs: output URIs that a parameter sets: channel to (parameter, URI).
         source_dir: folder with the code, here or in OSS; with `git_config`, a folder within the repository.
         git_config: the repository the code comes from.
-        allow_secrets: take files along that look like keys.
+        allow_secrets: upload files that look like keys, too.
         job_type: how the instances find each other.
         algorithm: what runs, when it is defined elsewhere; image and command are then its own.
         resume: where the job resumes from: True, the id of a job, or the URI or path of checkpoints.

@@ -34,7 +34,7 @@ class Processor(JobSubmitter):
         job_type: `PyTorchJob`, `TFJob`, `XGBoostJob`, …: how the instances of a job find each other.
         parameters: values for the command, by name; it finds them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
             `/ml/input/config/hyperparameters.json`.
-        allow_secrets: take files along that look like keys (`.env`, `*.pem`).
+        allow_secrets: upload files that look like keys, too (`.env`, `*.pem`).
 
     Example:
         >>> processor = Processor(

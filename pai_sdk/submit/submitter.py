@@ -68,7 +68,7 @@ class JobSubmitter(SubmitterNames, PeerAttributes, JobParameters):
         *,
         job_name: str | None = None,
     ) -> Plan:
-        """The exact request, without network and without upload. `session.submit(plan)` sends this very thing.
+        """Plan a job: the exact request, without network and upload. `session.submit(plan)` sends exactly this.
 
         `print(plan)` shows it. Three things need the network: a `git_config`, since the code's hash is not known
         without the code, an algorithm that is given by its name, and `resume`, which looks for the checkpoint.
@@ -87,7 +87,7 @@ class JobSubmitter(SubmitterNames, PeerAttributes, JobParameters):
         return make_plan(self, self._session(), inputs, outputs, job_name)
 
     def submit(self, plan: Plan, *, wait: bool = False, show_logs: bool = True) -> TrainingJob:
-        """Submit what was planned, and keep the job among `jobs`.
+        """Submit a plan, and add the job to `jobs`.
 
         Args:
             plan: from `plan()`.

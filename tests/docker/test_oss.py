@@ -153,7 +153,7 @@ def test_a_list_shows_a_job_as_running_until_its_outputs_are_saved(
     try:
         record = until(lambda: next((each for each in other.list() if each.reason_code == "SavingOutputs"), None))
         assert record.status == "Running"
-        assert "at the next look at the job" in (record.reason_message or "")
+        assert "when the job is next queried" in (record.reason_message or "")
     finally:
         other.close()
     assert job.wait(PATIENCE_S, show_logs=False).status == "Succeed"

@@ -178,7 +178,7 @@ def test_what_is_not_there_is_told(session: Session) -> None:
     pai(session, "wait", job_id)
     told = pai(session, "logs", job_id, "--instance", "worker-7")
     assert told.returncode == 1
-    assert told.stderr == "error: instance: 'worker-7' is none of this job's (it has master-0)\n"
+    assert told.stderr == "error: instance: 'worker-7' is not an instance of this job (it has master-0)\n"
     told = pai(session, "ps", "--status", "Succeeded")
     assert told.returncode == 2
     assert "there are Creating" in " ".join(told.stderr.replace("│", " ").split())
@@ -378,7 +378,7 @@ def test_a_command_beside_a_running_job_and_what_it_uses(session: Session) -> No
     assert pai(session, "stop", "--wait", job_id).returncode == 0
     gone = pai(session, "exec", job_id, "true")
     assert gone.returncode == 1
-    assert "only instances that are running can be entered" in gone.stderr
+    assert "commands run only in running instances" in gone.stderr
 
 
 def test_a_reader_of_a_watched_list_that_goes_away_is_no_error(session: Session) -> None:

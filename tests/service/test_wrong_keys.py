@@ -79,4 +79,4 @@ def test_a_wrong_clock(client: Client, monkeypatch: pytest.MonkeyPatch, ahead: t
     error = ask(client)
     assert isinstance(error, AuthenticationError)
     amount = "5 hours" if told == "ahead of" else "40 days"
-    assert f"the clock of this machine is {amount} {told} the service's; set it" in str(error)
+    assert f"the clock of this machine is {amount} {told} the service's; correct it" in str(error)

@@ -205,7 +205,7 @@ class LocalBackend:
                 with engine_may_be_away():
                     self._executor.remove(self._jobs.sandbox(job_id).root)
                 if isinstance(error, KeyboardInterrupt):  # its traceback is not about the job
-                    raise KeyboardInterrupt(f"{job_id} was given up before it began") from None
+                    raise KeyboardInterrupt(f"{job_id} was cancelled before it started") from None
                 raise
             return job_id
 
@@ -471,7 +471,7 @@ class LocalBackend:
         return Path(shutil.copy(source, target))
 
     def prune(self) -> Sequence[str]:
-        """Remove every local job that has ended, and what the engine has of jobs whose folder is gone.
+        """Remove every local job that has ended, and the containers of jobs whose folder is gone.
 
         Outputs stay where they are. So does a job that is being read or waited for, here or in another process.
 

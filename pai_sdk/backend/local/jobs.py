@@ -205,9 +205,13 @@ def _with_unsaved(
 ) -> tuple[JobStatus, str | None, str | None]:
     """The outcome of a job whose containers have ended, but whose outputs are not where they are to be."""
     if not unsaved:
-        text = f"The containers have ended; the outputs in {outputs} are saved to OSS at the next look at the job."
+        text = (
+            f"The containers have ended; the outputs in {outputs} are saved to OSS when the job is next queried."
+        )
         return JobStatus.RUNNING, "SavingOutputs", text
-    text = f"the outputs are in {outputs}, but could not be saved: {unsaved}; the next look at the job tries again"
+    text = (
+        f"the outputs are in {outputs}, but could not be saved: {unsaved}; the next query of the job tries again"
+    )
     if status.is_success:
         return JobStatus.FAILED, "OutputsNotSaved", text
     return status, code, f"{message} Besides, {text}"

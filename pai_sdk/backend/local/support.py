@@ -192,7 +192,7 @@ def _explained(error: OSError, where: object) -> str:
             "to a folder on another disk"
         )
     if error.errno in _NOT_ALLOWED:
-        return f"{said}. Take a folder that you may write to; PAI_LOCAL_DIR moves that of all local jobs"
+        return f"{said}. Use a folder that you may write to; PAI_LOCAL_DIR sets the folder of all local jobs"
     if error.errno in _NOT_A_FOLDER:
-        return f"{said}. There is a file where a folder has to be: name another folder, or move the file away"
+        return f"{said}. There is a file in place of a folder: use another folder, or move the file"
     return said

@@ -25,7 +25,7 @@ def exec_(
         str | None, typer.Option("--instance", "-i", help="The instance: `master-0` (the first), `worker-1`, …")
     ] = None,
 ) -> None:
-    """Run a command beside a running job, with its `/ml`, its folder and its variables; options come before JOB.
+    """Run a command in the environment of a running job: its `/ml`, folder and variables. Options come before JOB.
 
     That works for jobs in Docker on this machine and for jobs of a service that you run on this machine. The exit
     code is that of the command: 127 if the job has no such program, 126 if it cannot be started.

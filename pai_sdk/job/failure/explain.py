@@ -235,7 +235,9 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
     if message:
         lines.append(f"  {message}")
     if record.status.is_unknown_end:
-        lines.append("  this version does not know that status; the service gives it a time at which it ended")
+        lines.append(
+            "  this version of pai_sdk does not know that status; the job has an end time, so it has ended"
+        )
     cause = root_cause(failure.traceback)
     if module := missing_module([cause] if cause else tail.lines[-_SHOWN_LINES:]):
         lines.append(f"  {missing_module_hint(module)}")
@@ -243,7 +245,7 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
         lines.append("  " + ", ".join(facts))
     lines += _excerpt(job_id, failure, tail)
     if waited_s is not None:
-        lines.append(f"  no reason came into its log within {waited_s:g} s after the end; more may come later")
+        lines.append(f"  its log showed no reason within {waited_s:g} s after the end; more lines may come later")
     lines.append(f"  the whole log: {next_commands(record)[0]}")
     if record.training_job_url:
         lines.append(f"  console: {record.training_job_url}")
@@ -302,7 +304,11 @@ def _lines_of_the_program(traceback: str, lines: Sequence[str]) -> list[str]:
     first_line = traceback.partition("\n")[0]
     at = next((number for number in range(len(lines) - 1, -1, -1) if lines[number] == first_line), 0)
     before = lines[max(0, at - _SHOWN_BEFORE) : at]
-    return ["  the lines before it, of the program that was started:", *_indented(before)] if before else []
+    return (
+        ["  the lines before the traceback, from the program that was started:", *_indented(before)]
+        if before
+        else []
+    )
 
 
 def _indented(lines: Iterable[str]) -> list[str]:

@@ -59,7 +59,7 @@ class LogStream:
             instance: only this instance's lines; all of them otherwise.
             start: the number of the first line wanted, per instance, by its full name or its ending; 0 where
                 it is not in `start`.
-            tail: begin with so many of the last lines of each instance that is listed now and has no `start`.
+            tail: begin with this number of last lines of each instance that is listed now and has no `start`.
             since: begin with the first line of each such instance that was written then or later; in UTC without a
                 zone.
             times: read when each line was written, too.
@@ -174,7 +174,7 @@ class LogStream:
         """
         times = self._backend.line_times(self._job_id, instance, start=start, count=count)
         if times is None:
-            hint = "services of pai-sdk and local jobs do; read the log without times"
+            hint = "only services of pai-sdk and local jobs do; read the log without times"
             raise InvalidInputError([Problem("times", "this service does not say when a line was written", hint)])
         return [*times[:count], *[None] * (count - len(times))]
 
@@ -254,7 +254,7 @@ class LogStream:
         if names and not found and (is_whole or not self._follow):
             there = ", ".join(name.removeprefix(f"{self._job_id}-") for name in names)
             raise InvalidInputError(
-                [Problem("instance", f"{self._only!r} is none of this job's", f"it has {there}")]
+                [Problem("instance", f"{self._only!r} is not an instance of this job", f"it has {there}")]
             )
         return found
 

@@ -27,7 +27,7 @@ from pai_sdk.errors import (
 from tests.unit.api.scripted_server import BrokenRecord, Reply, Reset, ScriptedServer, Step, unused_endpoint
 
 CLOUD = "https://pai.cn-hangzhou.aliyuncs.com"
-CHECK = "check that the endpoint is one of PAI, and the proxy"
+CHECK = "check that the endpoint belongs to PAI, and check the proxy"
 FAULT = "the service, or a gateway in front of it, failed"
 PROXY = "check HTTPS_PROXY and NO_PROXY"
 HTML = b"<html><body>502 Bad Gateway</body></html>"
@@ -80,7 +80,7 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         pytest.param(
             refusal("InvalidTimeStamp.Expired", clock_s=3 * 3600),
             AuthenticationError,
-            "the clock of this machine is 3 hours behind the service's; set it"
+            "the clock of this machine is 3 hours behind the service's; correct it"
             " [InvalidTimeStamp.Expired, HTTP 403, RequestId r-1]",
             id="wrong clock",
         ),
@@ -189,7 +189,8 @@ class TestProxies:
         monkeypatch.setenv("HTTPS_PROXY", server.endpoint)
         server.script = [Reply(b"forbidden", 403)]
         assert (
-            str(what_is_read(CLOUD)) == f"GetTrainingJob: the proxy refused the way to {CLOUD} (HTTP 403); {PROXY}"
+            str(what_is_read(CLOUD))
+            == f"GetTrainingJob: the proxy refused the connection to {CLOUD} (HTTP 403); {PROXY}"
         )
 
     def test_it_wants_a_password(self, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,7 @@ def test_wrong_key_and_wrong_clock_in_one_sentence(
         (Reply(HTML, 404), 404, "HTML or XML"),
         (Reply(b"plain words", 403), 403, "not JSON"),
         (Reply({}, 302, {"Location": "http://elsewhere/"}), 302, "a redirection"),
-        (Reply(HTML, 200), 200, "check that the endpoint is one of PAI"),
+        (Reply(HTML, 200), 200, "check that the endpoint belongs to PAI"),
         (Reply([1], 200), 200, "a JSON list instead of an object"),
         (Reply(b"null", 200), 200, "a JSON NoneType instead of an object"),
         (Reply(b"", 200), 200, "an empty body"),

@@ -70,7 +70,7 @@ def test_an_interrupted_start_says_what_became_of_the_job(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Launch, "run", run)
-    with pytest.raises(KeyboardInterrupt, match=r"local-\w+ was given up before it began") as caught:
+    with pytest.raises(KeyboardInterrupt, match=r"local-\w+ was cancelled before it started") as caught:
         submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)
     assert caught.value.__suppress_context__
 
@@ -107,7 +107,7 @@ def test_an_output_that_is_not_the_users_to_write_to_is_refused(
         (errno.EDQUOT, "set PAI_LOCAL_DIR"),
         (errno.EACCES, "that you may write to"),
         (errno.EROFS, "that you may write to"),
-        (errno.ENOTDIR, "a file where a folder has to be"),
+        (errno.ENOTDIR, "a file in place of a folder"),
     ],
 )
 @pytest.mark.parametrize("names_a_file", [True, False])
@@ -129,5 +129,5 @@ def test_a_fault_of_the_file_system_names_the_file_and_what_to_do(
 def test_a_data_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     backend = LocalBackend(tmp_path / "data", executor=DockerExecutor(lambda: SimpleNamespace()))  # type: ignore[arg-type]
-    with pytest.raises(LocalRunError, match=f"{tmp_path}/data.*file where a folder has to be"):
+    with pytest.raises(LocalRunError, match=f"{tmp_path}/data.*file in place of a folder"):
         submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)

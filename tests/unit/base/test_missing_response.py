@@ -49,7 +49,7 @@ def bad_certificate() -> requests.exceptions.SSLError:
         (requests.exceptions.ConnectTimeout("x"), "cannot be reached in time", {"sent": False}),
         (requests.exceptions.ReadTimeout("x"), "did not respond in time", {"sent": True}),
         (wrapped(errno.ECONNREFUSED), "nothing listens at", {"sent": False, "refused": True}),
-        (wrapped(errno.ENETUNREACH), "no network: there is no way to", {"sent": False}),
+        (wrapped(errno.ENETUNREACH), "no network: there is no route to", {"sent": False}),
         (wrapped(errno.EMFILE), "no connection to", {"sent": False}),
         (requests.ConnectionError(ProtocolError("reset", OSError(104, "x"))), "broke off", {"sent": True}),
         (requests.exceptions.ChunkedEncodingError("x"), "broke off", {"sent": True}),

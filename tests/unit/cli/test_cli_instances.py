@@ -79,9 +79,9 @@ def test_without_a_command_it_is_a_shell(pai: Pai, entry: Recorded) -> None:
 
 
 def test_what_cannot_be_entered(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
-    with pytest.raises(InvalidInputError, match="'worker-5' is none of this job's"):
+    with pytest.raises(InvalidInputError, match="'worker-5' is not an instance of this job"):
         pai("exec", "--instance", "worker-5", "train1", "ls")
     memory.status = "Queuing"
-    with pytest.raises(InvalidInputError, match="train1 is Queuing; only instances that are running"):
+    with pytest.raises(InvalidInputError, match="train1 is Queuing; commands run only in running instances"):
         pai("exec", "train1", "ls")
     assert entry.commands == []

@@ -433,7 +433,7 @@ def test_metrics_of_further_instances_are_not_in_the_way(pai: Pai, folder: Path)
             writer.scalars({"loss": 0.5, "acc": 0.5}, 1)
     titles, _, more = pai("runs", folder / "many").stdout.splitlines()
     assert titles.split() == ["RUN", "STATUS", "AGE", "loss", "acc"]
-    assert more == "more metrics: 4 of further instances, such as loss (worker-0) (--tag NAME shows one)"
+    assert more == "more metrics: 4 of other instances, such as loss (worker-0) (--tag NAME shows one)"
     titles, _ = pai("runs", folder / "many", "-t", "loss (worker-1)").stdout.splitlines()
     assert titles.endswith("  loss (worker-1)")
 

@@ -504,7 +504,9 @@ def test_no_other_host_is_sent_the_token(
         url = url_of(other).replace("project", "library")
         git(repository.path, "config", "-f", ".gitmodules", "submodule.lib.url", url)
         git(repository.path, "commit", "-q", "-a", "-m", "elsewhere")
-        with pytest.raises(CodeError, match=r"its submodules cannot be had: (.*\n)+.*host of repo only") as caught:
+        with pytest.raises(
+            CodeError, match=r"its submodules cannot be cloned: (.*\n)+.*host of repo only"
+        ) as caught:
             clone({"repo": url_of(server), "token": TOKEN}, tmp_path / "clone")
     assert TOKEN not in str(caught.value)
     assert other.seen
@@ -536,7 +538,7 @@ def test_a_submodule_reaches_for_no_file_of_this_machine(
     server: _Server, repository: Repository, library: Repository
 ) -> None:
     with_submodule(repository, library.url)
-    with pytest.raises(CodeError, match="its submodules cannot be had"):
+    with pytest.raises(CodeError, match="its submodules cannot be cloned"):
         content({"repo": url_of(server), "token": TOKEN})
 
 

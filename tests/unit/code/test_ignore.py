@@ -224,7 +224,10 @@ def test_rules_that_may_not_be_read_are_reported(
     assert accepts("data", True)
     assert accepts("train.py", False)
     (message,) = caplog.messages
-    assert message == f"{tmp_path / '.gitignore'} cannot be read, so what it names goes along: Permission denied"
+    assert (
+        message
+        == f"{tmp_path / '.gitignore'} cannot be read, so the files that it names are uploaded: Permission denied"
+    )
 
 
 def test_rule_files_of_every_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

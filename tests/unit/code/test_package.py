@@ -58,7 +58,7 @@ def test_what_cannot_be_there_is_reported_as_what_it_is(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     write(tmp_path, ".git/config")
-    with pytest.raises(CodeError, match="has no files to take along"):
+    with pytest.raises(CodeError, match="has no files to upload"):
         package_code(tmp_path)
 
 

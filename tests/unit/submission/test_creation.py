@@ -337,7 +337,7 @@ class TestWithoutDedupe:
         service.faults = ["overtaken"]
         assert submit(Plan(a_request()), backend) == "t-1"
         assert service.stopped == []
-        assert "t-2 looks like a second one: stop it if it is" in caplog.text
+        assert "t-2 may be the second one: check it, and stop it" in caplog.text
 
     def test_a_create_that_surely_arrived_is_not_sent_again(
         self, server: ScriptedServer, backend: ServiceBackend, clock: FakeClock

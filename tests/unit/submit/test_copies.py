@@ -47,7 +47,7 @@ def test_a_submitter_goes_to_another_process_without_a_session(used: Estimator) 
 
 def test_keys_are_never_pickled(used: Estimator) -> None:
     for holder in (used, used.session):
-        with pytest.raises(TypeError, match="a Session holds keys"):
+        with pytest.raises(TypeError, match="a Session cannot be pickled"):
             pickle.dumps(holder)
 
 

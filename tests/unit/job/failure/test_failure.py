@@ -82,7 +82,7 @@ def test_without_a_traceback_of_that_program_its_last_lines_are_shown(fake_backe
     fake_backend.lines = {"train1-master-0": ["ready", *usage, *traceback.splitlines()]}
     lines = str(failure_of(fake_backend)).splitlines()
     assert lines[2:6] == [
-        "  the lines before it, of the program that was started:",
+        "  the lines before the traceback, from the program that was started:",
         *[f"    {line}" for line in ("ready", *usage)],
     ]
 

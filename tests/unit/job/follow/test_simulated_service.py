@@ -217,7 +217,7 @@ def test_a_traceback_that_comes_late_is_waited_for_and_if_it_does_not_come_that_
             show_logs=show_logs, display=shown, policy=FollowPolicy(schedule=clock)
         )
     assert ("no column 'age'" in str(caught.value)) == is_told
-    assert ("no reason came into its log within 15 s" in str(caught.value)) == (not is_told)
+    assert ("its log showed no reason within 15 s" in str(caught.value)) == (not is_told)
     assert clock.time < 60 + 8 + 15 + 10, "and it is waited for once"
 
 
@@ -255,7 +255,7 @@ def test_an_end_in_a_status_that_is_not_known_ends_the_wait(show_logs: bool) -> 
     service = SimulatedService(clock, random.Random(5), is_ours=False, instances=[there], ends_at=60.0)
     service.ends_as, service.tells_transitions = "Evicted", True
     job = TrainingJob(JOB, SimulatedBackend(service))
-    with pytest.raises(JobFailed, match="this version does not know that status") as caught:
+    with pytest.raises(JobFailed, match="this version of pai_sdk does not know that status") as caught:
         job.wait(7200, show_logs=show_logs, display=shown, policy=FollowPolicy(schedule=clock))
     assert caught.value.status == "Evicted"
     assert clock.time < 60 + 60
