@@ -6,7 +6,7 @@ import os
 import subprocess
 from functools import cache
 
-NOTICE = "[pai-sdk] /ml cannot be had on this machine ("
+NOTICE = "[pai-sdk] /ml is not available on this machine ("
 
 
 @cache

@@ -152,7 +152,7 @@ def install(requirements: Requirements, *, lock: int, working_dir: str) -> int:
 
 
 def _build(environment: Path, requirements: Requirements, working_dir: str) -> int:
-    _say("installing the requirements; the next job with the same ones finds them")
+    _say("installing the requirements; later jobs with the same ones reuse them")
     # Scripts carry the environment's path, so it is built where it will stay and marked when it is whole.
     shutil.rmtree(environment, ignore_errors=True)
     layer(environment, requirements.below, has_pip=requirements.has_pip)

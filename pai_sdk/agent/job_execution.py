@@ -138,7 +138,8 @@ class JobExecution:
         refusal = self._mount_refusal()
         if refusal:
             self._logs.note(
-                f"/ml cannot be had on this machine ({refusal}); the PAI_* variables point at {self._sandbox.ml}"
+                f"/ml is not available on this machine ({refusal}); "
+                f"the PAI_* variables point at {self._sandbox.ml}"
             )
         layout = "plain" if refusal else "mounted"
         if self._job["requirements"]:

@@ -36,7 +36,7 @@ Phase: TypeAlias = Literal["absent", "preparing", "running", "ended"]
 
 _STOP = "stop"
 _BY_SIGNAL = "signal"  # written by instance.sh
-_NO_REASON = "The job was stopped. The reason could not be written down, since the disk was full."
+_NO_REASON = "The job was stopped. The reason could not be saved because the disk was full."
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
         return REASON_KILLED_BY_SIGNAL, (
             f"Instance {instance} was ended by signal {name} (exit code {exit_code})."
         )
-    short = " The kernel has killed processes for want of memory meanwhile." if kernel_killed else ""
+    short = " The kernel has killed processes meanwhile because memory ran out." if kernel_killed else ""
     return REASON_NON_ZERO_EXIT, f"Instance {instance} ended with exit code {exit_code}.{short}"
 
 
@@ -166,7 +166,7 @@ def requirements_message(exit_code: int, problem: str = "", *, has_pip: bool = T
         )
     what = f"{problem} (pip's exit code: {exit_code})" if problem else f"pip ended with exit code {exit_code}"
     return (
-        f"The Python requirements could not be installed: {what}. pip's output stands in the first instance's "
+        f"The Python requirements could not be installed: {what}. pip's output is in the first instance's "
         "log; check names, versions and the package index."
     )
 
@@ -181,8 +181,8 @@ def max_running_time_message(seconds: float) -> str:
 def supervisor_lost_message() -> str:
     """The sentence for a job whose end was not seen."""
     return (
-        "The process that watched over this job was killed or the machine went down, so the job could not be "
-        "brought to an end. Submit it again; checkpoints it had written are still there."
+        "The process that supervised this job was killed or the machine went down, so the job did not "
+        "finish. Submit it again; checkpoints it had written are still there."
     )
 
 

@@ -64,7 +64,7 @@ class Secret:
         if not isinstance(self.name, str) or not _PLACEHOLDER.fullmatch(self.placeholder):
             # The value is not shown: the secret itself may have been given in place of its name.
             hint = "give the name of a variable: Secret('HF_TOKEN')"
-            raise InvalidInputError([Problem("Secret", "this is no name of an environment variable", hint)])
+            raise InvalidInputError([Problem("Secret", "this is not the name of an environment variable", hint)])
 
     @classmethod
     def from_env(cls, name: str) -> Secret:

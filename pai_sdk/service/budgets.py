@@ -340,7 +340,7 @@ class _ShareThreads:
             with anyio.fail_after(wait_s):
                 await limiter.acquire_on_behalf_of(borrower)
         except TimeoutError as error:
-            what = f"All that this service has for requests of the kind {self._share.name!r} is in use; try again."
+            what = f"This service has no capacity left for requests of the kind {self._share.name!r}; try again."
             raise WireError(503, "ServiceBusy", what, retry_after_s=_RETRY_AFTER_S) from error
         held.callback(limiter.release_on_behalf_of, borrower)
 

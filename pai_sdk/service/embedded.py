@@ -113,7 +113,7 @@ def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> Se
         return None
     info = read_info(root)
     if info is None or not info.pid:
-        raise ServiceStartError(f"a service runs on {root}, and does not say which process it is; try again")
+        raise ServiceStartError(f"a service runs on {root}, but its process is not known yet; try again")
     with suppress(ProcessLookupError):
         os.kill(info.pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout_s

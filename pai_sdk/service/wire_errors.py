@@ -35,7 +35,7 @@ def job_not_found(job_id: str) -> WireError:
     return WireError(
         404,
         "TRAINING_JOB_NOT_FOUND",
-        f"There is no training job {job_id[:100]!r} here; `pai-sdk ps` lists those there are.",
+        f"There is no training job {job_id[:100]!r} here; `pai-sdk ps` lists the jobs.",
     )
 
 

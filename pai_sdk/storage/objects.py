@@ -187,7 +187,7 @@ def must_take_a_file(path: Path) -> None:
     except OSError:  # nothing is there, or writing will report the error
         return
     if stat.S_ISDIR(status.st_mode):
-        raise NameTakenError(f"{path} is a folder, but a file is to be there; move the folder away")
+        raise NameTakenError(f"{path} is a folder, but a file is needed there; move the folder away")
     if not stat.S_ISREG(status.st_mode):
         raise StorageError(f"{path} is a device, pipe or socket; give the name of a file")
 
@@ -209,7 +209,7 @@ def must_be_no_file(path: Path) -> None:
     """
     for place in (path, *path.parents):
         if os.path.lexists(place) and not os.path.isdir(place):  # noqa: PTH112 - a Path raises an error
-            raise NameTakenError(f"{place} is a file, but a folder is to be there; move the file away")
+            raise NameTakenError(f"{place} is a file, but a folder is needed there; move the file away")
 
 
 def make_folder(path: Path) -> None:

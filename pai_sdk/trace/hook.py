@@ -220,7 +220,9 @@ class TraceHook:
         """Write what was given after the last `after_step`."""
         steps = self._steps.rest()
         if steps:
-            done = "end() writes them as a step" if self._writes(is_train) else "they are not of the kind to write"
+            done = (
+                "end() writes them as a step" if self._writes(is_train) else f"when={self.when!r} leaves them out"
+            )
             logger.warning("values were traced after the last after_step(); %s", done)
             self._write(steps, is_train)
 
@@ -342,7 +344,7 @@ def _no_such_column(name: str, known: Iterable[str]) -> Problem:
 
 
 def _warn_twice(name: str) -> None:
-    logger.warning("trace %r was given twice in one step; the last values count", name)
+    logger.warning("trace %r was given twice in one step; the last values are kept", name)
 
 
 def _not_values(name: str, values: Any) -> Problem:

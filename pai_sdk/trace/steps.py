@@ -95,7 +95,7 @@ class Steps:
         with self._lock:
             if giver in self._robbed:
                 self._robbed.discard(giver)
-                text = "another thread's after_step() took half a step of this thread; use a hook in each thread"
+                text = "another thread's after_step() took part of this thread's step; use a hook in each thread"
                 raise TraceError(text)
             self._loops.add(giver)
             own: dict[str, Any] = {}

@@ -54,7 +54,7 @@ def test_a_container_that_is_removed_by_hand(submit, engine, count):
     up(job)
     with engine.client() as client:
         client.containers.get(f"{job.id}-master-0").remove(force=True)
-    with pytest.raises(JobFailed, match="it was removed from outside") as failed:
+    with pytest.raises(JobFailed, match="was removed from outside") as failed:
         job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.instance == f"{job.id}-master-0"
 
@@ -104,7 +104,7 @@ def test_a_paused_instance_of_several_ends_the_job(submit, engine, monkeypatch):
     up(job, 3)
     with engine.client() as client:
         client.containers.get(f"{job.id}-worker-0").pause()
-    with pytest.raises(JobFailed, match=r"gave no sign of life.* its container was paused") as failed:
+    with pytest.raises(JobFailed, match=r"sent no heartbeat.* its container was paused") as failed:
         job.wait(timeout=2 * PATIENCE_S, show_logs=False)
     assert failed.value.instance == f"{job.id}-worker-0"
     assert [one.status for one in job.record.instances] == ["Terminated"] * 3

@@ -285,7 +285,7 @@ def _line(text: str) -> str:
         "No such file or directory", "not found"
     )
     # Only the processes of a service keep what they have installed.
-    return text.replace("; the next job with the same ones finds them", "")
+    return text.replace("; later jobs with the same ones reuse them", "")
 
 
 def _of_the_contract(probe: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tests.docker.conftest import Submit, lines_of
 from tests.waiting import PATIENCE_S, until
 from tests.wheels import write_wheel
 
-INSTALLING = "[pai-sdk] installing the requirements; the next job with the same ones finds them"
+INSTALLING = "[pai-sdk] installing the requirements; later jobs with the same ones reuse them"
 SHOW = "python3 -c 'import tiny; print(tiny.VERSION)'"
 
 

@@ -381,7 +381,7 @@ def test_what_is_swapped_while_it_is_published_is_not_read(
 
     monkeypatch.setattr(LocalStore, "list", list_then_swap)
     problems = Publisher(store, JobFolder(sandbox), wanted).upload(live_only=False)
-    assert "no file of this folder any more" in problems
+    assert "not a file of this folder any more" in problems
     assert keys(store) == {}
 
 

@@ -46,7 +46,7 @@ def test_the_right_key_gets_in(client: Client) -> None:
     error = ask(client)
     assert isinstance(error, NotFoundError)
     assert str(error).startswith(
-        "GetTrainingJob: There is no training job 'train0' here; `pai-sdk ps` lists those there are. "
+        "GetTrainingJob: There is no training job 'train0' here; `pai-sdk ps` lists the jobs. "
         "[TRAINING_JOB_NOT_FOUND, HTTP 404"
     )
 

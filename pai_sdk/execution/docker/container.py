@@ -118,7 +118,7 @@ def _gpus(
     if options.gpu_ids:
         if len(options.gpu_ids) % count:
             what = f"{len(options.gpu_ids)} GPUs cannot be divided among {count} instances"
-            problems.append(Problem("gpu_ids", what, "give each instance as many"))
+            problems.append(Problem("gpu_ids", what, "give each instance the same number"))
             return (), 0
         each = len(options.gpu_ids) // count
         return tuple(tuple(options.gpu_ids[at : at + each]) for at in range(0, len(options.gpu_ids), each)), 0

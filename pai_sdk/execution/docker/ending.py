@@ -33,10 +33,10 @@ __all__ = ["ContainerEnd", "ending", "interrupted", "stopped_before_start"]
 
 _INTERRUPTED = "The process that submitted this job ended before all containers were started. Submit it again."
 
-_GONE = "The container of {name} is gone, and how it ended is not known; it was removed from outside."
+_GONE = "The container of {name} was removed from outside, so its exit code is not known."
 _SILENT = (
-    "Instance {name} gave no sign of life for 20 seconds, so the others were ended; its container was paused, or "
-    "the machine too busy."
+    "Instance {name} sent no heartbeat for 20 seconds, so the others were ended; its container was paused, or "
+    "the machine was too busy."
 )
 _SAID = "The container of {name} ended before it could write its log. It said: {words}"
 _STOPPED_FROM_OUTSIDE = (

@@ -152,9 +152,7 @@ def _current_context() -> _Candidate | None:
         return None
     context = ContextAPI.get_context(name)
     if context is None:
-        raise EngineNotFoundError(
-            f"the Docker context {name!r} does not exist; `docker context ls` lists those there are"
-        )
+        raise EngineNotFoundError(f"the Docker context {name!r} does not exist; `docker context ls` lists them")
     return _Candidate(str(context.Host).removeprefix("http+"), f"Docker context {name!r}")
 
 

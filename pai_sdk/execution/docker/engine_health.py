@@ -37,7 +37,7 @@ class Absence:
         if self._since is None:
             return ""
         since = time.strftime("%H:%M:%S", time.localtime(self._since))
-        return f"the Docker engine has not responded since {since}; the job is looked at again when it does"
+        return f"the Docker engine has not responded since {since}; the job is checked again when it does"
 
     @property
     def is_to_be_asked(self) -> bool:

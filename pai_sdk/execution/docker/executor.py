@@ -307,7 +307,7 @@ class DockerExecutor(Executor):
                     # The containers stay, and with them what is known of the end, until there is free space.
                     if job.sandbox.root not in self._unwritten:
                         self._unwritten.add(job.sandbox.root)
-                        logger.warning("the end of job %s cannot be written down: %s", job.id, error)
+                        logger.warning("the end of job %s cannot be saved: %s", job.id, error)
                     return state
                 job.shared.forget_secrets()
                 self._asked.pop(job.sandbox.root, None)

@@ -346,7 +346,7 @@ install_requirements() {
         true >|"$_shared/requirements.done"
         return
     fi
-    say "installing the requirements; the next job with the same ones finds them"
+    say "installing the requirements; later jobs with the same ones reuse them"
     "$_python" -m pip install -q --no-warn-script-location "$_where" -r "$_shared/requirements.txt" || {
         rm -rf "$_into"
         return 1

@@ -69,7 +69,7 @@ class LocalOptions:
             if name not in kinds:
                 near = nearest(name, kinds)
                 hint = f"did you mean {_PREFIX}{near[0]}?" if near else f"there are {', '.join(sorted(kinds))}"
-                problems.append(Problem(where, "is no option of local runs", hint))
+                problems.append(Problem(where, "is not an option of local runs", hint))
             elif name == "user" and not _USER.fullmatch(text):
                 problems.append(Problem(where, f"{text!r} is no user", "write uid:gid, or root"))
             elif kinds[name] is int and not text.isdecimal():

@@ -93,10 +93,10 @@ def read_columns(content: bytes) -> tuple[dict[str, Any], list[BinaryColumn]]:
         magic, length = struct.unpack_from("<4sI", content)
         header = json.loads(content[8 : 8 + length])
         if magic != _MAGIC or len(content) < 8 + length:
-            raise ValueError("the first bytes are others")
+            raise ValueError("it does not begin with the bytes of this format")
         columns = [_column(content, 8 + length, described) for described in header.pop("columns")]
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
-        raise BadAnswerError(f"these are no columns in the format PAIC: {error}", status_code=200) from error
+        raise BadAnswerError(f"the data is not in the format PAIC: {error}", status_code=200) from error
     return header, columns
 
 

@@ -180,7 +180,7 @@ class EventDecoder:
         try:
             message = parse_message(payload, self._plugins, is_mindspore=self._is_mindspore)
         except ValueError as error:  # its checksum says that it was written so
-            self._report(offset + at, offset + end, f"a record that is no event: {error}")
+            self._report(offset + at, offset + end, f"a record that is not an event: {error}")
             return _Waiting(at, end, None, None)
         if message.version:
             self._is_mindspore = message.version.lower().startswith("mindspore")

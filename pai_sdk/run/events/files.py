@@ -25,7 +25,7 @@ _PIECE_BYTES = 1 << 20
 _MOST_REREAD_BYTES = 4 << 20
 _COMPARED_BYTES = 64
 _EVENT_FILE = re.compile(r".*tfevents.*|.*summary\.[0-9]+.*(?<!_lineage)(?<!_explain)")
-_OPEN_DAMAGE = "bytes that are no record, up to the end"
+_OPEN_DAMAGE = "the bytes up to the end of the file are not a record"
 
 
 def is_event_file(name: str) -> bool:
@@ -197,4 +197,4 @@ class EventFileReader:
 
     def _is_another(self) -> FileChangedError:
         uri = self.store.uri + self.path
-        return FileChangedError(f"{uri} is not the file any more that was read until byte {self.offset}", uri=uri)
+        return FileChangedError(f"{uri} was replaced after it was read up to byte {self.offset}", uri=uri)

@@ -68,7 +68,7 @@ class OtherEvent:
         """
         found = self.tensor()
         if found.dtype != object:
-            raise ValueError(f"{self.tag!r} is no text but a tensor of {found.dtype}")
+            raise ValueError(f"{self.tag!r} is not text but a tensor of {found.dtype}")
         return "\n".join(part.decode(errors="replace") for part in found.reshape(-1))
 
     def tensor(self) -> npt.NDArray[Any]:
@@ -93,7 +93,7 @@ class OtherEvent:
             return _histogram_by_buckets(self.content)
         found = self.tensor()
         if found.ndim != 2 or found.shape[1] != 3:
-            raise ValueError(f"{self.tag!r} is no histogram but a tensor of shape {found.shape}")
+            raise ValueError(f"{self.tag!r} is not a histogram but a tensor of shape {found.shape}")
         return found.astype(np.float64)
 
     def hparams(self) -> dict[str, bool | float | str]:
@@ -181,7 +181,7 @@ def _fixed(content: bytes, code: str) -> npt.NDArray[Any]:
     import numpy as np
 
     if len(content) % np.dtype(code).itemsize:
-        raise ValueError(f"{len(content)} bytes are no numbers of type {code}")
+        raise ValueError(f"{len(content)} bytes cannot be read as numbers of type {code}")
     return np.frombuffer(content, code)
 
 

@@ -210,7 +210,7 @@ class _Template:
         begins = []
         for tag in tags:
             if not isinstance(tag, str) or not tag or _NOT_IN_NAMES.search(tag):
-                raise TypeError(f"{tag!r} is no name for a metric; give text")
+                raise TypeError(f"{tag!r} cannot be the name of a metric; give text")
             name = _bytes_field(1, tag)
             size = len(name) + len(exact) + 8 + len(simple) + 4
             begins.append(_key(1, 2) + _varint(size) + name + exact)
@@ -541,7 +541,7 @@ def as_float64(tag: str, value: Any) -> float:
         raise OverflowError(f"{tag!r} is too large for a float64") from None
     except (TypeError, ValueError) as error:
         why = f": {error}" if hasattr(value, "__float__") else ""  # its own words
-        raise TypeError(f"{tag!r} is no number but {type(value).__name__}{why}") from None
+        raise TypeError(f"{tag!r} is not a number but {type(value).__name__}{why}") from None
 
 
 def _as_float32(value: float) -> float:

@@ -170,7 +170,10 @@ class Launch:
                 hidden_step = launch["step"] if launch is not None else None
                 self._leave_note(seen_id, hidden_step if is_hidden else _step_of(newest))
         if is_hidden and newest is not None:
-            logger.info("step %s was saved in this launch, and not all ranks have asked yet", newest.step)
+            logger.info(
+                "step %s was saved in this launch; it is hidden until all ranks have asked for a checkpoint",
+                newest.step,
+            )
         return newest, launch if is_hidden else None
 
     def _has_ended(self, launch: Mapping[str, Any]) -> bool:
@@ -190,7 +193,7 @@ class Launch:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, json.dumps(note), mode=0o666, draft=path.with_name(_hidden("draft")))
         except OSError as error:  # rank 0 keeps the checkpoint for this rank then
-            logger.info("rank %s cannot note that it has asked: %s", self._rank, error)
+            logger.info("rank %s cannot record that it has asked for its checkpoint: %s", self._rank, error)
 
     # ---- both
 

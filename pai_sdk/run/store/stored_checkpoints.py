@@ -184,7 +184,7 @@ def complete_checkpoints(
 
 
 def latest_of_each_rank(store: Store) -> Iterator[StoredCheckpoint]:
-    """The latest complete checkpoint of rank 0, and of each other rank the latest one that is not newer."""
+    """Yields the latest checkpoint of the lowest rank, and of each other rank its latest one up to that step."""
     base, found = _listed(store)
     first: StoredCheckpoint | None = None
     for rank in sorted({place.rank for place in found}):

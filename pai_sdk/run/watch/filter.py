@@ -261,7 +261,7 @@ def _condition(text: str, at: int) -> tuple[_Condition | _Word, int]:
         begin = end
         value, end = _token(text, begin, is_key=False)
         if begin == end:
-            raise _Unreadable(text, begin, f"there is no value behind {found[0].strip()}", 'the empty text is ""')
+            raise _Unreadable(text, begin, f"there is no value after {found[0].strip()}", 'the empty text is ""')
         values.append(_value(text, begin, key, name, sign, value))
         if not text.startswith(",", end):
             break
@@ -294,7 +294,7 @@ def _value(text: str, at: int, key: RunKey, name: str, sign: str, value: str) ->
     is_text = key.group in ("text", "labels") or (key.group == "hparams" and sign not in _ORDERS)
     if sign.endswith("~"):
         if not is_text:
-            raise _Unreadable(text, at, f"{sign} is for text, and {name} is none", "use <, > or =")
+            raise _Unreadable(text, at, f"{sign} is for text, and {name} is not text", "use <, > or =")
         return value.casefold()
     if key.group == "text" and sign in _ORDERS:
         raise _Unreadable(text, at, f"{name} is text, which has no order here", "use = or ~")

@@ -148,15 +148,15 @@ class RunManager:
         self._poller.every_s = seconds
 
     def close(self, deadline_s: float = _CLOSE_S) -> None:
-        """End the background thread, and all subscriptions. What is known stays, and can be asked for.
+        """End the background thread, and all subscriptions. Known runs can still be read.
 
         Raises:
-            TimeoutError: a file was still being read after `deadline_s` seconds. Nothing is lost by that.
+            TimeoutError: a file was still being read after `deadline_s` seconds. No data is lost.
         """
         self._refresh.is_closed = True
         self._refresh.snapshots.close()
         if not self._poller.close(deadline_s):
-            raise TimeoutError(f"a run is still being read after {deadline_s:g} s; nothing is lost by that")
+            raise TimeoutError(f"a run is still being read after {deadline_s:g} s; no data is lost")
 
     def _pass(self, is_asked: bool) -> bool:
         """One pass, in the background thread; a subclass adds to it. True if more is to be read at once."""
@@ -164,7 +164,11 @@ class RunManager:
 
     def _state_after(self, is_done: bool, timeout_s: float) -> ManagerState:
         if not is_done:
-            why = "the manager was closed" if self._refresh.is_closed else f"not all is read after {timeout_s:g} s"
+            why = (
+                "the manager was closed"
+                if self._refresh.is_closed
+                else f"not all runs are read after {timeout_s:g} s"
+            )
             raise TimeoutError(f"{why}; {self.state.runs} runs are known")
         return self.state
 

@@ -147,8 +147,8 @@ class RunRefresh:
         try:
             records = {record.id: record for record in self._ask_for_records()}
         except Exception as error:  # those of the last time stay
-            logger.warning("the records of runs cannot be had: %s", error)
-            return f"the records of runs cannot be had: {type(error).__name__}: {error}"
+            logger.warning("the records of runs cannot be read: %s", error)
+            return f"the records of runs cannot be read: {type(error).__name__}: {error}"
         before, self._records = self._records, records
         gone, has_other_ids = self._places.take(records)
         removed = [entry.run_id for entry in gone if self.entries.pop(entry.run_id, None)]

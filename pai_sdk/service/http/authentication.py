@@ -71,7 +71,7 @@ class Authenticator:
         self.check(request)
         throttle(self._rate)  # only signed requests are counted: unsigned ones cannot use up the key's limit
         if "%00" in request.path or any("\0" in text for pair in request.query.items() for text in pair):
-            raise invalid_parameter("A NUL character in the path or the query means nothing here.")
+            raise invalid_parameter("A NUL character in the path or the query is not allowed.")
         return partial(self.check_body, request)
 
     def check(self, request: SignedRequest) -> None:
@@ -89,7 +89,7 @@ class Authenticator:
             raise WireError(
                 401,
                 "InvalidAuthorization",
-                f"The header Authorization is of no known kind; sign with {ACS3} or the older `acs` scheme.",
+                f"The header Authorization is not of a known kind; sign with {ACS3} or the older `acs` scheme.",
             )
         else:
             raise WireError(401, "MissingAuthorization", f"The request is not signed; sign it with {ACS3}.")

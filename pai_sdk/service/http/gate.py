@@ -105,13 +105,13 @@ def headers_of(scope: Scope, *, once: Collection[str] = ()) -> dict[str, str]:
         once: headers that may be there only once.
 
     Raises:
-        WireError: one of `once` is there twice.
+        WireError: one of `once` is given twice.
     """
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         if key in headers and key in once:
-            raise WireError(403, "HostNotAllowed", f"The header {key} is there twice.")
+            raise WireError(403, "HostNotAllowed", f"The header {key} is given twice.")
         joint = "; " if key == "cookie" else ","
         headers[key] = f"{headers[key]}{joint}{text}" if key in headers else text
     return headers

@@ -87,7 +87,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def cut_if_slow(self, now: float) -> None:
         """End the connection if its client holds it without using it."""
         if self._head is not None and now - self._head.since > self._limits.head_s:
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request did not come in time.")
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request was not received in time.")
         elif self._body is not None and self._is_stalled(self._body, now):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body came too slowly.")
         elif self._does_not_read(now):
@@ -141,7 +141,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _refuse_head(self) -> None:
         most = self._limits.head_bytes
-        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"A request's head may have {most} bytes.")
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The request's head has more than {most} bytes.")
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
         """End the connection; with a response, unless one is under way."""

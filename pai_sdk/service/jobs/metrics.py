@@ -201,7 +201,7 @@ class MetricsCollector:
             self._jobs.note(
                 watched.job_id,
                 f"Metrics in the log are no longer read: {error.strerror} ({error.filename}); they are written "
-                "into the job's output tensorboard, which it must leave as it is.",
+                "into the job's output tensorboard, which it must not change.",
             )
 
     def _note_troubles(self, watched: _WatchedJob) -> None:

@@ -175,7 +175,7 @@ class Scheduler:
                 self._look_around()
                 pause_s = max(_LOOK_S, _LOOK_S_A_JOB * len(self._active)) if self._active else None
             except Exception as error:  # a full disk, say: the jobs are still there when it is mended
-                self._disk.tell("the scheduler cannot go on, and tries again", error)
+                self._disk.tell("the scheduler failed, and tries again", error)
                 pause_s = _PAUSE_AFTER_FAULT_S
             if not self._closing.is_set():
                 self._woken.wait(pause_s)
@@ -206,7 +206,7 @@ class Scheduler:
                 try:
                     self._advance(active)
                 except Exception as error:
-                    self._disk.tell(f"job {active.id} cannot go on, and is tried again", error)
+                    self._disk.tell(f"job {active.id} cannot continue, and is tried again", error)
                     active.not_before = time.monotonic() + _PAUSE_AFTER_FAULT_S
 
     def _admit(self) -> None:
@@ -352,7 +352,9 @@ class Scheduler:
                 raise UploadCancelled
             problems = active.publisher.upload(live_only=False)
         except UploadCancelled:
-            logger.info("job %s has ended; the next service here saves the rest of what it has left", active.id)
+            logger.info(
+                "job %s has ended; the next service on this data folder saves its other outputs", active.id
+            )
             raise
         status, reason_code, reason_message = _outcome(state, problems)
         if problems and status != JobStatus.FAILED:
@@ -386,7 +388,7 @@ class Scheduler:
         try:
             self._jobs.note(job_id, text)
         except Exception as error:
-            self._disk.tell(f"an event of job {job_id} cannot be noted", error)
+            self._disk.tell(f"an event of job {job_id} cannot be saved", error)
 
     def _let_go(self, active: _ActiveJob) -> None:
         self._disk.all_is_well()
@@ -404,6 +406,6 @@ def _need(request: TrainingJobRequest) -> Need:
 def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None, str | None]:
     """Status, reason code and reason of a job that has ended."""
     if unsaved and state.succeeded:
-        text = f"The job ended well, but not all of its outputs were saved: {unsaved}"
+        text = f"The job's command succeeded, but not all of its outputs were saved: {unsaved}"
         return JobStatus.FAILED, "OutputsNotSaved", text
     return outcome(state)

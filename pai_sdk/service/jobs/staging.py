@@ -177,7 +177,7 @@ class _Copier:
             self._copy_file(uri, target, what)
         elif self.copy_what_is_there(uri, target, what) is None:
             raise StagingFailed(
-                reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or mend the URI."
+                reason_if_missing, f"{what}: there is nothing at {uri}; upload it, or correct the URI."
             )
 
     def resume(self, uri: OssUri, target: Store, channel: str, tell: Callable[[str], None]) -> None:

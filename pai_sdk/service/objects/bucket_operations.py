@@ -160,7 +160,7 @@ class BucketOperations:
         if not 1 <= len(keys) <= _MAX_KEYS:
             raise oss_error("MalformedXML", f"1 to {_MAX_KEYS} keys can be deleted at once.")
         if any(element.find("VersionId") is not None for element in root.findall("Object")):
-            raise oss_error("NotImplemented", "There are no versions here.")
+            raise oss_error("NotImplemented", "This object store has no versions.")
         for key in keys:
             encode_key(key)
         await self._threads.run(self._store.delete_many, request.bucket, keys)
@@ -239,4 +239,4 @@ def _from_token(token: str) -> str:
     try:
         return base64.urlsafe_b64decode(token.encode()).decode()
     except (binascii.Error, ValueError) as error:
-        raise oss_error("InvalidArgument", "The continuation token is none of ours.") from error
+        raise oss_error("InvalidArgument", "The continuation token is not from this object store.") from error

@@ -34,7 +34,7 @@ ERRORS: dict[str, tuple[int, str]] = {
     "NoSuchBucket": (404, "There is no such bucket; check its name."),
     "NoSuchKey": (404, "There is no such object; check its key."),
     "NoSuchUpload": (404, "There is no such upload; it was completed or aborted, or never begun."),
-    "NotModified": (304, "The object is still as the client knows it."),
+    "NotModified": (304, "The object has not changed."),
     "NotImplemented": (501, "This object store does not offer what was asked for."),
     "ObjectDamaged": (410, "The content of the object was lost on the disk of the service; upload it again."),
     "ObjectNotAppendable": (409, "The object was not made by AppendObject; nothing can be appended to it."),

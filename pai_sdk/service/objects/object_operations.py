@@ -258,7 +258,7 @@ def copy_source(request: OssRequest) -> tuple[str, str]:
     """
     source, _, version = request.header("x-oss-copy-source").partition("?")
     if version:
-        raise oss_error("NotImplemented", "There are no versions here.")
+        raise oss_error("NotImplemented", "This object store has no versions.")
     try:
         path = unquote(source.encode("latin-1").decode(), errors="strict").removeprefix("/")
     except UnicodeDecodeError as error:

@@ -96,7 +96,7 @@ class Verifier:
         authorization = request.header("authorization")
         query = dict(request.query)
         if len(query) != len(request.query):
-            raise oss_error("InvalidArgument", "A query parameter is there twice.")
+            raise oss_error("InvalidArgument", "A query parameter is given twice.")
         if authorization.startswith(f"{ALGORITHM_V4} "):
             return self._check_v4_header(request, authorization)
         if authorization.startswith("OSS "):

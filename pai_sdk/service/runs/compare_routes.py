@@ -38,7 +38,7 @@ class _Selection(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     runs: list[_Text] | None = Field(None, max_length=_MOST_RUNS, description="Ids of runs.")
-    filter: str | None = Field(None, max_length=16_384, description="Or which runs, as for the list of runs.")
+    filter: str | None = Field(None, max_length=16_384, description="Or a filter, as for the list of runs.")
 
 
 class CompareRequest(_Selection):
@@ -54,7 +54,7 @@ class CompareRequest(_Selection):
         default_factory=list, max_length=20, description="Such as hparams.lr, labels.team."
     )
     band: Literal["std", "range", "quantile"] | None = None
-    last: bool = Field(False, description="Whether the last value of each bucket is wanted.")
+    last: bool = Field(False, description="True to return the last value of each bucket.")
     precision: Literal["single", "double"] = Field("single", description="Of columns.")
 
 

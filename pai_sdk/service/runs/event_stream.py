@@ -112,7 +112,9 @@ async def follow_events(
     topics: Annotated[
         str, Query(description="runs, scalars:RUN:TAG and log:RUN, joined by commas.", max_length=16_384)
     ] = RunsTopic.name,
-    cursor: Annotated[str, Query(description="As Last-Event-ID, which goes before it.", max_length=16_384)] = "",
+    cursor: Annotated[
+        str, Query(description="As the header Last-Event-ID, which takes precedence.", max_length=16_384)
+    ] = "",
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
     """One stream of what is new (server-sent events), at most four times a second.

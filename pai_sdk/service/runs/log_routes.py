@@ -25,7 +25,7 @@ _MOST_LINES = 10_000
 _LARGEST = (1 << 63) - 1
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _NDJSON = "application/x-ndjson"
-_Instance = Annotated[str | None, Query(description="One instance; all of them in one order without it.")]
+_Instance = Annotated[str | None, Query(description="One instance. Without it: all instances, merged.")]
 _After = Annotated[int | None, Query(ge=0, le=_LARGEST, description="A byte of the instance's log.")]
 
 
@@ -79,8 +79,10 @@ def read_log(
     run_id: str,
     line: Annotated[int | None, Query(ge=0, le=_LARGEST, description="Number of the first line, from 0.")] = None,
     lines: Annotated[int, Query(ge=1, le=_MOST_LINES, description="The most lines.")] = 200,
-    tail: Annotated[int | None, Query(ge=1, le=_MOST_LINES, description="The last lines, so many.")] = None,
-    time: Annotated[float | None, Query(ge=0, le=1e11, description="From then on, in seconds since 1970.")] = None,
+    tail: Annotated[int | None, Query(ge=1, le=_MOST_LINES, description="The number of last lines.")] = None,
+    time: Annotated[
+        float | None, Query(ge=0, le=1e11, description="Begin at this time, in seconds since 1970.")
+    ] = None,
     after: _After = None,
     instance: _Instance = None,
 ) -> Response:

@@ -125,7 +125,7 @@ def read_scalars(
     media_type = best_of(request, (JSON, CSV, PAIC))
     _check_range(start, end)
     if after and (buckets or smooth or start is not None or end is not None):
-        raise invalid_parameter("after: continues all points; it goes without buckets, smooth, from and to.")
+        raise invalid_parameter("after: cannot be combined with buckets, smooth, from and to.")
     series = asked(run.scalars, tag)
     key = f"scalars:{run_id}:{tag}"
     known = read_cursor(after, [key]).get(key)

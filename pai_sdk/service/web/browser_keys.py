@@ -46,7 +46,7 @@ class BrowserKeys:
         self._cookies: dict[bytes, bytes] = {}  # each with the key of its page
 
     def new_code(self) -> str:
-        """A code for the address of the page: it is valid once, for a minute."""
+        """A code for the address of the page, valid for one use within a minute."""
         code = secrets.token_urlsafe(_BYTES)
         with self._lock:
             while len(self._codes) >= _MOST_CODES:

@@ -110,7 +110,7 @@ def to_page() -> Response:
 
 @_router.post(LOGIN_PATH)
 def log_in(request: Request, body: LoginRequest) -> Response:
-    """Exchange the code of the link for a cookie, and the page's key. The code is valid once, for a minute."""
+    """Exchange the link's code for a cookie and the page's key. It is valid for one use, within a minute."""
     context: _UiContext = request.app.state.context
     found = context.keys.exchange(body.code)
     if found is None:
@@ -208,7 +208,7 @@ class UiServer:
         return url_of(self._settings.names[0] if self._settings.names else self._settings.host, self.port)
 
     def new_link(self) -> str:
-        """A link for a browser: it is valid once, for a minute. The code is in no request and in no log."""
+        """A link for a browser, valid for one use within a minute. The code is in its fragment, so in no log."""
         return f"{self.url}{PAGE_PATH}#{self._keys.new_code()}"
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:

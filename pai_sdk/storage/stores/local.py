@@ -160,7 +160,7 @@ class LocalStore(Store):
             opened, real = os.fstat(descriptor), place.resolve()
             is_inside = real.is_relative_to(self.root.resolve()) and os.path.samestat(opened, real.lstat())
             if not is_inside or not stat.S_ISREG(opened.st_mode):
-                raise PermissionError(errno.EACCES, "it is no file of this folder any more")
+                raise PermissionError(errno.EACCES, "it is not a file of this folder any more")
         except BaseException:
             os.close(descriptor)
             raise

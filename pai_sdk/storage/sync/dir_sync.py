@@ -264,7 +264,7 @@ class DirSync:
             place = target.root or target.uri
             raise ObjectNotFoundError(
                 f"{source.uri}: there is no such file or folder, or it is empty; nothing was deleted at {place}. "
-                f"If that shall be empty: pai-sdk rm -r {shlex.quote(str(place))}",
+                f"If it is meant to be empty: pai-sdk rm -r {shlex.quote(str(place))}",
                 uri=source.uri,
             )
         if not source.exists():

@@ -62,7 +62,7 @@ def read_manifest(client: OssClient, folder: OssUri) -> list[StoredFile]:
     """
     files = manifest_files(client, folder)
     if not digest_of(files).startswith(folder.name):
-        raise ValueError("its files are not those that the folder is named by")
+        raise ValueError("its files do not match the hash in the folder's name")
     return files
 
 

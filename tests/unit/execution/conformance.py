@@ -243,7 +243,7 @@ class ExecutorConformance:
         (harness.record_of(root).path / "stop").touch()  # the disk was too full for the reason
         state = harness.wait(root)
         assert (state.succeeded, state.reason_code) == (False, "StoppedByUser")
-        assert "could not be written down" in state.reason_message
+        assert "could not be saved" in state.reason_message
         assert harness.log(root).endswith("saved\n")
 
     # ---- 4: stop ------------------------------------------------------------------------------------------

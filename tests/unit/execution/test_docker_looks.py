@@ -166,7 +166,7 @@ def test_an_end_that_cannot_be_written_down_is_told_once(
     for _ in range(3):
         assert executor.state(tmp_path).phase == "ended"
     assert [record.getMessage() for record in caplog.records] == [
-        "the end of job j cannot be written down: [Errno 28] no space"
+        "the end of job j cannot be saved: [Errno 28] no space"
     ]
 
 

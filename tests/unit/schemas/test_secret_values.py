@@ -77,7 +77,7 @@ def test_a_secret_is_read_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_value_given_in_place_of_a_name_is_refused_and_not_shown() -> None:
-    with pytest.raises(InvalidInputError, match="no name of an environment variable") as caught:
+    with pytest.raises(InvalidInputError, match="not the name of an environment variable") as caught:
         Secret("sk-hunter2")
     assert "hunter2" not in str(caught.value)
 

@@ -65,7 +65,7 @@ function showTable(said) {
     cell(row, run.name || run.id, "id").title = run.id;
     const status = cell(row, run.status || "", /^[A-Za-z]+$/.test(run.status || "") ? run.status : "");
     if (run.error || run.damaged) {
-      status.title = run.error || `${run.damaged} damaged ranges were passed over`;
+      status.title = run.error || `${run.damaged} damaged ranges were skipped`;
       status.className += " warn";
     }
     cell(row, age(run.updated_at), "soft");

@@ -317,7 +317,7 @@ def test_a_replaced_file_is_an_error(tmp_path: Path) -> None:
     reader = EventFileReader(LocalStore(tmp_path), path.name)
     reader.read()
     write_events(path, event(1, simple("other", 1)), event(2, simple("other", 1)))
-    with pytest.raises(FileChangedError, match="not the file any more"):
+    with pytest.raises(FileChangedError, match="was replaced after it was read"):
         reader.read()
     path.write_bytes(b"")
     with pytest.raises(FileChangedError):
@@ -593,7 +593,7 @@ def test_a_record_that_is_no_message_is_told() -> None:
     content = event(1, simple("a", 1)) + frame(b"\xff\xff") + event(2, simple("a", 2))
     found, decoder = decoded(content)
     assert len(found["a"]) == 2
-    assert [one.reason for one in decoder.damaged] == ["a record that is no event: a varint is cut off"]
+    assert [one.reason for one in decoder.damaged] == ["a record that is not an event: a varint is cut off"]
 
 
 @settings(max_examples=100, deadline=None)

@@ -204,15 +204,15 @@ def test_mappings_and_arrays_of_one_number_are_metrics(tmp_path: Path) -> None:
     ("metrics", "problem"),
     [
         ({"loss": "0.1"}, "'loss' is text"),
-        ({"loss": None}, "'loss' is no number but NoneType"),
-        ({"eval": {"curve": [1, 2]}}, "'eval/curve' is no number but list"),
-        ({"loss": numpy.array([1.0, 2.0])}, "'loss' is no number but ndarray"),
+        ({"loss": None}, "'loss' is not a number but NoneType"),
+        ({"eval": {"curve": [1, 2]}}, "'eval/curve' is not a number but list"),
+        ({"loss": numpy.array([1.0, 2.0])}, "'loss' is not a number but ndarray"),
         ({1: 0.5}, "no text as its name"),
         ({"a": {2: 1}}, "a/2 has no text"),
         ({"a/b": 1, "a": {"b": 2}}, "two metrics have the name a/b"),
-        ({"": 1.0}, "no name for a metric"),
-        ({"a\0b": 1.0}, "no name for a metric"),
-        ({"\ud800": 1.0}, "no name for a metric"),
+        ({"": 1.0}, "cannot be the name of a metric"),
+        ({"a\0b": 1.0}, "cannot be the name of a metric"),
+        ({"\ud800": 1.0}, "cannot be the name of a metric"),
     ],
 )
 def test_what_is_no_metric_is_an_error_in_the_caller(tmp_path: Path, metrics: dict, problem: str) -> None:

@@ -401,7 +401,10 @@ def test_records_that_cannot_be_had_leave_the_last_ones(tmp_path: Path) -> None:
         manager.wait_until_loaded(60)
         assert brief(manager, "a").status == "Stopped"
         state = manager.refresh()
-        assert (state.status, state.error) == ("FAILED", "the records of runs cannot be had: OSError: no database")
+        assert (state.status, state.error) == (
+            "FAILED",
+            "the records of runs cannot be read: OSError: no database",
+        )
         assert brief(manager, "a").status == "Stopped"
         assert manager.refresh().status == "DONE"
         assert brief(manager, "a").status == "Running"
@@ -705,7 +708,7 @@ def test_questions_do_not_wait_for_files(tmp_path: Path, monkeypatch: pytest.Mon
         assert last(manager, "a") == 1.0
         assert manager.run("a").scalars("loss").value.tolist() == [1.0]
         assert len(manager.compare("", "loss").curves) == 1
-        with pytest.raises(TimeoutError, match=r"not all is read after 0.01 s; 2 runs are known"):
+        with pytest.raises(TimeoutError, match=r"not all runs are read after 0.01 s; 2 runs are known"):
             manager.refresh(timeout_s=0.01)
         go_on.set()
         waiting.join(60)

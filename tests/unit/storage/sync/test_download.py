@@ -259,7 +259,7 @@ def test_a_link_to_the_same_content_is_replaced(client: OssClient, oss: FakeOss,
 def test_a_file_in_the_place_of_a_folder(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     oss.buckets[BUCKET] |= {"run/a/b": StoredObject(b"1"), "run/c": StoredObject(b"2")}
     (tmp_path / "file").write_bytes(b"mine")
-    says = f"^{tmp_path / 'file'} is a file, but a folder is to be there; move the file away$"
+    says = f"^{tmp_path / 'file'} is a file, but a folder is needed there; move the file away$"
     for uri, target in (("run/", "file"), ("run/", "file/deeper"), ("run/c", "file/c")):
         with pytest.raises(NameTakenError, match=says):
             download(client, OssUri(BUCKET, uri), tmp_path / target)
@@ -279,7 +279,7 @@ def test_a_folder_in_the_place_of_a_file(client: OssClient, oss: FakeOss, conten
     with pytest.raises(TransferError, match="2 of 2 files") as caught:
         download(client, OssUri(BUCKET, "run/"), tmp_path)
     for name in ("small", "large"):
-        says = f"{tmp_path / name} is a folder, but a file is to be there; move the folder away"
+        says = f"{tmp_path / name} is a folder, but a file is needed there; move the folder away"
         assert str(caught.value.failures[name]) == says
         assert isinstance(caught.value.failures[name], NameTakenError)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["large", "small"]
