@@ -92,7 +92,7 @@ def test_an_instance_that_was_paused_too_long(shared: SharedFolder) -> None:
         (shared.path / f"{name}.exit").write_text("143\n")
     state = told(shared, {}, count=2)
     assert state["failed_instance"] == "j-worker-0"
-    assert "no sign of life" in state["reason_message"]
+    assert "no heartbeat" in state["reason_message"]
 
 
 @pytest.mark.parametrize("code", [0, 137])
@@ -111,7 +111,7 @@ def test_an_instance_that_the_others_took_for_lost_is_not_said_to_be_killed(
     (shared.path / "j-master-0.exit").write_text("143\n")
     state = told(shared, ends, count=2, has_restarted=True)
     assert (state["failed_instance"], state["reason_code"]) == ("j-worker-0", "SupervisorLost")
-    assert "no sign of life" in state["reason_message"]
+    assert "no heartbeat" in state["reason_message"]
 
 
 def test_an_instance_that_was_killed_before_the_others_missed_it_was_killed(shared: SharedFolder) -> None:

@@ -265,7 +265,7 @@ def test_a_file_in_the_place_of_a_folder(client: OssClient, oss: FakeOss, tmp_pa
             download(client, OssUri(BUCKET, uri), tmp_path / target)
     (tmp_path / "down").mkdir()
     (tmp_path / "down" / "a").write_bytes(b"mine")
-    with pytest.raises(TransferError, match="down/a is a file, but a folder is to be there") as caught:
+    with pytest.raises(TransferError, match="down/a is a file, but a folder is needed there") as caught:
         download(client, OssUri(BUCKET, "run/"), tmp_path / "down")
     assert {path: type(error) for path, error in caught.value.failures.items()} == {"a/b": NameTakenError}
     assert (tmp_path / "down" / "c").read_bytes() == b"2"
