@@ -22,7 +22,7 @@ def test_it_is_said_once_that_an_engine_is_gone_and_once_that_it_is_back(
     assert absence.sentence == ""
     gone, back = [each.getMessage() for each in caplog.records if each.name.endswith(".engine_health")]
     assert "has not responded since" in gone
-    assert "looked at again" in gone
+    assert "is checked again" in gone
     assert "responds again" in back
 
 
