@@ -354,7 +354,7 @@ class ModelTrainingRecipe(ModelRecipe):
                 `default_inputs`. The model is an input in both cases.
             outputs: output channel to where it goes, for those that shall not go to the default place.
             wait: return when the job has ended, not when it is submitted.
-            job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
+            job_name: the job's name; otherwise a readable one that begins with `base_job_name`.
             show_logs: show status and log while waiting.
 
         Returns:
