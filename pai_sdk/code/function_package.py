@@ -277,7 +277,7 @@ def _check_pins(requirements: Sequence[str], here: Mapping[str, str]) -> None:
         pin = _PIN.match(requirement) if isinstance(requirement, str) else None
         found = next((each for name, each in here.items() if pin and _plain(name) == _plain(pin[1])), None)
         if pin is not None and found is not None and calling.series_of(found) != calling.series_of(pin[2]):
-            what = f"{requirement} does not go with {pin[1]} {found}, with which the function is pickled here"
+            what = f"{requirement} conflicts with {pin[1]} {found}, with which the function is pickled here"
             problems.append(Problem(f"requirements[{number}]", what, f"'{pin[1]}=={found}'"))
     if problems:
         raise InvalidInputError(problems)

@@ -14,7 +14,7 @@ DEPLOYING = "deploy it with PAI-EAS: in the console, with `eascmd`, or by the pa
 """How a model is deployed without this package."""
 
 SERVING = (
-    "it trains, and does not serve. estimator.model_data() is the URI of the model, and "
+    "pai_sdk does not serve models. estimator.model_data() is the URI of the model, and "
     f"job.download('model', 'model/') fetches it; {DEPLOYING}"
 )
 """The replacement of deploying."""

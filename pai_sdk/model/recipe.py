@@ -173,7 +173,11 @@ class ModelRecipe(EstimatorBase):
             StorageError: the code is not where the recipe says.
         """
         if not (isinstance(self.source_dir, str) and is_remote_uri(self.source_dir)):
-            what = "has no code in OSS" if self.source_dir is None else f"has its code here: {self.source_dir}"
+            what = (
+                "has no code in OSS"
+                if self.source_dir is None
+                else f"has its code on this machine: {self.source_dir}"
+            )
             raise InvalidInputError([Problem("source_dir", f"the recipe {what}", "")])
         folder = path_given(local_path, "local_path")
         session = given_or_default(self.session, local=False)
@@ -354,7 +358,7 @@ class ModelTrainingRecipe(ModelRecipe):
                 `default_inputs`. The model is an input in both cases.
             outputs: output channel to where it goes, for those that shall not go to the default place.
             wait: return when the job has ended, not when it is submitted.
-            job_name: the job's name; otherwise `base_job_name`, the time and a few digits.
+            job_name: the job's name; otherwise a readable one that begins with `base_job_name`.
             show_logs: show status and log while waiting.
 
         Returns:
@@ -399,7 +403,7 @@ def recipe_spec(
         what = f"{of} has no {kind} recipe {method!r}"
         raise InvalidInputError([Problem("method", what, name_hint(str(chosen), [*spec], shown=len(spec)))])
     if method is None and len(recipes) > 1:
-        logger.warning("%s has several %s recipes: %s; %r is taken", of, kind, ", ".join(spec), chosen)
+        logger.warning("%s has several %s recipes: %s; %r is used", of, kind, ", ".join(spec), chosen)
     try:
         return ModelRecipeSpec.model_validate(recipes[chosen])
     except ValidationError as error:

@@ -239,5 +239,5 @@ class RegisteredModel:
             NotOfferedError: always; it names the replacement.
         """
         raise NotOfferedError(
-            "RegisteredModel.deploy", f"it trains, and does not serve. The model is at {self.uri}; {DEPLOYING}"
+            "RegisteredModel.deploy", f"pai_sdk does not serve models. The model is at {self.uri}; {DEPLOYING}"
         )

@@ -148,7 +148,9 @@ def _end(running: ServiceInfo, deadline: float) -> None:
     Raises:
         ServiceStartError: it does not end in time.
     """
-    logger.info("the embedded service is of pai-sdk %s; one of %s replaces it", running.version, __version__)
+    logger.info(
+        "the embedded service runs pai-sdk %s; it is restarted with pai-sdk %s", running.version, __version__
+    )
     with suppress(ProcessLookupError):
         os.kill(running.pid, signal.SIGTERM)
     while is_locked(running.data_dir):

@@ -304,7 +304,7 @@ class _Connection:
         except ValueError:
             found = None
         if not isinstance(found, dict) or "UploadID" not in found:
-            raise TraceError(f"{self.sink}: the response is not that of the tunnel", retryable=True)
+            raise TraceError(f"{self.sink}: the response is not one of MaxCompute's tunnel", retryable=True)
         return found
 
 

@@ -90,7 +90,7 @@ def trace_schema(columns: ColumnTypes) -> pa.Schema:
             problems.append(Problem(f"column {name!r}", str(error)))
     lower = [name.lower() for name in columns if isinstance(name, str)]
     problems += [
-        Problem(f"column {name!r}", "is defined more than once", "tables ignore upper and lower case")
+        Problem(f"column {name!r}", "is defined more than once", "tables do not distinguish upper and lower case")
         for name in sorted({name for name in lower if lower.count(name) > 1})
     ]
     if not columns:
@@ -113,7 +113,7 @@ def parse_type(text: str) -> pa.DataType:
     tokens = _tokens(text)
     type_ = _parse(tokens, text)
     if (rest := next(tokens, None)) is not None:
-        raise ValueError(f"{text!r} is not a type: {rest!r} is too much")
+        raise ValueError(f"{text!r} is not a type: {rest!r} is unexpected")
     return type_
 
 

@@ -81,7 +81,7 @@ def test_the_jobs_of_the_first_build_are_carried_over(start: Callable[..., Any],
             "UPDATE schema_versions SET version = 99 WHERE name = 'jobs'",
             r"newer pai-sdk \(version 99 ",
         ),
-        ("ALTER TABLE jobs DROP COLUMN failed_instance", r"\(without jobs\.failed_instance\)"),
+        ("ALTER TABLE jobs DROP COLUMN failed_instance", r"\(missing columns: jobs\.failed_instance\)"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_sentence(
@@ -163,7 +163,7 @@ def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path: Path)
     [
         ("not a url", "not a URL such as"),
         ("", "not a URL such as"),
-        (f"mysql://me:{SECRET}@host/db", "'mysql' is not served"),
+        (f"mysql://me:{SECRET}@host/db", "'mysql' is not supported"),
         (f"postgresql://me:{SECRET}@host:port/db", "not a URL such as"),
     ],
 )

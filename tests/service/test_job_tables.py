@@ -75,7 +75,7 @@ def test_a_job_uses_its_tables_with_pyodps_and_no_others(service: Client, tmp_pa
     lines = [line.text for line in job.logs()]
     assert {"sum 5050", "tables ['clicks', 'sums']"} <= {*lines}, lines
     for table in ("private", "clicks"):
-        assert any(line.startswith(f"{table} is kept: ") and "does not open table" in line for line in lines)
+        assert any(line.startswith(f"{table} is kept: ") and "gives no access to table" in line for line in lines)
     with session.tables.client().get_table("sums").open_reader() as reader:
         assert [record["n"] for record in reader] == [5050]
     assert session.tables.client().exist_table("private")

@@ -250,7 +250,7 @@ def open_signed(key: bytes, content: bytes) -> tuple[dict[str, Any], bytes]:
     signature, _, rest = content.partition(b"\n")
     expected = hmac.new(key, rest, hashlib.sha256).hexdigest().encode()
     if not hmac.compare_digest(signature, expected):
-        raise ValueError("the signature is wrong: the file is damaged, or was written by someone else")
+        raise ValueError("the signature is wrong: the file is damaged, or was written with another key")
     header, _, payload = rest.partition(b"\n")
     found = json.loads(header)
     if not isinstance(found, dict):

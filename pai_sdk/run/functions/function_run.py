@@ -275,7 +275,7 @@ class FunctionRun:
             CheckpointError: the checkpoint is gone, or changes meanwhile.
         """
         if checkpoint_dir is not None:
-            problem = "is not taken: the folder is chosen by the run"
+            problem = "is not supported: the run chooses the folder"
             raise InvalidInputError([Problem("checkpoint_dir", problem, "use the path that save() returns")])
         if self._saved is None:
             source, counters = self._checkpoint or (None, dict.fromkeys(_COUNTERS, 0))

@@ -205,7 +205,7 @@ def run_task(task: Task, session: TrainingSession) -> Ended:
 
 def note_wait(name: str, unfinished: tuple[int, str]) -> None:
     """Say why `stop` waits longer than the grace period."""
-    logger.warning("%s is stopped when the checkpoint of step %s is %s", name, *unfinished)
+    logger.warning("stop() of %s waits until the checkpoint of step %s is %s", name, *unfinished)
 
 
 class ThreadHost:

@@ -73,7 +73,7 @@ class FunctionRunner(FunctionRun):
         if folder.parent != Path(RunLayout(str(self.folder)).saved) or not folder.name.isdecimal():
             raise CheckpointError(f"{folder} is not removed: save() of {self.run_id} has not returned it")
         if self._checkpoint is not None and folder in self._checkpoint[0].parents:
-            raise CheckpointError(f"{folder} is not removed: {self.run_id} goes on from it; remove it later")
+            raise CheckpointError(f"{folder} is not removed: {self.run_id} resumes from it; remove it later")
         # Renamed at first, so that no reader finds a part of it.
         removed = folder.with_name(f".removed-{folder.name}-{uuid.uuid4().hex}")
         with contextlib.suppress(FileNotFoundError):

@@ -280,7 +280,7 @@ class _Drawing:
         if inf:
             parts.append(f"◆ {inf:,} infinite")
         if self.dropped:
-            parts.append(f"{self.dropped:,} not above 0 left out")
+            parts.append(f"{self.dropped:,} values of 0 or less left out")
         return ", ".join(parts)
 
 

@@ -134,7 +134,7 @@ def save_picture(
         content = svg() + "\n"
     else:
         endings = ".svg or .html" if svg is not None else ".html"
-        hint = f"end it with {endings}; a browser makes a PNG or a PDF of it"
-        raise InvalidInputError([Problem("path", f"{target.name!r} is no such file", hint)])
+        hint = f"use a name that ends with {endings}; a browser converts it to PNG or PDF"
+        raise InvalidInputError([Problem("path", f"{target.name!r} is not a supported file type", hint)])
     target.write_text(content, encoding="utf-8")
     return target

@@ -56,7 +56,7 @@ def smoothed_by_x(x: npt.ArrayLike, values: npt.ArrayLike, half_life: float) -> 
 def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list[Floats]:
     """Smooth several series in one pass, each by itself, as `smoothed` does."""
     if not 0 <= weight < 1:
-        raise ValueError(f"smooth={weight}: the weight is from 0 to less than 1")
+        raise ValueError(f"smooth={weight}: the weight must be at least 0 and less than 1")
     values = _joined(series)
     return _smoothed(series, values, np.where(np.isfinite(values), weight, 1.0))
 
@@ -66,7 +66,7 @@ def smoothed_together_by_x(
 ) -> list[Floats]:
     """Smooth several series in one pass, each by itself, as `smoothed_by_x` does."""
     if not half_life > 0 or not math.isfinite(half_life):
-        raise ValueError(f"half_life={half_life}: it is more than 0")
+        raise ValueError(f"half_life={half_life}: it must be finite and more than 0")
     distance = np.diff(_joined(x), prepend=0.0)
     return _smoothed(series, _joined(series), np.exp2(-np.maximum(distance, 0) / half_life))
 

@@ -90,9 +90,9 @@ def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
     if request.scheduler is not None:
         for name, limit in request.scheduler.to_wire().items():
             if limit < 0:
-                yield f"Scheduler.{name}: {limit} is less than 0; 0 is without limit"
+                yield f"Scheduler.{name}: {limit} is less than 0; 0 means no limit"
             elif limit > _LONGEST_LIMIT:
-                yield f"Scheduler.{name}: {limit} is more than {_LONGEST_LIMIT}; 0 is without limit"
+                yield f"Scheduler.{name}: {limit} is more than {_LONGEST_LIMIT}; 0 means no limit"
     if not -_MOST_PRIORITY <= (request.priority or 0) <= _MOST_PRIORITY:
         yield f"Priority: {request.priority} is not between -{_MOST_PRIORITY} and {_MOST_PRIORITY}"
 

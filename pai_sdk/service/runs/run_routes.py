@@ -174,7 +174,9 @@ def names_of(text: str, parameter: str) -> list[str]:
         try:
             names = [str(name) for name in json.loads(text)]
         except (ValueError, RecursionError) as error:
-            raise invalid_parameter(f"{parameter}: is neither joined by commas nor a JSON array.") from error
+            raise invalid_parameter(
+                f"{parameter}: is neither a list of names with commas nor a JSON array."
+            ) from error
     if len(names) > _MOST_NAMES:
         raise invalid_parameter(f"{parameter}: has {len(names)} names; {_MOST_NAMES} are allowed.")
     return names
@@ -183,7 +185,9 @@ def names_of(text: str, parameter: str) -> list[str]:
 def _fields_of(text: str) -> Sequence[str]:
     names = names_of(text, "fields")
     if unknown := [name for name in names if name not in FIELDS]:
-        raise invalid_parameter(f"fields: {unknown[0][:100]!r} is none; there are {', '.join(FIELDS)}.")
+        raise invalid_parameter(
+            f"fields: {unknown[0][:100]!r} is not a field; the fields are {', '.join(FIELDS)}."
+        )
     return names or FIELDS
 
 

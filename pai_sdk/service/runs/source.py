@@ -27,9 +27,8 @@ class RunMark:
     """Something that happened to a run, for the x axis of its curves.
 
     Attributes:
-        kind: a new status of its job, an event of its job, a checkpoint, or the first value of a metric that is
-        not
-            finite.
+        kind: a new status of its job, an event of its job, a checkpoint, or the first value of a metric that
+            is not finite.
         text: for people.
         time: seconds since 1970, where it is known.
         step: of the training, where it is known.

@@ -259,7 +259,7 @@ def read_topics(text: str) -> list[tuple[str, list[str]]]:
         parts = [unquote(part) for part in name.split(":")]
         if (parts[0], len(parts)) not in (("runs", 1), ("scalars", 3), ("log", 2)):
             raise invalid_parameter(
-                f"topics: {name[:100]!r} is none; there are runs, scalars:RUN:TAG and log:RUN, with "
+                f"topics: {name[:100]!r} is not a topic; the topics are runs, scalars:RUN:TAG and log:RUN, with "
                 "':' and ',' in a name written as %3A and %2C."
             )
         found.append((name, parts))

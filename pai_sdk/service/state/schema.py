@@ -101,6 +101,6 @@ class Schema:
         ]
         if missing:
             raise ServiceStartError(
-                f"the {self.name} in the database are not what this pai-sdk can read (without "
+                f"this pai-sdk cannot read the {self.name} in the database (missing columns: "
                 f"{', '.join(missing)}); use another data folder, or the pai-sdk that wrote it"
             )

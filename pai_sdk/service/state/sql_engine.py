@@ -43,7 +43,7 @@ def postgres_url(text: str) -> URL:
     except (ArgumentError, ValueError) as error:
         raise ServiceStartError(f"the database is not a URL such as {_EXAMPLE}") from error
     if url.drivername not in ("postgresql", "postgres", _DRIVER):
-        raise ServiceStartError(f"the database {url.drivername!r} is not served; give a URL such as {_EXAMPLE}")
+        raise ServiceStartError(f"the database {url.drivername!r} is not supported; give a URL such as {_EXAMPLE}")
     return url.set(drivername=_DRIVER)
 
 

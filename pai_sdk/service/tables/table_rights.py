@@ -66,7 +66,7 @@ class TableRights:
         >>> rights.check("shop", "clicks", writes=True)
         Traceback (most recent call last):
         ...
-        pai_sdk.service.tables.table_errors.TableError: The key does not open table shop.clicks for writing: ...
+        pai_sdk.service.tables.table_errors.TableError: The key gives no access to table shop.clicks ...
     """
 
     def __init__(self, readable: Sequence[NamedTable] | None, writable: Sequence[NamedTable] | None) -> None:
@@ -115,7 +115,7 @@ class TableRights:
         raise TableError(
             403,
             "ODPS-0420095",
-            f"The key does not open table {project}.{name}{part} for {what}: "
+            f"The key gives no access to table {project}.{name}{part} for {what}: "
             "a job reads the tables of its inputs, and reads and writes those of its outputs.",
         )
 

@@ -94,9 +94,12 @@ class TablesApp:
         except ClientDisconnect:
             response = _error_response(TableError(400, "IncompleteBody", "The body was cut off."), request_id)
         except Exception:
-            logger.exception("request %s %s %s met an error", request_id, scope["method"], scope["path"])
+            logger.exception("request %s %s %s failed unexpectedly", request_id, scope["method"], scope["path"])
             response = _error_response(
-                TableError(500, "InternalServerError", "The service met an error."), request_id
+                TableError(
+                    500, "InternalServerError", "The service failed unexpectedly; its log has the details."
+                ),
+                request_id,
             )
         response.headers["x-odps-request-id"] = request_id
         response.headers["date"] = formatdate(usegmt=True)
@@ -158,7 +161,7 @@ class TablesApp:
                 return self._put_block
             case "POST", True:
                 return self._commit
-        raise TableError(405, "MethodNotAllowed", "Uploads take other methods.")
+        raise TableError(405, "MethodNotAllowed", "Uploads do not support this method.")
 
     # ---- the REST calls
 

@@ -310,7 +310,7 @@ class _TargetFolder:
         if self._taken is not None and not is_marker:
             other = self._taken.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
             if other != name:
-                raise FileNameError(f"this disk takes its name and {other!r} for the same, so it was not written")
+                raise FileNameError(f"this disk cannot tell its name from {other!r}, so it was not written")
         self._make(parts if is_marker else parts[:-1])
         return None if is_marker else self._root.joinpath(*parts)
 

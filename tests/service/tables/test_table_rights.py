@@ -80,7 +80,7 @@ def test_what_the_job_names_is_open(tables: Tables, number: int) -> None:
 
 @pytest.mark.parametrize("number", range(len(REFUSED)))
 def test_everything_else_is_refused(tables: Tables, number: int) -> None:
-    with pytest.raises(errors.ODPSError, match="does not open table"):
+    with pytest.raises(errors.ODPSError, match="gives no access to table"):
         REFUSED[number](tables.client(key_id="job"))
     for name, partition in (("input", None), ("other", None), ("days", "dt=1"), ("days", "dt=2")):
         assert read(tables.client(), name, partition) == [1]
@@ -91,9 +91,9 @@ def test_sessions_of_other_keys_are_refused(tables: Tables) -> None:
     own, tunnel = tables.client(), TableTunnel(tables.client(key_id="job"), endpoint=tables.url)
     upload = TableTunnel(own, endpoint=tables.url).create_upload_session("other")
     download = TableTunnel(own, endpoint=tables.url).create_download_session("other")
-    with pytest.raises(errors.ODPSError, match="does not open table"):
+    with pytest.raises(errors.ODPSError, match="gives no access to table"):
         tunnel.create_upload_session("output", upload_id=upload.id)
-    with pytest.raises(errors.ODPSError, match="does not open table"):
+    with pytest.raises(errors.ODPSError, match="gives no access to table"):
         tunnel.create_download_session("input", download_id=download.id)
 
 

@@ -163,7 +163,7 @@ def test_another_version_in_the_job_is_refused(tmp_path: Path) -> None:
 
 
 def test_requirements_that_contradict_are_found_before_sending(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"requirements\[1\].*does not go with NumPy") as caught:
+    with pytest.raises(InvalidInputError, match=r"requirements\[1\].*conflicts with NumPy") as caught:
         package(tmp_path, lambda: numpy.zeros(1), requirements=["rich==1.0", "NumPy==0.9", "numpy"])
     assert caught.value.problems[0].hint == f"'NumPy=={numpy.__version__}'"
     package(tmp_path / "b", lambda: numpy.zeros(1), requirements=[f"numpy=={numpy.__version__}"])

@@ -177,7 +177,7 @@ def test_the_first_of_several_recipes_is_taken_and_named(
     with caplog.at_level(logging.WARNING):
         first = ModelTrainingRecipe("digits", session=session)
     assert (first.model_version, first.hyperparameters) == ("0.2.0", {"lr": "0.1", "epochs": "2"})
-    assert "LoRA, full; 'LoRA' is taken" in caplog.text
+    assert "LoRA, full; 'LoRA' is used" in caplog.text
     full = ModelTrainingRecipe("digits", method="full", session=session)
     assert full.hyperparameters == {"lr": "0.1", "epochs": "1"}
 

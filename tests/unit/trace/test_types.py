@@ -34,7 +34,7 @@ def test_texts_with_a_length_are_strings() -> None:
         ("doubel", "did you mean 'double'"),
         ("array<double", "'>' is missing"),
         ("array", "'<' is missing"),
-        ("double>", "'>' is too much"),
+        ("double>", "'>' is unexpected"),
         ("decimal(x)", "needs a number"),
         ("bigint; drop", "is not a type"),
         ("", "is not a type"),

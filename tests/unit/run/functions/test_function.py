@@ -537,7 +537,7 @@ def test_saved_paths_stay_right_in_another_working_directory(
 
 
 def test_save_takes_no_path(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="chosen by the run"):
+    with pytest.raises(ValueError, match="the run chooses the folder"):
         wrap(counting)({}, folder=tmp_path).save("elsewhere")  # type: ignore[arg-type]
 
 
@@ -753,7 +753,7 @@ def test_stop_waits_for_a_save_that_is_under_way(
     run.stop(0.05)
     assert is_complete(tmp_path / "run" / "checkpoints" / "7")
     messages = [record.getMessage() for record in caplog.records]
-    assert messages == [f"{run.run_id} is stopped when the checkpoint of step 7 is saved"]
+    assert messages == [f"stop() of {run.run_id} waits until the checkpoint of step 7 is saved"]
     with pytest.raises(FunctionFinished):
         run.step()
 
@@ -962,7 +962,7 @@ def test_a_runner_deletes_what_it_has_saved_and_nothing_else(tmp_path: Path) -> 
         run.train()
         first = run.save()
         run.restore(first)
-        with pytest.raises(CheckpointError, match="goes on from it"):
+        with pytest.raises(CheckpointError, match="resumes from it"):
             run.delete_checkpoint(first)
         run.train()
         second = run.save()
