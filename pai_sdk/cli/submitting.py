@@ -313,9 +313,10 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
             print_error(str(end))
     except KeyboardInterrupt:
         ignore_further_interrupts()
-        if as_json:  # with the log, the display has shown it already
-            print_next_commands(job)
-        raise typer.Exit(exit_codes.NOT_FINISHED) from None
+        if not job.record.status.is_terminal:  # a local job was stopped, and has usually ended
+            if as_json:  # with the log, the display has shown it already
+                print_next_commands(job)
+            raise typer.Exit(exit_codes.NOT_FINISHED) from None
     if as_json:
         typer.echo(json_of(job.record))
     raise typer.Exit(exit_codes.of_status(job.record.status))
