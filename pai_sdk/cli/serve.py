@@ -192,7 +192,8 @@ def _greeting(info: ServiceInfo) -> str:
 
 
 app = typer.Typer(
-    no_args_is_help=True, help="The service on this machine: is it running, what does it hold, stop, clean."
+    no_args_is_help=True,
+    help="The service on this machine: show its state and disk use, stop it, free disk space.",
 )
 
 _DATA = "~/.pai/service"

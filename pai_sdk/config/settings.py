@@ -333,8 +333,8 @@ def _from_profile(name: str, path: Path) -> _Source:
     if name not in profiles:
         hint = name_hint(name, profiles, shown=len(profiles)) if profiles else "there are none"
         raise SettingsError(
-            f"there is no profile {name!r} in {path}; {hint}. "
-            f"To make it: pai-sdk config set region_id … --profile {name}"
+            f"there is no profile {name!r} in {path}; {hint}{'' if hint.endswith('?') else '.'} "
+            f"To create it: pai-sdk config set region_id … --profile {name}"
         )
     content = profiles[name]
     _warn_of_unknown(content, f"{path}, profile {name}")
