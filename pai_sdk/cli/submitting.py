@@ -67,7 +67,9 @@ InstanceCount = Annotated[
 ]
 MaxRunTime = Annotated[
     int | None,
-    typer.Option("--max-run-time", min=1, help="Stop the job after so many seconds.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--max-run-time", min=1, help="Stop the job after this number of seconds.", rich_help_panel=_WHERE
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan, and submit nothing.", rich_help_panel=_THEN)
@@ -172,7 +174,8 @@ def _type_here(instance_type: str | None) -> str | None:
         return instance_type
     if instance_type is not None and not place_of_type(instance_type).is_here:
         raise typer.BadParameter(
-            f"is one of a service, and --local means Docker: {instance_type!r}", param_hint="-t"
+            f"{instance_type!r} is an instance type of a service, but --local runs the job in Docker",
+            param_hint="-t",
         )
     return instance_type or LOCAL.instance_types[0]
 
