@@ -69,7 +69,7 @@ def scheme_and_host(endpoint: str) -> tuple[str, str]:
     if not found:
         if _IPV6.fullmatch(endpoint):  # oss2 refuses them
             why = "is an IPv6 address, which the OSS library cannot use"
-            raise SettingsError(f"{endpoint!r} {why}; write a host name that leads to it")
+            raise SettingsError(f"{endpoint!r} {why}; write a host name that resolves to it")
         # A user name and password may stand in it: what is before an @ is not shown.
         shown = re.sub(r"//.*@", "//…@", endpoint)
         raise SettingsError(f"{shown!r} is not an endpoint; write host, host:port or http(s)://host:port")

@@ -65,7 +65,7 @@ def diagnose(error: OSError | HTTPError, endpoint: str) -> MissingResponse:
     certificate = next((c for c in causes if isinstance(c, ssl.SSLCertVerificationError)), None)
     if certificate is not None:
         why = certificate.verify_message or "not trusted"
-        hint = "a CA of your own is named by REQUESTS_CA_BUNDLE"
+        hint = "for a CA of your own, set REQUESTS_CA_BUNDLE to its file"
         sentence = f"the certificate of {endpoint} is not accepted: {why}; {hint}"
         return MissingResponse(sentence, sent=False, transient=False)
     if any(isinstance(c, HandshakeError) for c in causes):

@@ -160,7 +160,7 @@ def unset(
         typer.Argument(metavar="KEY...", help="region_id, workspace_id, …", autocompletion=lambda: list(CHECKS)),
     ] = None,
     profile: Profile = None,
-    all_: Annotated[bool, typer.Option("--all", help="All settings of the profile, which is removed.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Remove the profile with all its settings.")] = False,
 ) -> None:
     """Remove settings from the config file, or from one of its profiles.
 

@@ -42,7 +42,7 @@ _INDENT = " " * (7 + _SUBJECT_WIDTH)
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check settings, key, endpoints, bucket, Docker, clock, disk, versions; the exit code is 1 if one is broken.
+    """Check settings, key, endpoints, bucket, Docker, clock, disk, versions; the exit code is 1 if a check fails.
 
     Example: pai-sdk doctor
     """

@@ -347,13 +347,14 @@ def prune(
         typer.Option("--service", help="Jobs of the service, with their logs and metrics, instead of local jobs."),
     ] = False,
     older_than: Annotated[
-        str, typer.Option(help="Of the service: only jobs that ended longer ago than this: 7d, 12h, 30m, 0.")
-    ] = "7d",
+        str | None,
+        typer.Option(help="For jobs of a service: only those that ended longer ago: 12h, 30m, 0; 7d by default."),
+    ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Of the service: only jobs with this text in their name.")
+        str | None, typer.Option(help="For jobs of a service: only those with this text in their name.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Of the service: show what would be removed.")
+        bool, typer.Option("--dry-run", help="For jobs of a service: show what would be removed.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
@@ -362,9 +363,15 @@ def prune(
     Example: pai-sdk prune --service --older-than 30d
     """
     if service or (chosen_place().is_named and not chosen_place().local):
-        _prune_service(seconds_of(older_than, "--older-than"), name, dry_run=dry_run, yes=yes)
+        _prune_service(
+            seconds_of("7d" if older_than is None else older_than, "--older-than"), name, dry_run=dry_run, yes=yes
+        )
         return
 
+    given = {"--older-than": older_than, "--name": name, "--dry-run": dry_run or None}
+    for option, value in given.items():  # if it were ignored, all local jobs would be removed
+        if value is not None:
+            raise typer.BadParameter("is only for jobs of a service: add --service", param_hint=option)
     removed = get_default_session(local=True).local.prune()
     typer.echo("nothing to remove" if not removed else f"removed {len(removed)}: {', '.join(removed)}")
 

@@ -49,10 +49,11 @@ def migrate(
             migrated = _migrate(path, write=write)
         except (OSError, RecursionError, SyntaxError, ValueError) as error:
             failed += 1
+            reason = _reason(error)
             if as_json:
-                print_json({"path": str(path), "error": str(error)})
+                print_json({"path": str(path), "error": reason})
             else:
-                print_error(f"{visible_text(str(path))}: {visible_text(str(error))}")
+                print_error(f"{visible_text(str(path))}: {visible_text(reason)}")
             continue
         changed += bool(migrated.changes)
         left += len(migrated.findings)
@@ -67,6 +68,12 @@ def migrate(
         if left:
             typer.echo(f"{left} place{' needs' if left == 1 else 's need'} a manual change: see above")
     raise typer.Exit(exit_codes.ERROR if failed else exit_codes.SUCCEEDED)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, SyntaxError):  # its text would end in "(<unknown>, line 1)"
+        return f"not valid Python: line {error.lineno}: {error.msg}" if error.lineno else str(error)
+    return str(error)
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:

@@ -102,8 +102,10 @@ def migrate_notebook(text: str) -> Migrated:
         notebook = json.loads(text)
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
         sources = ["".join(cell.get("source") or "") for cell in cells]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not a notebook: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"not a notebook: it is not JSON: {error}") from None
+    except (KeyError, TypeError):
+        raise ValueError("not a notebook of format 4: it has no list of cells") from None
     numbers = {id(cell): number for number, cell in enumerate(notebook["cells"], 1)}
     migrated, binds_old = Migrated(text), False
     for cell, source in zip(cells, sources, strict=True):

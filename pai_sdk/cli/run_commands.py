@@ -69,7 +69,10 @@ def runs(
         str, typer.Option("--filter", "-f", help="Conditions: `status=Running loss<0.3 hparams.lr=0.1 name~res`.")
     ] = "",
     sort: Annotated[
-        str, typer.Option(help="id, name, created, updated, status, a metric or hparams.NAME; - reverses.")
+        str,
+        typer.Option(
+            help="id, name, created, updated, status, a metric or hparams.NAME; a leading - reverses the order."
+        ),
     ] = "-updated",
     tag: Tags = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most runs to show.")] = 20,
@@ -267,7 +270,7 @@ def _job_of(name: str) -> TrainingJob:
         return find_job(name)
     except NotFoundError as error:
         near = did_you_mean(nearest(name, [path.name for path in Path().iterdir()]))
-        what = f"{error}\n{name!r} is no folder here either{f'; {near}' if near else ''}"
+        what = f"{error}\nthere is no folder {name!r} here either{f'; {near}' if near else ''}"
         raise NotFoundError(
             what, code=error.code, status_code=error.status_code, request_id=error.request_id
         ) from error
@@ -354,7 +357,7 @@ def _print_page(page: RunPage, asked: _Question, *, as_json: bool) -> None:
     shown = table.print()
     missing = [tag for tag in known if tag not in shown]
     if missing and asked.tags:
-        typer.echo(f"no room for: {_some(missing)} (--json shows all)")
+        typer.echo(f"not shown, because the terminal is too narrow: {_some(missing)} (--json shows all)")
     elif missing:
         of_instances = [tag for tag in missing if is_of_instance(tag, known)]
         names = [_some([tag for tag in missing if tag not in of_instances])]

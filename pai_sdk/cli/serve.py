@@ -192,7 +192,8 @@ def _greeting(info: ServiceInfo) -> str:
 
 
 app = typer.Typer(
-    no_args_is_help=True, help="The service on this machine: is it running, what does it hold, stop, clean."
+    no_args_is_help=True,
+    help="The service on this machine: show its state and disk use, stop it, free disk space.",
 )
 
 _DATA = "~/.pai/service"
@@ -202,7 +203,7 @@ Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")
 
 @app.command()
 def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
-    """Show whether the service runs, and what its folder holds on disk.
+    """Show whether the service runs, and how much disk space its folder uses.
 
     The exit code is 0 when it runs, and 102 when not.
 
@@ -313,7 +314,7 @@ def ui(
         str | None, typer.Argument(metavar="DIR", help="The folder of runs, or its URI; by default, this one.")
     ] = None,
     logdir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The same folder, by the option of TensorBoard.")
+        str | None, typer.Option(metavar="DIR", help="The same as DIR; the option has this name in TensorBoard.")
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any other than loopback is open to the network.")
@@ -321,9 +322,7 @@ def ui(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 6007,
     name: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A name of this machine by which browsers ask for the page; may be given several times."
-        ),
+        typer.Option(help="A host name of this machine that browsers may use in the URL; may be repeated."),
     ] = None,
     token_file: Annotated[
         Path | None,

@@ -67,7 +67,9 @@ InstanceCount = Annotated[
 ]
 MaxRunTime = Annotated[
     int | None,
-    typer.Option("--max-run-time", min=1, help="Stop the job after so many seconds.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--max-run-time", min=1, help="Stop the job after this number of seconds.", rich_help_panel=_WHERE
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan, and submit nothing.", rich_help_panel=_THEN)
@@ -172,7 +174,8 @@ def _type_here(instance_type: str | None) -> str | None:
         return instance_type
     if instance_type is not None and not place_of_type(instance_type).is_here:
         raise typer.BadParameter(
-            f"is one of a service, and --local means Docker: {instance_type!r}", param_hint="-t"
+            f"{instance_type!r} is an instance type of a service, but --local runs the job in Docker",
+            param_hint="-t",
         )
     return instance_type or LOCAL.instance_types[0]
 
@@ -313,9 +316,10 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
             print_error(str(end))
     except KeyboardInterrupt:
         ignore_further_interrupts()
-        if as_json:  # with the log, the display has shown it already
-            print_next_commands(job)
-        raise typer.Exit(exit_codes.NOT_FINISHED) from None
+        if not job.record.status.is_terminal:  # a local job was stopped, and has usually ended
+            if as_json:  # with the log, the display has shown it already
+                print_next_commands(job)
+            raise typer.Exit(exit_codes.NOT_FINISHED) from None
     if as_json:
         typer.echo(json_of(job.record))
     raise typer.Exit(exit_codes.of_status(job.record.status))

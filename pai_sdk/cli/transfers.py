@@ -91,7 +91,11 @@ def sync(
     ],
     delete: Annotated[bool, typer.Option("--delete", help="Delete files that the source does not have.")] = False,
     checksum: Annotated[
-        bool, typer.Option("--checksum", help="Compare the content of files that no earlier sync has moved.")
+        bool,
+        typer.Option(
+            "--checksum",
+            help="Compare the content of files that no earlier sync copied; equal files are not copied.",
+        ),
     ] = False,
     dry_run: DryRun = False,
 ) -> None:

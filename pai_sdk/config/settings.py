@@ -333,8 +333,8 @@ def _from_profile(name: str, path: Path) -> _Source:
     if name not in profiles:
         hint = name_hint(name, profiles, shown=len(profiles)) if profiles else "there are none"
         raise SettingsError(
-            f"there is no profile {name!r} in {path}; {hint}. "
-            f"To make it: pai-sdk config set region_id … --profile {name}"
+            f"there is no profile {name!r} in {path}; {hint}{'' if hint.endswith('?') else '.'} "
+            f"To create it: pai-sdk config set region_id … --profile {name}"
         )
     content = profiles[name]
     _warn_of_unknown(content, f"{path}, profile {name}")
@@ -351,7 +351,7 @@ def _from_file(environ: Mapping[str, str], given: str | Path | None) -> _Source:
     path = config_path_of(environ, given)
     content = read_config(path, must_exist=given is not None)
     if given is None and environ.get("PAI_CONFIG_PATH") and not path.exists():
-        _log.warning("PAI_CONFIG_PATH names %s, which is not there", path)
+        _log.warning("PAI_CONFIG_PATH names %s, which does not exist", path)
     _warn_of_unknown(content, str(path))
     return _source({name: content.get(name) for name in _NAMES}, str(path))
 

@@ -87,7 +87,7 @@ class JobButtons:
         import ipywidgets  # type: ignore[import-untyped]
 
         small = {"width": "auto", "height": "26px"}
-        self._stop = ipywidgets.Button(description="Stop", tooltip="Request the end of the job", layout=small)
+        self._stop = ipywidgets.Button(description="Stop", tooltip="Stop the job", layout=small)
         self._log = ipywidgets.ToggleButton(description="Log", tooltip="Show more of the log", layout=small)
         self._said = ipywidgets.Label()
         self._box = ipywidgets.HBox([self._stop, self._log, self._said], layout={"display": "none"}, _view_count=0)

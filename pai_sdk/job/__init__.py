@@ -12,7 +12,7 @@ __all__, _load = lazy_names(__name__)
 
 # Of alipai's, and left out: what each is, and what replaces it.
 _LEFT_OUT = {
-    "LocalTrainingJob": "local jobs are a TrainingJob like all others: fit() returns it",
+    "LocalTrainingJob": "TrainingJob, also for local jobs: fit() returns it",
 }
 
 

@@ -143,7 +143,9 @@ class Board:
             try:
                 copy(folder)
             except PaiError as error:
-                logger.warning("the board shows an older state: %s", error)
+                logger.warning(
+                    "TensorBoard shows an older state, because the copy of the events failed: %s", error
+                )
 
 
 def _read(stream: IO[str] | None, words: list[str], found: list[str], is_told: threading.Event) -> None:

@@ -150,7 +150,12 @@ def notify_all(
         except Exception as failure:
             # Its text may have the URL, which may be secret.
             what = str(failure) if isinstance(failure, _NotSent) else type(failure).__name__
-            logger.warning("the end of job %s was not announced to %r: %s", record.training_job_id, each, what)
+            logger.warning(
+                "the notification about the end of job %s was not sent to %r: %s",
+                record.training_job_id,
+                each,
+                what,
+            )
 
 
 def _post(

@@ -171,7 +171,8 @@ def timeout_error(
     if seen is None:
         what = f"there was no response about job {job_id} within {timeout_s:g} s"
     elif trouble is not None:
-        what = f"job {job_id} was {status or 'there'} when last seen, and was out of reach after {timeout_s:g} s"
+        last = f"; its last known status is {status}" if status else ""
+        what = f"job {job_id} could not be reached when the timeout of {timeout_s:g} s passed{last}"
     else:
         stands = f"is still {status}" if status else "has not ended"
         what = f"job {job_id} {stands} after {timeout_s:g} s, and was not stopped"

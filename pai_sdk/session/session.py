@@ -441,7 +441,7 @@ class Session(NamedSettings):
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a Session cannot be pickled, because it holds keys and connections; make one in the other process. "
-            "An estimator with session=None can go, and takes the default session there"
+            "An estimator with session=None can be pickled; it uses the default session of that process"
         )
 
     def __repr__(self) -> str:

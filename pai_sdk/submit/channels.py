@@ -114,7 +114,7 @@ class ChannelResolver:
     ) -> Mapping[str, _T]:
         """The inputs or outputs of a call; wrong names are noted. Anything but a dict is noted and left out."""
         if channels is not None and not isinstance(channels, Mapping):
-            self._problems.add(where, type_problem(channels), "give a dict: channel to what it holds")
+            self._problems.add(where, type_problem(channels), "give a dict of channel names and URIs or paths")
             channels = None
         channels = channels or {}
         self._problems.found += name_problems(channels, where)
@@ -137,7 +137,9 @@ class ChannelResolver:
         if isinstance(remote, DatasetConfig):
             if exists:
                 hint = f"write './{source}' for the file, DatasetConfig(dataset_id=…) for the dataset"
-                raise InvalidInputError([Problem("", f"{source!r} is the id of a dataset, and a file here", hint)])
+                raise InvalidInputError(
+                    [Problem("", f"{source!r} is both the id of a dataset and a local path", hint)]
+                )
             return InputChannel(name=name, **remote.model_dump())
         if remote is not None:
             return InputChannel(name=name, input_uri=remote)

@@ -30,7 +30,7 @@ def fallbacks(
     if not given or compute is None:
         return ()
     if compute.ecs_spec is None or place_of_type(compute.ecs_spec).is_here:
-        problems.add("fallback", "goes with public instances only", "give an instance_type of the cloud")
+        problems.add("fallback", "works only with public instances", "give an instance_type of the cloud")
         return ()
     found = []
     for number, each in enumerate(given):

@@ -32,7 +32,7 @@ _SCALAR_BY_NAME = {"type": "object", "additionalProperties": {"type": ["string",
 _OF_FILES: dict[str, tuple[dict[str, Any], str]] = {
     "inputs": (
         _TEXT_BY_NAME,
-        "Input channel to what fills it: a URI, a local file or folder, the id of a dataset.",
+        "Input channel to its source: a URI, a local file or folder, the id of a dataset.",
     ),
     "outputs": (_TEXT_BY_NAME, "Output channel to where it goes: a URI, or the id of a dataset."),
     "job_name": ({"type": "string"}, "The job's name; otherwise a readable one, such as train-lr0.1-3f2a9c."),

@@ -125,7 +125,7 @@ def compute_resource(
     if resource_id is None:
         problems.add("resource_id", "is missing", "instance_spec needs the id of a quota")
     if spot_spec is not None:
-        problems.add("spot_spec", "goes with instance_type only", "a quota has no spot instances")
+        problems.add("spot_spec", "works only with instance_type", "a quota has no spot instances")
     with problems.under("instance_spec"):
         spec = InstanceSpec.model_validate(instance_spec)
         return ComputeResource(resource_id=resource_id, instance_spec=spec, instance_count=instance_count)

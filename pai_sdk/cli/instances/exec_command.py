@@ -1,4 +1,4 @@
-"""`pai-sdk exec`: a command, or a shell, beside a running job."""
+"""`pai-sdk exec`: a command, or a shell, in an instance of a running job."""
 
 from __future__ import annotations
 

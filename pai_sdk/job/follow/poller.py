@@ -345,7 +345,7 @@ class JobPoller:
         with self._lock:
             if job is None and isinstance(error, InvalidRequestError | NotFoundError | PermissionDeniedError):
                 # A key that may not list jobs, or a service that does not know the request.
-                logger.info("%s; the jobs are asked for one by one", error)
+                logger.info("%s; the jobs are requested one by one", error)
                 self._is_list_refused, self._unfinished = True, None
             elif job is not None and not error.may_pass:
                 self._jobs.remove(job.id)
@@ -383,7 +383,7 @@ class JobPoller:
                 try:
                     subscription.on_update(update)
                 except Exception:  # of one subscriber; it concerns no other
-                    logger.exception("the update of job %s could not be taken", job_id)
+                    logger.exception("a subscriber failed to process the update of job %s", job_id)
 
 
 @functools.cache

@@ -242,7 +242,7 @@ class TestCertificates:
     def test_an_unknown_certificate(self, secure_endpoint: str) -> None:
         assert str(what_is_read(secure_endpoint)) == (
             f"GetTrainingJob: the certificate of {secure_endpoint} is not accepted: self-signed certificate;"
-            " a CA of your own is named by REQUESTS_CA_BUNDLE"
+            " for a CA of your own, set REQUESTS_CA_BUNDLE to its file"
         )
 
     def test_one_that_the_environment_names(

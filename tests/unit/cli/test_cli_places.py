@@ -159,7 +159,9 @@ def test_a_profile_and_its_jobs(monkeypatch: pytest.MonkeyPatch, service: ManyJo
     assert "train99" not in pai("ps", "-q").stdout, "only that command is about the profile"
     with pytest.raises(NotFoundError, match=r"no job in cn-shanghai, workspace 7 \(profile staging\) has"):
         raise pai("status", "words", "--profile", "staging").exception or AssertionError
-    with pytest.raises(SettingsError, match="there is no profile 'stagin'"):
+    with pytest.raises(
+        SettingsError, match=r"there is no profile 'stagin' in .*; did you mean 'staging'\? To create it: "
+    ):
         raise pai("ps", "--profile", "stagin").exception or AssertionError
 
 

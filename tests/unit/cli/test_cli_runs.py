@@ -251,9 +251,11 @@ def test_a_record_of_a_job_is_asked_for_again_until_it_has_ended(folder: Path) -
 
 
 def test_an_unknown_job_is_an_error(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
-    with pytest.raises(NotFoundError, match=r"no job in .*'train9'(?s:.*)\n'train9' is no folder here either"):
+    with pytest.raises(
+        NotFoundError, match=r"no job in .*'train9'(?s:.*)\nthere is no folder 'train9' here either"
+    ):
         pai("runs", "train9")
-    with pytest.raises(NotFoundError, match=r"'rnus' is no folder here either; did you mean 'runs'\?"):
+    with pytest.raises(NotFoundError, match=r"there is no folder 'rnus' here either; did you mean 'runs'\?"):
         pai("runs", "rnus")
 
 
@@ -360,7 +362,7 @@ def test_what_is_left_out_is_named(pai: Pai, folder: Path, monkeypatch: pytest.M
     ]
     asked = plain(pai("runs", folder / "many", "-tloss", "-tacc", "-tnorm", "-ttime").stdout).splitlines()
     assert asked[0].split() == ["RUN", "STATUS", "AGE", "lr", "loss"]
-    assert asked[3] == "no room for: acc, norm, time (--json shows all)"
+    assert asked[3] == "not shown, because the terminal is too narrow: acc, norm, time (--json shows all)"
 
 
 def plain(text: str) -> str:

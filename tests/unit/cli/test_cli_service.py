@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,6 +53,26 @@ def deleted(memory: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(TrainingJob, "list", lambda **_: iter(jobs))
     monkeypatch.setattr(memory, "delete", deleted.append)
     return deleted
+
+
+@pytest.mark.parametrize("place", [(), ("--local",)])
+@pytest.mark.parametrize("option", [("--dry-run",), ("--name", "digits"), ("--older-than", "7d")])
+def test_pruning_local_jobs_refuses_the_options_that_it_would_ignore(
+    pai: Pai, monkeypatch: pytest.MonkeyPatch, place: tuple[str, ...], option: tuple[str, ...]
+) -> None:
+    pruned: list[str] = []
+
+    def prune() -> Sequence[str]:
+        pruned.append("all")
+        return pruned
+
+    local = SimpleNamespace(local=SimpleNamespace(prune=prune))
+    monkeypatch.setattr("pai_sdk.cli.jobs.get_default_session", lambda **_: local)
+    refused = pai("prune", *option, *place)
+    assert refused.exit_code == 2
+    assert "only for jobs of a service" in refused.stderr
+    assert not pruned
+    assert pai("prune", *place).stdout == "removed 1: all\n"
 
 
 def test_only_jobs_that_ended_long_ago_are_pruned(pai: Pai, deleted: list[str]) -> None:

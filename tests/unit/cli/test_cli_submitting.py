@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pai_sdk.errors import InvalidInputError
+from pai_sdk.job.waiting import Waiting
 from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from tests.unit.cli.conftest import Pai
 from tests.unit.fake_backend import FakeBackend
@@ -51,6 +53,41 @@ def test_the_exit_code_tells_how_the_job_ended(pai: Pai, memory: FakeBackend) ->
     assert "train1" in result.output
     last = pai("run", *OPTIONS, "--json")
     assert (last.exit_code, json.loads(last.stdout)["Status"]) == (100, "Failed")
+
+
+@pytest.fixture
+def interrupted(memory: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at the first update of a running job."""
+    memory.status, presses, show = "Running", [KeyboardInterrupt], Waiting._show
+
+    def shown(self: Waiting, *arguments: Any) -> None:
+        if presses:
+            raise presses.pop()
+        show(self, *arguments)
+
+    monkeypatch.setattr(Waiting, "_show", shown)
+    monkeypatch.setattr("pai_sdk.cli.submitting.ignore_further_interrupts", lambda: None)
+
+
+@pytest.mark.usefixtures("interrupted")
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_ctrl_c_stops_a_local_job_and_the_exit_code_says_so(
+    pai: Pai, memory: FakeBackend, options: tuple[str, ...]
+) -> None:
+    result = pai("run", "--image", "python:3.11", "--command", "train", "-t", "local", *options)
+    assert memory.calls[-1] == "stop"
+    assert result.exit_code == 103
+    assert "still running" not in result.output
+    if options:
+        assert json.loads(result.stdout)["Status"] == "Terminated"
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_leaves_a_job_of_a_service_running(pai: Pai, memory: FakeBackend) -> None:
+    result = pai("run", *OPTIONS)
+    assert "stop" not in memory.calls
+    assert result.exit_code == 101
+    assert "still running" in result.output
 
 
 def test_a_dry_run_prints_the_plan_and_sends_nothing(pai: Pai, memory: FakeBackend) -> None:

@@ -211,8 +211,21 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_back(tmp_path: Path
         ["error", "path"],
         ["changed", "findings", "path"],
     ]
+    assert objects[0]["error"].startswith("not valid Python: line 1: ")
+    assert objects[1]["error"] == "not a notebook of format 4: it has no list of cells"
     assert (tmp_path / "c.py").read_text() == "import pai_sdk\n"
     assert CliRunner().invoke(app, ["migrate", str(tmp_path / "typo.py")]).exit_code != 0
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "null", '{"cells": 3}', '{"cells": [3]}', '{"cells": [{}]}'])
+def test_json_that_is_no_notebook_is_refused_in_words(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^not a notebook of format 4: it has no list of cells$"):
+        migrate_notebook(text)
+
+
+def test_a_notebook_that_is_no_json_is_refused_with_the_place() -> None:
+    with pytest.raises(ValueError, match=r"^not a notebook: it is not JSON: .*line 2 column 1"):
+        migrate_notebook('{"cells":\n')
 
 
 @given(st.text(alphabet="pai._ \n()=:#'\"ü\r\t1,f{}", max_size=60))

@@ -367,7 +367,7 @@ class TestFile:
     ) -> None:
         monkeypatch.setenv("PAI_CONFIG_PATH", str(tmp_path / "tpyo.json"))
         load_settings({})
-        reported = f"PAI_CONFIG_PATH names {tmp_path / 'tpyo.json'}, which is not there"
+        reported = f"PAI_CONFIG_PATH names {tmp_path / 'tpyo.json'}, which does not exist"
         assert caplog.messages.count(reported) == 1
 
 

@@ -160,5 +160,5 @@ def test_bad_endpoints(endpoint: str) -> None:
     "endpoint", ["http://[::1]:8080", "[fe80::1]", "https://[::ffff:1.2.3.4]/", "::1", "2001:db8::7"]
 )
 def test_ipv6_addresses_are_refused_as_what_they_are(endpoint: str) -> None:
-    with pytest.raises(SettingsError, match=r"is an IPv6 address, .* write a host name that leads to it"):
+    with pytest.raises(SettingsError, match=r"is an IPv6 address, .* write a host name that resolves to it"):
         with_scheme(endpoint)

@@ -79,7 +79,7 @@ def test_what_cannot_be_sent_together_is_refused() -> None:
     spot = {"spot_strategy": "SpotAsPriceGo"}
     assert "contradicts" in reported(made(resource_id="q"))["resource_id"]
     quota = {"instance_type": None, "instance_spec": {"cpu": 8}, "resource_id": "q"}
-    assert "instance_type only" in reported(made(**quota, spot_spec=spot))["spot_spec"]
+    assert "only with instance_type" in reported(made(**quota, spot_spec=spot))["spot_spec"]
     assert "did you mean 'EnableRDMA'" in reported(made(settings={"EnableRDAM": True}))["settings.EnableRDAM"]
     assert wire(made(settings={"EnableRDMA": True}))["Settings"] == {"EnableRDMA": True}
 

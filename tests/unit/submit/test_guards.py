@@ -194,7 +194,7 @@ def test_a_job_that_began_is_not_sent_again(market: Market) -> None:
         ({"fallback": ["local"]}, "fallback[0]"),
         ({"fallback": "ecs.b"}, "give a list"),
         ({"fallback": [{"spot_spec": {"nothing": 1}}]}, "fallback[0]"),
-        ({"fallback": ["ecs.b"], "instance_type": "local"}, "public instances only"),
+        ({"fallback": ["ecs.b"], "instance_type": "local"}, "only with public instances"),
     ],
 )
 def test_wrong_alternatives(market: Market, more: dict[str, Any], complaint: str) -> None:

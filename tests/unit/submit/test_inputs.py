@@ -93,7 +93,7 @@ def test_a_file_system_without_a_region_takes_the_default_sessions(monkeypatch: 
 def test_a_dataset_that_is_a_file_too_is_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / DATASET).write_text("1")
-    assert "is the id of a dataset, and a file here" in problems(made(), {"a": DATASET})["inputs['a']"]
+    assert "is both the id of a dataset and a local path" in problems(made(), {"a": DATASET})["inputs['a']"]
     assert made().plan({"a": f"./{DATASET}"}).uploads
 
 
