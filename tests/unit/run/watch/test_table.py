@@ -114,7 +114,7 @@ def test_a_table_says_that_there_are_more(tmp_path: Path) -> None:
     table = RunTable((run("a"),), total=1200)
     assert "1 of 1,200 runs" in table.html
     assert "<table" in table.save(tmp_path / "runs.html").read_text(encoding="utf-8")
-    with pytest.raises(InvalidInputError, match=r"end it with \.html"):
+    with pytest.raises(InvalidInputError, match=r"ends with \.html"):
         table.save(tmp_path / "runs.svg")
 
 

@@ -317,8 +317,8 @@ def test_names_that_the_disk_takes_for_one_are_told(
     with pytest.raises(TransferError, match="2 of 5 files") as caught:
         download(client, OssUri(BUCKET, "run/"), target)
     assert {name: str(error) for name, error in caught.value.failures.items()} == {
-        "Readme": "this disk takes its name and 'README' for the same, so it was not written",
-        "caf\u00e9": "this disk takes its name and 'cafe\u0301' for the same, so it was not written",
+        "Readme": "this disk cannot tell its name from 'README', so it was not written",
+        "caf\u00e9": "this disk cannot tell its name from 'cafe\u0301', so it was not written",
     }
     assert (target / "README").read_text() == "README"
 
