@@ -98,7 +98,7 @@ CALLS: list[tuple[str, str, dict[str, str], str]] = [
             ("20000", "0 to 19999"),
         )
     ),
-    ("PUT", "/tables/t", {"uploads": "1"}, "other methods"),
+    ("PUT", "/tables/t", {"uploads": "1"}, "method"),
     ("POST", "/tables/p", {"uploads": "1"}, "partition columns are: dt"),
     ("POST", "/tables/p", {"uploads": "1", "partition": f"dt={'x' * 300}"}, "255 bytes"),
     ("POST", "/tables/p", {"uploads": "1", "partition": "dt=1,dt=2"}, "more than one value"),
