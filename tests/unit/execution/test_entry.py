@@ -62,7 +62,7 @@ def test_exit_codes_are_those_of_a_shell(instance: Path, command: tuple[str, ...
 def test_an_instance_that_is_not_here_is_not_found(instance: Path) -> None:
     assert isinstance(find_process_entry(NAME), ProcessEntry)
     assert find_process_entry(NAME.removesuffix("0")) is None
-    assert find_process_entry("train-of-nobody-master-0") is None
+    assert find_process_entry("train-unknown-master-0") is None
 
 
 def test_processes_of_other_users_do_not_count(instance: Path, monkeypatch: pytest.MonkeyPatch) -> None:
