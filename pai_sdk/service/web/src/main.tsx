@@ -1,0 +1,71 @@
+// The page: who is signed in, which place it is about, which view is shown.
+import { signal } from "@preact/signals";
+import { render, type FunctionComponent } from "preact";
+import { address, change, field, go } from "./address.ts";
+import { ask, isSignedIn, onSignIn, Refusal, signIn } from "./api.ts";
+import { about, type About } from "./place.ts";
+import { Head } from "./parts/head.tsx";
+import { beginList } from "./runs.ts";
+import { beginStream } from "./stream.ts";
+import { beginTheme } from "./theme.ts";
+import { Curves } from "./views/curves.tsx";
+import { Hparams } from "./views/hparams.tsx";
+import { Job } from "./views/job.tsx";
+import { List } from "./views/list.tsx";
+import { Media } from "./views/media.tsx";
+import { SignIn } from "./views/sign_in.tsx";
+import { language } from "./words.ts";
+import "uplot/dist/uPlot.min.css";
+import "./style.css";
+
+const VIEWS: Record<string, FunctionComponent> = { list: List, curves: Curves, hparams: Hparams, media: Media };
+const refused = signal("");
+const view = field("view", "list");
+const run = field("run");
+
+function Page() {
+  document.documentElement.lang = language.value === "zh" ? "zh-CN" : "en";
+  if (isSignedIn.value === false) return <SignIn refused={refused.value} />;
+  if (!about.value) return <p class="soft opening" aria-live="polite">…</p>;
+  const View = VIEWS[view.value] ?? List;
+  return (
+    <>
+      <Head />
+      {run.value ? <Job key={run.value} id={run.value} /> : <View />}
+    </>
+  );
+}
+
+async function begin(): Promise<void> {
+  beginTheme();
+  render(<Page />, document.getElementById("page") as HTMLElement);
+  const { code, ...rest } = address.value;
+  if (code) {
+    change({ code: "" }, { replace: true }); // it works once, and is of no use in the history
+    try {
+      await signIn(code);
+    } catch (error) {
+      if (!(error instanceof Refusal)) return again();
+      refused.value = error.message;
+    }
+    if (Object.keys(rest).length === 0) go({});
+  }
+  await enter();
+}
+
+async function enter(): Promise<void> {
+  try {
+    about.value = await ask<About>("about");
+  } catch (error) {
+    if (error instanceof Refusal && error.status === 401) return onSignIn(() => location.reload());
+    return again();
+  }
+  beginStream();
+  beginList();
+}
+
+function again(): void {
+  setTimeout(() => void enter(), 2000);
+}
+
+void begin();

@@ -1,0 +1,67 @@
+// The line at the top: where one is, where one can go, and whether the service responds.
+import { useEffect, useState } from "preact/hooks";
+import { address, field, linkTo } from "../address.ts";
+import { duration } from "../format.ts";
+import { about } from "../place.ts";
+import { lostSince } from "../stream.ts";
+import { setTheme, theme, type Theme } from "../theme.ts";
+import { chinese, language, setLanguage, t } from "../words.ts";
+
+const view = field("view", "list");
+const run = field("run");
+const THEMES: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+const SIGNS: Record<Theme, string> = { system: "◐", light: "☀", dark: "☾" };
+
+export function Head() {
+  const { run: _run, tab: _tab, line: _line, ...kept } = address.value;
+  const views = { list: t("List"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media") };
+  const themes: Record<Theme, string> = { system: t("Colours of the system"), light: t("Light"), dark: t("Dark") };
+  return (
+    <header class="head">
+      <a class="home" href={linkTo({})}>pai</a>
+      <span class="place soft" title={about.value?.place}>{about.value?.place}</span>
+      <nav aria-label={t("Views")}>
+        {Object.entries(views).map(([name, text]) => (
+          <a key={name} href={linkTo({ ...kept, view: name === "list" ? "" : name })} aria-current={!run.value && view.value === name ? "page" : undefined}>
+            {text}
+          </a>
+        ))}
+      </nav>
+      <Connection />
+      <button class="plain" title={themes[theme.value]} aria-label={themes[theme.value]} onClick={() => setTheme(THEMES[theme.value])}>
+        {SIGNS[theme.value]}
+      </button>
+      <button class="plain" lang={language.value === "zh" ? "en" : "zh"} onClick={() => setLanguage(language.value === "zh" ? "en" : "zh")}>
+        {language.value === "zh" ? "English" : "中文"}
+      </button>
+    </header>
+  );
+}
+
+function Connection() {
+  const [, count] = useState(0);
+  const since = lostSince.value;
+  useEffect(() => {
+    if (!since) return undefined;
+    const clock = setInterval(() => count((number) => number + 1), 1000);
+    return () => clearInterval(clock);
+  }, [since]);
+  return (
+    <span class={since ? "connection lost" : "connection"} role="status">
+      {since ? t("The service does not answer since {time}", { time: duration((Date.now() - since) / 1000) }) : t("live")}
+    </span>
+  );
+}
+
+chinese({
+  "List": "列表",
+  "Curves": "曲线",
+  "Hyperparameters": "超参数",
+  "Media": "媒体",
+  "Views": "视图",
+  "Colours of the system": "跟随系统配色",
+  "Light": "浅色",
+  "Dark": "深色",
+  "The service does not answer since {time}": "服务已 {time} 没有响应",
+  "live": "实时",
+});

@@ -1,0 +1,18 @@
+// What this page is of: a service with jobs, or a folder of runs.
+import { signal } from "@preact/signals";
+
+export type Can = "stop" | "rerun" | "delete" | "files" | "trace" | "usage" | "media";
+
+export interface About {
+  kind: "service" | "folder";
+  place: string;
+  version: string;
+  command: string;
+  can: Can[];
+}
+
+export const about = signal<About | undefined>(undefined);
+
+export function can(what: Can): boolean {
+  return about.value?.can.includes(what) ?? false;
+}

@@ -1,0 +1,3 @@
+export function Hparams() {
+  return <main />;
+}

@@ -1,0 +1,34 @@
+// The texts of the page, in English and Chinese.
+//
+// The English text is the key. Each view adds the Chinese of its own texts with `chinese`; a test finds texts without.
+import { signal } from "@preact/signals";
+
+export type Language = "en" | "zh";
+
+const STORED = "pai-ui-language";
+const translations = new Map<string, string>();
+
+export const language = signal<Language>(first());
+
+export function setLanguage(wanted: Language): void {
+  language.value = wanted;
+  localStorage.setItem(STORED, wanted);
+}
+
+/** Adds the Chinese of texts. */
+export function chinese(texts: Readonly<Record<string, string>>): void {
+  for (const [english, translated] of Object.entries(texts)) translations.set(english, translated);
+}
+
+/** A text in the language of the page; `{name}` stands for a value. */
+export function t(english: string, values: Readonly<Record<string, string | number>> = {}): string {
+  const text = (language.value === "zh" && translations.get(english)) || english;
+  return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
+}
+
+function first(): Language {
+  if (typeof localStorage === "undefined") return "en";
+  const stored = localStorage.getItem(STORED);
+  if (stored === "en" || stored === "zh") return stored;
+  return navigator.language.startsWith("zh") ? "zh" : "en";
+}
