@@ -12,7 +12,8 @@ import pai_sdk
 from pai_sdk.backend.places import LOCAL, place_of_type
 from pai_sdk.cli.where.place import chosen_place
 from pai_sdk.config.settings import load_settings
-from pai_sdk.display.commands import in_place, list_command
+from pai_sdk.display.commands import in_place, list_command, page_of
+from pai_sdk.errors import PaiError
 from pai_sdk.job import Channel
 
 if TYPE_CHECKING:
@@ -59,7 +60,18 @@ def demo(
         trained = _train(prepared, session, instance_type, image)
         _headline("3. Results")
         _show_results(prepared, trained, output)
+        page = page_of(trained.record)
     typer.echo(f"\nThe code of both jobs is in {_CODE}; `{list_command(option)}` lists the jobs.")
+    if page is not None:
+        typer.echo(f"The page of the training: {_new_link(session, trained) or page}")
+
+
+def _new_link(session: pai_sdk.Session, job: TrainingJob) -> str | None:
+    """A link that signs a browser in; None where the service cannot give one now."""
+    try:
+        return session.new_page_link(job.id)
+    except PaiError:
+        return None
 
 
 def _prepare(session: pai_sdk.Session, instance_type: str, image: str) -> TrainingJob:

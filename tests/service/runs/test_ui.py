@@ -332,7 +332,7 @@ def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
 
 
 def test_a_token_file_is_made_for_its_user_only(tmp_path: Path) -> None:
-    from pai_sdk.cli.serve import _token_in
+    from pai_sdk.cli.ui import _token_in
     from pai_sdk.errors import ServiceStartError
 
     file = tmp_path / "token"
