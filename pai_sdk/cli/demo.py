@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,18 +61,16 @@ def demo(
         trained = _train(prepared, session, instance_type, image)
         _headline("3. Results")
         _show_results(prepared, trained, output)
-        page = page_of(trained.record)
     typer.echo(f"\nThe code of both jobs is in {_CODE}; `{list_command(option)}` lists the jobs.")
-    if page is not None:
-        typer.echo(f"The page of the training: {_new_link(session, trained) or page}")
+    _show_page(session, trained)
 
 
-def _new_link(session: pai_sdk.Session, job: TrainingJob) -> str | None:
-    """A link that signs a browser in; None where the service cannot give one now."""
-    try:
-        return session.new_page_link(job.id)
-    except PaiError:
-        return None
+def _show_page(session: pai_sdk.Session, job: TrainingJob) -> None:
+    """Show where a job is in the browser, with a link that signs in; nothing where its service has no page."""
+    if page_of(job.record) is None:
+        return
+    with suppress(PaiError):
+        typer.echo(f"Open its page within a minute: {session.new_page_link(job.id)}")
 
 
 def _prepare(session: pai_sdk.Session, instance_type: str, image: str) -> TrainingJob:

@@ -135,9 +135,8 @@ def _show_service(job: str | None, run: str | None, *, open_browser: bool) -> No
     session = get_default_session()
     _require_page(session)
     link = session.new_page_link(_id_of(job) if job is not None else run)
-    typer.echo(
-        f"The page of {chosen_place().describe()}. Open this link within a minute; it works once:\n  {link}"
-    )
+    typer.echo(f"The page of {chosen_place().describe()}. Open this link within a minute; it works once:")
+    typer.echo(f"  {link}")
     address = urlsplit(link)
     if is_loopback(f"{address.scheme}://{address.netloc}"):
         typer.echo(
@@ -157,8 +156,8 @@ def _require_page(session: Session) -> None:
     """
     if host_of(session.settings.pai_url).endswith(".aliyuncs.com"):
         raise typer.BadParameter(
-            f"the jobs are on Alibaba Cloud's PAI ({chosen_place().describe()}), whose console shows them: "
-            f"{_CONSOLE}. For the runs in a folder: pai-sdk ui DIR; for jobs on this machine: pai-sdk ui --embedded",
+            f"the jobs are on Alibaba Cloud's PAI ({chosen_place().describe()}): its console, {_CONSOLE}, shows "
+            "them. For the runs in a folder: pai-sdk ui DIR; for jobs on this machine: pai-sdk ui --embedded",
             param_hint="DIR",
         )
 

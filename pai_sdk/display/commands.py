@@ -42,7 +42,7 @@ def page_of(record: JobRecord) -> str | None:
 
 
 def goodbye_lines(record: JobRecord) -> list[str]:
-    """The lines that lead back to a job that goes on: `next_commands`, and the address of its page if it has one."""
+    """The lines that lead back to a running job: `next_commands`, and the address of its page if it has one."""
     page = page_of(record)
     return [*next_commands(record), *([page] if page is not None else [])]
 

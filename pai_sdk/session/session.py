@@ -425,7 +425,7 @@ class Session(NamedSettings):
         return self._backends.service.files()
 
     def new_page_link(self, job_id: str | None = None) -> str:
-        """A link to the page of the service, with its jobs and their curves. It signs in one browser, within a minute.
+        """A link to the page of the service, with its jobs and curves. It signs in one browser, within a minute.
 
         Args:
             job_id: a job to go straight to.
