@@ -102,12 +102,17 @@ function WhatHappened({ marks, job }: { marks: Mark[]; job: JobDetail | null }) 
       <ol tabIndex={0} aria-label={t("What happened")}>
         {shown.map((mark, at) => (
           <li key={at} data-kind={mark.kind}>
-            <span class="soft time" title={moment(mark.time)}>{mark.time === null ? "" : `+${duration(mark.time - start)}`}</span>
+            <span class="time">
+              {mark.time !== null && (
+                <a href={linkTo({ ...address.value, tab: "log", time: mark.time.toFixed(3) })} title={t("The log at {time}", { time: moment(mark.time) })}>
+                  +{duration(mark.time - start)}
+                </a>
+              )}
+            </span>
             <span class="sign" aria-hidden="true">{SIGNS[mark.kind]}</span>
             <span>
               {mark.kind === "status" ? <Status status={mark.text} /> : mark.text}
               {mark.step !== null && mark.kind !== "checkpoint" && <span class="soft"> {t("step {n}", { n: count(mark.step) })}</span>}
-              {mark.time !== null && <> <a href={linkTo({ ...address.value, tab: "log", time: mark.time.toFixed(3) })}>{t("log")}</a></>}
             </span>
           </li>
         ))}
@@ -174,7 +179,7 @@ chinese({
   "What happened": "经过",
   "The last {n} of {total}": "共 {total} 条中的最后 {n} 条",
   "step {n}": "第 {n} 步",
-  "log": "日志",
+  "The log at {time}": "{time} 的日志",
   "Status": "状态",
   "Exit code": "退出码",
   "Ran": "运行时长",
