@@ -1,4 +1,4 @@
-"""Chromium for tests: one that is installed, or Debian's, which root may install."""
+"""Chromium for tests: one that is installed, or Debian's, which root may install; and pages that are watched."""
 
 from __future__ import annotations
 
@@ -6,11 +6,26 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["chromium", "why_no_browser"]
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+
+__all__ = ["AXE", "WatchedPage", "chromium", "open_browser", "open_page", "why_no_browser"]
+
+AXE = Path(__file__).parents[1] / "pai_sdk/service/web/src/node_modules/axe-core/axe.min.js"
+"""The checker of accessibility; `make page` installs it."""
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+_TELL_VIOLATIONS = """
+addEventListener("securitypolicyviolation", (event) => {
+  console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+});
+"""
 _APT = ("apt-get", "-qq", "-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=300")
 
 
@@ -43,3 +58,87 @@ def chromium() -> Path:
 
 def _installed() -> Path | None:
     return next((Path(path) for path in map(shutil.which, _PROGRAMS) if path is not None), None)
+
+
+@dataclass
+class WatchedPage:
+    """A page of ours in a browser, and what it must not do.
+
+    Attributes:
+        page: the page.
+        faults: errors on its console, exceptions, violations of its content security policy, and requests to
+            another origin, as text.
+    """
+
+    page: Page
+    faults: list[str] = field(default_factory=list)
+
+    def accessibility_faults(self) -> list[str]:
+        """What axe finds on the page as it is; the context must have been opened with `is_checked`."""
+        self.page.add_script_tag(path=AXE)
+        found: dict[str, Any] = self.page.evaluate("axe.run()")
+        return [
+            f"{one['id']}: {one['help']}: {node['target']}" for one in found["violations"] for node in one["nodes"]
+        ]
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """A browser without a window."""
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--disable-gpu", "--enable-precise-memory-info", "--disable-background-networking"]
+    if os.geteuid() == 0:
+        arguments.append("--no-sandbox")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium(), args=arguments)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def open_page(
+    browser: Browser,
+    origin: str,
+    *,
+    is_phone: bool = False,
+    is_dark: bool = False,
+    is_checked: bool = False,
+    language: str = "en-US",
+) -> Iterator[WatchedPage]:
+    """A new page, in a browser that knows nothing.
+
+    Args:
+        browser: which.
+        origin: of the service; requests to others are faults.
+        is_phone: True for the size of a phone.
+        is_dark: True if the system has dark colours.
+        is_checked: True to allow a checker of accessibility, which the policy of the page forbids.
+        language: of the browser.
+    """
+    size = (390, 844) if is_phone else (1280, 800)
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]},
+        device_scale_factor=2 if is_phone else 1,
+        is_mobile=is_phone,
+        has_touch=is_phone,
+        color_scheme="dark" if is_dark else "light",
+        bypass_csp=is_checked,
+        locale=language,
+    )
+    watched = WatchedPage(context.new_page())
+
+    def on_console(said: ConsoleMessage) -> None:
+        if said.type == "error":
+            watched.faults.append(said.text)
+
+    def on_request(request: Request) -> None:
+        if not request.url.startswith((origin, "blob:", "data:")):
+            watched.faults.append(f"asked {request.url}")
+
+    watched.page.on("console", on_console)
+    watched.page.on("pageerror", lambda error: watched.faults.append(str(error)))
+    watched.page.on("request", on_request)
+    watched.page.add_init_script(_TELL_VIOLATIONS)
+    yield watched
+    context.close()
