@@ -24,7 +24,7 @@ import "./job.css";
 const RETRY_MS = 1000;
 const chosen = field("tab", "overview");
 // What the tabs have in the address; another tab has no use for it.
-const OF_TABS = ["path", "table", "offset", "with", "time", "line", "metric"];
+const OF_TABS = ["path", "table", "offset", "with", "time", "line", "metric", "x", "smooth"];
 
 export function Job({ id }: { id: string }) {
   const [run, readRun] = useAnswer((signal) => ask<RunDetail>("run", { run: id, signal }), [id]);
@@ -79,8 +79,8 @@ async function jobOf(id: string, signal: AbortSignal): Promise<JobDetail | null>
 function Tabs({ run, job }: { run: RunDetail; job: JobDetail | null }) {
   const tabs: Record<string, [string, () => ComponentChildren]> = {
     overview: [t("Overview"), () => <Overview run={run} job={job} />],
-    log: [t("Log"), () => <LogTab run={run} />],
-    curves: [t("Curves"), () => <CurvesTab run={run} />],
+    log: [t("Log"), () => <LogTab run={run} job={job} />],
+    curves: [t("Curves"), () => <CurvesTab run={run} job={job} />],
     ...(can("files") ? { files: [t("Files"), () => <Files id={run.id} />] } : {}),
     ...(can("trace") ? { trace: [t("Trace"), () => <Trace id={run.id} />] } : {}),
     ...(job ? { request: [t("Request"), () => <Request id={run.id} request={job.request} />] } : {}),

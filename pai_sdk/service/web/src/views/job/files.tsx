@@ -62,7 +62,7 @@ function Row({ entry, folder, download }: { entry: Entry; folder: string; downlo
         {entry.is_folder ? (
           <a href={linkTo({ ...address.value, path: place })}><span aria-hidden="true">▸ </span>{entry.name}/</a>
         ) : (
-          <button class="link" title={t("Download")} onClick={() => void download(place)}><span aria-hidden="true">⭳ </span>{entry.name}</button>
+          <button class="link" title={t("Download")} onClick={() => void download(place)}><span aria-hidden="true">↓ </span>{entry.name}</button>
         )}
       </td>
       <td class="number">{bytes(entry.size_bytes)}</td>

@@ -50,7 +50,7 @@ function CopyId({ id }: { id: string }) {
   };
   return (
     <button class="plain mono id" title={t("Copy the id")} onClick={() => void copy()}>
-      {id} <span aria-live="polite">{copied ? t("Copied") : "⧉"}</span>
+      {id} <span class="soft" aria-live="polite">{copied ? t("Copied") : t("Copy")}</span>
     </button>
   );
 }

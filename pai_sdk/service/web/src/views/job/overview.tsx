@@ -1,21 +1,22 @@
 // What one wants to know of a job at first: why it failed, its main curves, what happened, its numbers.
-import { address, linkTo } from "../../address.ts";
-import { ask } from "../../api.ts";
+import { address, change, linkTo } from "../../address.ts";
 import { duration, moment, number, count } from "../../format.ts";
 import { Notice, Status } from "../../parts/basics.tsx";
 import { can } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
-import { useAnswer } from "./answer.ts";
+import { Charts } from "./charts.tsx";
 import { FailureReport } from "./failure.tsx";
+import { mainTags, useMarks } from "./marks.ts";
 import { UsageOfJob } from "./usage.tsx";
 import { numberOf } from "./values.ts";
 import type { JobDetail, Mark, RunDetail, Tag } from "./wire.ts";
 
 const MOST_ROWS = 200;
+const MOST_CHARTS = 4;
 const SIGNS: Record<Mark["kind"], string> = { status: "●", event: "▪", checkpoint: "◆", not_finite: "✕" };
 
 export function Overview({ run, job }: { run: RunDetail; job: JobDetail | null }) {
-  const [marks] = useAnswer((signal) => ask<{ events: Mark[] }>("marks", { run: run.id, signal }), [run.id], `${run.v} ${job?.status}`);
+  const marks = useMarks(run, job);
   const scalars = run.tags.filter(({ kind }) => kind === "scalar");
   const hparams = Object.entries(run.hparams ?? {});
   return (
@@ -24,11 +25,12 @@ export function Overview({ run, job }: { run: RunDetail; job: JobDetail | null }
       {job && job.started_at === null && job.ended_at === null && <Waiting job={job} />}
       <div class="two">
         <div>
-          {scalars.length > 0 && <Metrics tags={scalars} />}
+          {scalars.length > 0 && <Charts run={run} job={job} tags={mainTags(run, MOST_CHARTS)} marks={marks} onPick={toLog} />}
           {scalars.length === 0 && !run.is_loading && <p class="soft">{t("This run has no metrics. A training writes them with {call}.", { call: "pai_sdk.report(loss=…)" })}</p>}
         </div>
-        <WhatHappened marks={marks.value?.events ?? []} job={job} />
+        <WhatHappened marks={marks} job={job} />
       </div>
+      {scalars.length > 0 && <Metrics tags={scalars} />}
       {job && can("usage") && <UsageOfJob id={run.id} job={job} />}
       {job && job.instances.length > 0 && <Instances job={job} />}
       {hparams.length > 0 && (
@@ -46,6 +48,10 @@ export function Overview({ run, job }: { run: RunDetail; job: JobDetail | null }
       )}
     </>
   );
+}
+
+function toLog(time: number): void {
+  change({ tab: "log", time: time.toFixed(3) });
 }
 
 function Waiting({ job }: { job: JobDetail }) {
