@@ -122,9 +122,9 @@ class UiServer:
         """Its address, without a code."""
         return _url(self._settings, self.port)
 
-    def new_link(self) -> str:
-        """A link for a browser, valid for one use within a minute. The code is in its fragment, so in no log."""
-        return self._page.new_link(urlsplit(self.url).netloc)
+    def new_link(self, run_id: str | None = None) -> str:
+        """A link for a browser, to the list or to one run, valid for one use within a minute."""
+        return self._page.new_link(urlsplit(self.url).netloc, run_id)
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop`."""

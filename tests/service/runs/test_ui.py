@@ -175,6 +175,10 @@ def test_a_program_that_was_sent_the_cookie_cannot_use_it(server: UiServer) -> N
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "http://localhost:3000"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "https://127.0.0.1:{port}"}, 403),
+        ({"Origin": "evil://127.0.0.1:{port}"}, 403),
+        ({"Origin": "127.0.0.1:{port}"}, 403),
+        ({"Origin": "http://127.0.0.1"}, 403),
         ({"Sec_Fetch_Site": "same-site"}, 403),
         ({"Sec_Fetch_Site": "cross-site"}, 403),
         ({"Content_Type": "text/plain"}, 403),
@@ -185,6 +189,7 @@ def test_what_a_cookie_lets_in_must_come_from_the_page(
     server: UiServer, changes: dict[str, str], expected: int
 ) -> None:
     body = {"filter": "", "tags": ["loss"]}
+    changes = {name: value.format(port=server.port) for name, value in changes.items()}
     headers = page_headers(server, **{**log_in(server), **changes})
     assert ask(server, "POST", "/api/v1/compare", body, **headers)[0] == expected
 
@@ -192,7 +197,15 @@ def test_what_a_cookie_lets_in_must_come_from_the_page(
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_other_pages_cannot_even_read_with_the_cookie(server: UiServer, site: str) -> None:
     assert ask(server, "GET", "/api/v1/runs", **log_in(server), Sec_Fetch_Site=site)[0] == 403
-    assert ask(server, "GET", "/api/v1/runs", **log_in(server), Origin="http://localhost:3000")[0] == 403
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://localhost:3000", "https://127.0.0.1:{port}", "evil://127.0.0.1:{port}", "null"]
+)
+def test_other_origins_cannot_read_with_the_cookie_and_the_key(server: UiServer, origin: str) -> None:
+    page = log_in(server)
+    assert ask(server, "GET", "/api/v1/runs", **page, Origin=f"http://127.0.0.1:{server.port}")[0] == 200
+    assert ask(server, "GET", "/api/v1/runs", **page, Origin=origin.format(port=server.port))[0] == 403
 
 
 def test_a_program_needs_the_token_only(server: UiServer) -> None:
@@ -319,7 +332,7 @@ def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
 
 
 def test_a_token_file_is_made_for_its_user_only(tmp_path: Path) -> None:
-    from pai_sdk.cli.serve import _token_in
+    from pai_sdk.cli.ui import _token_in
     from pai_sdk.errors import ServiceStartError
 
     file = tmp_path / "token"
